@@ -1,0 +1,18 @@
+//! Workloads as programs.
+//!
+//! A [`Program`] is written once against the trait [`Os`] and runs on every machine that Pagefold has: the
+//! simulated one and the bare one. It names what a process does to memory (`mmap`, `load`, `store`, `read`, ...)
+//! and nothing about how memory is managed.
+//!
+//! The crate is `no_std` because programs run in user mode on the bare machine too.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod os;
+
+pub use os::{
+    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
+    Signal, TaskHandle,
+};

@@ -1,0 +1,315 @@
+//! The trait [`Os`]: what a program may ask of the system it runs on.
+//!
+//! Rules that every implementation keeps:
+//! - Addresses are virtual byte addresses of the calling process; lengths are bytes.
+//! - A [`Program`] is immutable data shared by all of its tasks. What a task does is chosen by its [`Role`], a
+//!   number that `spawn` and `fork` pass on: this needs no closures, so it also works across a real `fork`.
+//! - Every call may let other tasks run. Between calls a task is never interrupted in the simulator.
+
+/// Which part of a program a task plays; role 0 is the first task.
+pub type Role = u32;
+
+/// A task (thread or child process) that can be joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct TaskHandle(pub u32);
+
+/// How memory is touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Mode {
+    /// A data read.
+    Load,
+    /// A data write.
+    Store,
+    /// An instruction fetch.
+    Fetch,
+}
+
+/// A run of accesses inside one page: `count` loads, stores or fetches beginning at `addr`.
+///
+/// A run never crosses a 4 KiB boundary; a sequential pass through a page is one run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Byte address of the first access.
+    pub addr: u64,
+    /// Number of accesses, at least 1.
+    pub count: u32,
+    /// What each of them is.
+    pub mode: Mode,
+}
+
+/// What a mapping allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Prot {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub exec: bool,
+}
+
+impl Prot {
+    /// No access at all.
+    pub const NONE: Prot = Prot { read: false, write: false, exec: false };
+    /// Loads only.
+    pub const R: Prot = Prot { read: true, write: false, exec: false };
+    /// Loads and stores.
+    pub const RW: Prot = Prot { read: true, write: true, exec: false };
+    /// Loads and fetches.
+    pub const RX: Prot = Prot { read: true, write: false, exec: true };
+}
+
+/// What stands behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapSource {
+    /// Zeroes, private to the process (copied on write after `fork`).
+    Anonymous,
+    /// Zeroes, shared with children.
+    AnonymousShared,
+    /// A file from `offset` (bytes, page aligned); writes go to the file if `shared`, else to private copies.
+    File {
+        /// The open file.
+        fd: u32,
+        /// Byte offset of the first page.
+        offset: u64,
+        /// Whether stores reach the file.
+        shared: bool,
+    },
+}
+
+/// A request to map memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Map {
+    /// `Some`: exactly there, replacing what was mapped (MAP_FIXED). `None`: wherever there is room.
+    pub addr: Option<u64>,
+    /// Bytes, rounded up to pages.
+    pub len: u64,
+    /// Rights.
+    pub prot: Prot,
+    /// What stands behind it.
+    pub source: MapSource,
+    /// Fault all pages in at once (MAP_POPULATE).
+    pub populate: bool,
+    /// Keep the pages in memory (MAP_LOCKED).
+    pub locked: bool,
+}
+
+impl Map {
+    /// Private anonymous read-write memory of `len` bytes anywhere.
+    pub const fn anonymous(len: u64) -> Map {
+        Map { addr: None, len, prot: Prot::RW, source: MapSource::Anonymous, populate: false, locked: false }
+    }
+
+    /// A shared mapping of the first `len` bytes of `fd`.
+    pub const fn file_shared(fd: u32, len: u64, prot: Prot) -> Map {
+        Map {
+            addr: None,
+            len,
+            prot,
+            source: MapSource::File { fd, offset: 0, shared: true },
+            populate: false,
+            locked: false,
+        }
+    }
+}
+
+/// A request to move or resize a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remap {
+    /// Where it is.
+    pub addr: u64,
+    /// Its length in bytes.
+    pub old_len: u64,
+    /// The length that it is to have.
+    pub new_len: u64,
+    /// May it move if it cannot grow in place?
+    pub may_move: bool,
+    /// Move exactly there (MREMAP_FIXED).
+    pub fixed: Option<u64>,
+}
+
+/// `madvise` values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Advice {
+    /// MADV_NORMAL
+    Normal,
+    /// MADV_RANDOM
+    Random,
+    /// MADV_SEQUENTIAL
+    Sequential,
+    /// MADV_WILLNEED
+    WillNeed,
+    /// MADV_DONTNEED
+    DontNeed,
+    /// MADV_FREE
+    Free,
+    /// MADV_COLD
+    Cold,
+    /// MADV_PAGEOUT
+    PageOut,
+}
+
+/// `posix_fadvise` values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum FileAdvice {
+    /// POSIX_FADV_NORMAL
+    Normal,
+    /// POSIX_FADV_RANDOM
+    Random,
+    /// POSIX_FADV_SEQUENTIAL
+    Sequential,
+    /// POSIX_FADV_WILLNEED
+    WillNeed,
+    /// POSIX_FADV_DONTNEED
+    DontNeed,
+    /// POSIX_FADV_NOREUSE
+    NoReuse,
+}
+
+/// A file that a program wants. Files are named so that tasks and processes can share them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSpec<'a> {
+    /// Name, unique in the machine.
+    pub name: &'a str,
+    /// Size in bytes when it is created; ignored if it exists.
+    pub size: u64,
+    /// `true`: lives in memory and swap only (shmem, tmpfs); `false`: lives on the file device.
+    pub in_memory: bool,
+    /// Open for writing.
+    pub writable: bool,
+}
+
+/// Why a call was refused. The names are errno's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Errno {
+    /// No memory could be found, even by reclaim.
+    NoMem,
+    /// Bad argument.
+    Inval,
+    /// Not permitted (for example, a shared writable mapping of a read-only file).
+    Access,
+    /// No such file.
+    NoEnt,
+    /// Bad file descriptor.
+    BadF,
+    /// The range is not mapped or the address is bad.
+    Fault,
+    /// In use.
+    Busy,
+    /// No space on the device.
+    NoSpc,
+    /// Try again later.
+    Again,
+    /// The call is not offered by this machine.
+    NoSys,
+}
+
+/// What kills a task that does not expect it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// No mapping there, or the mapping does not allow it.
+    Segv {
+        /// The address touched.
+        addr: u64,
+    },
+    /// The mapping is there but the file has no such page.
+    Bus {
+        /// The address touched.
+        addr: u64,
+    },
+    /// The system ran out of memory and chose this process.
+    Kill,
+}
+
+/// The system, as one task of a program sees it.
+pub trait Os {
+    // --- memory -------------------------------------------------------------------------------------------
+
+    /// Touch memory. Returns the signal that the access raised, if any.
+    fn access(&mut self, access: Access) -> Result<(), Signal>;
+
+    /// One load.
+    #[inline]
+    fn load(&mut self, addr: u64) -> Result<(), Signal> {
+        self.access(Access { addr, count: 1, mode: Mode::Load })
+    }
+
+    /// One store.
+    #[inline]
+    fn store(&mut self, addr: u64) -> Result<(), Signal> {
+        self.access(Access { addr, count: 1, mode: Mode::Store })
+    }
+
+    /// Execute `instructions` that touch no memory worth naming.
+    fn compute(&mut self, instructions: u64);
+
+    /// Map memory; returns its address.
+    fn mmap(&mut self, map: Map) -> Result<u64, Errno>;
+    /// Unmap `[addr, addr + len)`; holes are fine.
+    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
+    /// Change rights.
+    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno>;
+    /// Move or resize; returns the new address.
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno>;
+    /// Give advice.
+    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno>;
+    /// Lock pages in memory.
+    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
+    /// Undo `mlock`.
+    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
+    /// Write dirty file pages of the range back and wait for it (MS_SYNC).
+    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
+
+    // --- files --------------------------------------------------------------------------------------------
+
+    /// Open a file, creating it if it does not exist; returns a descriptor of this process.
+    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno>;
+    /// Close a descriptor. Mappings of the file stay.
+    fn close(&mut self, fd: u32) -> Result<(), Errno>;
+    /// Read at an offset through the page cache; returns bytes read (short at end of file).
+    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno>;
+    /// Write at an offset through the page cache, growing the file if needed; returns bytes written.
+    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno>;
+    /// Write the file's dirty pages back and wait.
+    fn fsync(&mut self, fd: u32) -> Result<(), Errno>;
+    /// Set the size.
+    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno>;
+    /// Give advice about a file range.
+    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno>;
+
+    // --- tasks --------------------------------------------------------------------------------------------
+
+    /// Start a thread of this process in `role`.
+    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno>;
+    /// Start a child process (memory copied on write, descriptors shared) in `role`.
+    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno>;
+    /// Wait until a task that this task started has ended.
+    fn join(&mut self, task: TaskHandle);
+    /// Sleep for `nanos` of the machine's time.
+    fn sleep(&mut self, nanos: u64);
+    /// Wait until `tasks` tasks have come to barrier `id`.
+    fn barrier(&mut self, id: u32, tasks: u32);
+
+    // --- observing ----------------------------------------------------------------------------------------
+
+    /// Machine time in nanoseconds.
+    fn now(&self) -> u64;
+    /// Number of CPUs of the machine.
+    fn cpus(&self) -> u32;
+    /// Bytes of memory that the machine manages.
+    fn memory(&self) -> u64;
+    /// A seed for this task's random choices: a function of the run's seed and the task.
+    fn seed(&self) -> u64;
+    /// Count `units` of the program's own work as done. Two runs that report the same did the same work.
+    fn progress(&mut self, units: u64);
+}
+
+/// A workload.
+pub trait Program {
+    /// A short name for tables.
+    fn name(&self) -> &str;
+    /// Bytes of distinct memory and file pages that it touches, if it knows: `--memory 50%` is a share of this.
+    fn footprint(&self) -> u64;
+    /// Act as the task `role`. Role 0 runs first; the run ends when all tasks have ended.
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal>;
+}
