@@ -1,1 +1,35 @@
-//! (skeleton)
+//! Pagefold's memory manager.
+//!
+//! It hands out physical pages, maps them, finds the cold ones, takes them back, and keeps every CPU's translation
+//! cache truthful. It never knows what it runs on: below it is one trait, [`Machine`].
+//!
+//! The crate is built in floors; a room uses only what stands below it:
+//!
+//! ```text
+//!  9  mm                                   the facade: system calls, faults, daemons, the allocation slow path
+//!  7  reclaim/   space/                    find cold folios; mapped ranges, faults, fork
+//!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
+//!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
+//!  4  tlb/                                 generations, flushes, gathers
+//!  3  swap/      lock                      swap space; locks
+//!  2  frame/     machine  knobs  stat  event  work   (together: `base`)
+//!  1  units      primitive
+//! ```
+#![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc as std_alloc;
+
+pub mod base;
+pub mod event;
+pub mod frame;
+pub mod knobs;
+pub mod lock;
+pub mod machine;
+pub mod primitive;
+pub mod stat;
+mod table_macro;
+pub mod units;
+pub mod work;
+
+pub use machine::Machine;

@@ -1,0 +1,53 @@
+//! Floors 1 and 2 in one hand: what every room above needs.
+
+use crate::event::Event;
+use crate::frame::FrameTable;
+use crate::knobs::Knobs;
+use crate::machine::{Machine, Work};
+use crate::stat::{Stat, Stats};
+use crate::units::*;
+
+/// The machine and what is known of it.
+pub struct Base<M> {
+    /// The machine.
+    pub machine: M,
+    /// One record a frame.
+    pub frames: FrameTable,
+    /// Tunables.
+    pub knobs: Knobs,
+    /// Counters.
+    pub stats: Stats,
+}
+
+impl<M: Machine> Base<M> {
+    /// Records and counters for `machine`.
+    pub fn new(machine: M, knobs: Knobs) -> Base<M> {
+        let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
+        let stats = Stats::new(machine.cpus());
+        Base { frames: FrameTable::new(end as usize), stats, knobs, machine }
+    }
+
+    /// Add to a counter on behalf of this CPU.
+    #[inline]
+    pub fn count(&self, stat: Stat, by: i64) {
+        self.stats.add(self.machine.cpu(), stat, by);
+    }
+
+    /// Tell the machine of work done.
+    #[inline]
+    pub fn charge(&self, work: Work, count: u64) {
+        self.machine.charge(work, count);
+    }
+
+    /// Tell the machine of an event.
+    #[inline]
+    pub fn event(&self, event: Event, args: [u64; 4]) {
+        self.machine.event(event, args);
+    }
+
+    /// The node that this CPU sits on.
+    #[inline]
+    pub fn node(&self) -> NodeId {
+        self.machine.node_of(self.machine.cpu())
+    }
+}

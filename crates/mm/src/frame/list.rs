@@ -1,0 +1,222 @@
+//! Doubly linked lists of frames, linked through the frame table: no memory of their own, any frame is removed in
+//! constant time. A frame is on at most one list; which one is known from its flags.
+
+use super::FrameTable;
+use crate::primitive::Ordering::Relaxed;
+use crate::units::Pfn;
+
+/// A list of frames (heads of folios or blocks). The head is where the newest go, reclaim takes from the tail.
+#[derive(Debug)]
+pub struct List {
+    head: Pfn,
+    tail: Pfn,
+    len: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List::new()
+    }
+}
+
+impl List {
+    /// An empty list.
+    pub const fn new() -> List {
+        List { head: Pfn::NONE, tail: Pfn::NONE, len: 0 }
+    }
+
+    /// Number of entries (folios or blocks, not frames).
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is it empty?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// First entry, if any.
+    #[inline]
+    pub fn head(&self) -> Option<Pfn> {
+        self.head.is_some().then_some(self.head)
+    }
+
+    /// Last entry, if any.
+    #[inline]
+    pub fn tail(&self) -> Option<Pfn> {
+        self.tail.is_some().then_some(self.tail)
+    }
+
+    /// Add at the head.
+    #[inline]
+    pub fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
+        link(frames, Pfn::NONE, pfn);
+        link(frames, pfn, self.head);
+        if self.tail == Pfn::NONE {
+            self.tail = pfn;
+        }
+        self.head = pfn;
+        self.len += 1;
+    }
+
+    /// Add at the tail.
+    #[inline]
+    pub fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
+        link(frames, self.tail, pfn);
+        link(frames, pfn, Pfn::NONE);
+        if self.head == Pfn::NONE {
+            self.head = pfn;
+        }
+        self.tail = pfn;
+        self.len += 1;
+    }
+
+    /// Take out an entry that is on this list.
+    #[inline]
+    pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
+        let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
+        debug_assert!(self.len > 0);
+        if prev.is_some() {
+            frames[prev].next.store(next.0, Relaxed);
+        } else {
+            debug_assert_eq!(self.head, pfn);
+            self.head = next;
+        }
+        if next.is_some() {
+            frames[next].prev.store(prev.0, Relaxed);
+        } else {
+            debug_assert_eq!(self.tail, pfn);
+            self.tail = prev;
+        }
+        self.len -= 1;
+    }
+
+    /// Take the head.
+    #[inline]
+    pub fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
+        let pfn = self.head()?;
+        self.remove(frames, pfn);
+        Some(pfn)
+    }
+
+    /// Take the tail.
+    #[inline]
+    pub fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
+        let pfn = self.tail()?;
+        self.remove(frames, pfn);
+        Some(pfn)
+    }
+
+    /// Move all of `other` behind this list's head end.
+    pub fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            core::mem::swap(self, other);
+            return;
+        }
+        link(frames, other.tail, self.head);
+        self.head = other.head;
+        self.len += other.len;
+        *other = List::new();
+    }
+
+    /// Entries from head to tail.
+    pub fn iter<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = Pfn> + use<'a> {
+        let mut at = self.head;
+        core::iter::from_fn(move || {
+            let pfn = at.is_some().then_some(at)?;
+            at = frames[pfn].next();
+            Some(pfn)
+        })
+    }
+
+    /// Check links in both directions and the length. Returns a description of the first fault.
+    pub fn validate(&self, frames: &FrameTable) -> Result<(), std_alloc::string::String> {
+        let (mut at, mut prev, mut count) = (self.head, Pfn::NONE, 0);
+        while at.is_some() {
+            let frame =
+                frames.get(at).ok_or_else(|| std_alloc::format!("list leads to {at}, not a frame"))?;
+            if frame.prev() != prev {
+                return Err(std_alloc::format!("{at} has prev {}, reached from {prev}", frame.prev()));
+            }
+            count += 1;
+            if count > self.len {
+                return Err(std_alloc::format!("list longer than its length {}", self.len));
+            }
+            (prev, at) = (at, frame.next());
+        }
+        if self.tail != prev || count != self.len {
+            return Err(std_alloc::format!(
+                "tail {} length {}, found {prev} and {count}",
+                self.tail,
+                self.len
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl super::Frame {
+    /// The entry after this one, or [`Pfn::NONE`].
+    #[inline]
+    pub(crate) fn next(&self) -> Pfn {
+        Pfn(self.next.load(Relaxed))
+    }
+
+    /// The entry before this one, or [`Pfn::NONE`].
+    #[inline]
+    pub(crate) fn prev(&self) -> Pfn {
+        Pfn(self.prev.load(Relaxed))
+    }
+}
+
+#[inline]
+fn link(frames: &FrameTable, left: Pfn, right: Pfn) {
+    if left.is_some() {
+        frames[left].next.store(right.0, Relaxed);
+    }
+    if right.is_some() {
+        frames[right].prev.store(left.0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std_alloc::collections::VecDeque;
+    use std_alloc::vec::Vec;
+
+    proptest! {
+        /// A list behaves as a deque under any sequence of operations.
+        #[test]
+        fn list_is_a_deque(ops in prop::collection::vec((0u8..6, 0u32..12), 0..200)) {
+            let frames = FrameTable::new(12);
+            let (mut list, mut model) = (List::new(), VecDeque::new());
+            for (op, n) in ops {
+                let pfn = Pfn(n);
+                let on = model.contains(&pfn);
+                match op {
+                    0 if !on => { list.push_head(&frames, pfn); model.push_front(pfn) }
+                    1 if !on => { list.push_tail(&frames, pfn); model.push_back(pfn) }
+                    2 => prop_assert_eq!(list.pop_head(&frames), model.pop_front()),
+                    3 => prop_assert_eq!(list.pop_tail(&frames), model.pop_back()),
+                    4 if on => { list.remove(&frames, pfn); model.retain(|&p| p != pfn) }
+                    5 => {
+                        let mut other = List::new();
+                        while let Some(p) = list.pop_head(&frames) { other.push_tail(&frames, p) }
+                        list.splice_head(&frames, &mut other);
+                    }
+                    _ => {}
+                }
+                list.validate(&frames).unwrap();
+                prop_assert_eq!(list.iter(&frames).collect::<Vec<_>>(), Vec::from(model.clone()));
+                prop_assert_eq!(list.len(), model.len());
+            }
+        }
+    }
+}

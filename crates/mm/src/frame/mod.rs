@@ -1,0 +1,415 @@
+//! The frame table: one record of 64 bytes for each physical frame.
+//!
+//! Every field is an atomic cell, so any CPU may look at any frame at any time; what may be *changed* by whom is said at
+//! each field. A folio is 2^order frames from an aligned head; its state stands in the head's record, and the records
+//! of its other frames only point to the head.
+
+mod flags;
+pub mod list;
+
+pub use flags::FrameFlags;
+pub use list::List;
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
+use crate::units::*;
+use std_alloc::boxed::Box;
+
+/// Who owns the content of a folio, and so where its reverse map is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// Nobody: free, a page table, or fresh from the allocator.
+    None,
+    /// Anonymous memory.
+    Anon(AnonId),
+    /// The page cache of a file (shmem included).
+    File(FileId),
+}
+
+/// How an allocation may be moved or taken back; free blocks are grouped by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Mobility {
+    /// Stays where it is (page tables).
+    Unmovable = 0,
+    /// Can be migrated or reclaimed (user pages).
+    Movable = 1,
+    /// Can be taken back but not moved.
+    Reclaimable = 2,
+}
+
+impl Mobility {
+    /// Number of kinds.
+    pub const COUNT: usize = 3;
+    /// All kinds, in index order.
+    pub const ALL: [Mobility; 3] = [Mobility::Unmovable, Mobility::Movable, Mobility::Reclaimable];
+}
+
+/// The record of one frame.
+#[repr(C, align(64))]
+pub struct Frame {
+    /// [`FrameFlags`].
+    flags: AtomicU32,
+    /// References to the folio: one for the page cache or swap cache, one for each mapping, one for each holder.
+    refs: AtomicU32,
+    /// Page-table entries that map the folio.
+    mapcount: AtomicU32,
+    /// Folio order (bits 0-7), zone (8-15), node (16-23).
+    shape: AtomicU32,
+    /// Links of the one list that the frame is on; meaningless when on none.
+    next: AtomicU32,
+    prev: AtomicU32,
+    /// [`Owner`], encoded.
+    owner: AtomicU64,
+    /// Where in its owner: page index in the file, or the anonymous set's numbering.
+    index: AtomicU64,
+    /// Swap slot + 1 while in the swap cache, buddy order while free; the head's number in a tail frame.
+    private: AtomicU64,
+    /// Group that is charged for it.
+    group: AtomicU32,
+    /// The flush debt it carries while it is free.
+    debt: AtomicU32,
+}
+
+// SAFETY: every field is an atomic integer or a cell of one, for which all-zero bytes mean the integer 0.
+#[allow(unsafe_code)]
+unsafe impl bytemuck::Zeroable for Frame {}
+
+const _: () = assert!(size_of::<Frame>() == 64);
+
+const OWNER_ANON: u64 = 1 << 32;
+const OWNER_FILE: u64 = 2 << 32;
+
+impl Frame {
+    /// The flags.
+    #[inline]
+    pub fn flags(&self) -> FrameFlags {
+        FrameFlags::from_bits_retain(self.flags.load(Acquire))
+    }
+
+    /// Are all of these flags set?
+    #[inline]
+    pub fn has(&self, flags: FrameFlags) -> bool {
+        self.flags().contains(flags)
+    }
+
+    /// Is any of these flags set?
+    #[inline]
+    pub fn has_any(&self, flags: FrameFlags) -> bool {
+        self.flags().intersects(flags)
+    }
+
+    /// Set flags; returns those that stood before.
+    #[inline]
+    pub fn set(&self, flags: FrameFlags) -> FrameFlags {
+        FrameFlags::from_bits_retain(self.flags.fetch_or(flags.bits(), AcqRel))
+    }
+
+    /// Clear flags; returns those that stood before.
+    #[inline]
+    pub fn clear(&self, flags: FrameFlags) -> FrameFlags {
+        FrameFlags::from_bits_retain(self.flags.fetch_and(!flags.bits(), AcqRel))
+    }
+
+    /// Set one flag; `true` if it was not set.
+    #[inline]
+    pub fn test_and_set(&self, flag: FrameFlags) -> bool {
+        !self.set(flag).intersects(flag)
+    }
+
+    /// Clear one flag; `true` if it was set.
+    #[inline]
+    pub fn test_and_clear(&self, flag: FrameFlags) -> bool {
+        self.clear(flag).intersects(flag)
+    }
+
+    /// References now.
+    #[inline]
+    pub fn refs(&self) -> u32 {
+        self.refs.load(Acquire)
+    }
+
+    /// Take `n` references; the caller already holds one or owns the folio.
+    #[inline]
+    pub fn get(&self, n: u32) {
+        self.refs.fetch_add(n, AcqRel);
+    }
+
+    /// Take a reference unless the folio is being freed.
+    #[inline]
+    pub fn try_get(&self) -> bool {
+        let mut old = self.refs.load(Acquire);
+        while old != 0 {
+            match self.refs.compare_exchange(old, old + 1, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Drop `n` references; `true` if they were the last and the caller must free the folio.
+    #[inline]
+    #[must_use]
+    pub fn put(&self, n: u32) -> bool {
+        let old = self.refs.fetch_sub(n, AcqRel);
+        assert!(old >= n, "dropped {n} references of {old}");
+        old == n
+    }
+
+    /// Take all `expected` references at once, if there are exactly as many: nobody else can then reach the folio.
+    #[inline]
+    #[must_use]
+    pub fn freeze(&self, expected: u32) -> bool {
+        self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
+    }
+
+    /// Give back what `freeze` took, as `refs` references.
+    #[inline]
+    pub fn unfreeze(&self, refs: u32) {
+        self.refs.store(refs, Release);
+    }
+
+    /// Entries that map the folio.
+    #[inline]
+    pub fn mapcount(&self) -> u32 {
+        self.mapcount.load(Acquire)
+    }
+
+    /// Note `n` more mappings; returns the count before.
+    #[inline]
+    pub fn mapcount_add(&self, n: u32) -> u32 {
+        self.mapcount.fetch_add(n, AcqRel)
+    }
+
+    /// Note `n` fewer mappings; returns the count after.
+    #[inline]
+    pub fn mapcount_sub(&self, n: u32) -> u32 {
+        let old = self.mapcount.fetch_sub(n, AcqRel);
+        assert!(old >= n, "unmapped {n} times of {old}");
+        old - n
+    }
+
+    /// Order of the folio that this frame heads.
+    #[inline]
+    pub fn order(&self) -> Order {
+        Order(self.shape.load(Relaxed) as u8)
+    }
+
+    /// Frames in the folio that this frame heads.
+    #[inline]
+    pub fn pages(&self) -> u32 {
+        self.order().frames()
+    }
+
+    /// Zone that the frame belongs to; never changes.
+    #[inline]
+    pub fn zone(&self) -> ZoneId {
+        ZoneId((self.shape.load(Relaxed) >> 8) as u8)
+    }
+
+    /// Node that the frame belongs to; never changes.
+    #[inline]
+    pub fn node(&self) -> NodeId {
+        NodeId((self.shape.load(Relaxed) >> 16) as u8)
+    }
+
+    /// Set the folio's order. The caller owns the folio or its zone's lock.
+    #[inline]
+    pub fn set_order(&self, order: Order) {
+        let shape = self.shape.load(Relaxed);
+        self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
+    }
+
+    /// Note where the frame lives. Once, at start.
+    pub fn place(&self, node: NodeId, zone: ZoneId) {
+        self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16, Relaxed);
+    }
+
+    /// Who owns the content.
+    #[inline]
+    pub fn owner(&self) -> Owner {
+        let raw = self.owner.load(Acquire);
+        match raw >> 32 {
+            0 => Owner::None,
+            1 => Owner::Anon(AnonId(raw as u32)),
+            _ => Owner::File(FileId(raw as u32)),
+        }
+    }
+
+    /// Set the owner and the place in it. The caller holds the folio's lock or is its only holder.
+    #[inline]
+    pub fn set_owner(&self, owner: Owner, index: PageIndex) {
+        let raw = match owner {
+            Owner::None => 0,
+            Owner::Anon(id) => OWNER_ANON | id.0 as u64,
+            Owner::File(id) => OWNER_FILE | id.0 as u64,
+        };
+        self.index.store(index.0, Relaxed);
+        self.owner.store(raw, Release);
+    }
+
+    /// Is this anonymous memory?
+    #[inline]
+    pub fn is_anon(&self) -> bool {
+        self.owner.load(Acquire) >> 32 == 1
+    }
+
+    /// Place in the owner.
+    #[inline]
+    pub fn page_index(&self) -> PageIndex {
+        PageIndex(self.index.load(Relaxed))
+    }
+
+    /// The word whose meaning depends on the frame's state (swap slot, buddy order, head of a tail).
+    #[inline]
+    pub fn private(&self) -> u64 {
+        self.private.load(Acquire)
+    }
+
+    /// Set the private word.
+    #[inline]
+    pub fn set_private(&self, value: u64) {
+        self.private.store(value, Release);
+    }
+
+    /// The swap slot that holds, or will hold, the content; only while [`FrameFlags::SWAPCACHE`] is set.
+    #[inline]
+    pub fn swap_slot(&self) -> SwapSlot {
+        debug_assert!(self.has(FrameFlags::SWAPCACHE));
+        SwapSlot(self.private.load(Acquire) as u32)
+    }
+
+    /// Group that is charged.
+    #[inline]
+    pub fn group(&self) -> GroupId {
+        GroupId(self.group.load(Relaxed) as u16)
+    }
+
+    /// Set the group that is charged.
+    #[inline]
+    pub fn set_group(&self, group: GroupId) {
+        self.group.store(group.0 as u32, Relaxed);
+    }
+
+    /// The debt tag of a free frame; 0 owes nothing.
+    #[inline]
+    pub fn debt(&self) -> u32 {
+        self.debt.load(Relaxed)
+    }
+
+    /// Set the debt tag.
+    #[inline]
+    pub fn set_debt(&self, tag: u32) {
+        self.debt.store(tag, Relaxed);
+    }
+}
+
+/// The records of all frames of the machine, indexed by [`Pfn`].
+pub struct FrameTable {
+    frames: Box<[Frame]>,
+}
+
+impl FrameTable {
+    /// Records for frames 0 to `count` - 1, all zero: on a hosted machine the memory is not touched until used.
+    pub fn new(count: usize) -> FrameTable {
+        assert!(count < u32::MAX as usize, "frame numbers are 32 bits wide");
+        FrameTable { frames: bytemuck::zeroed_slice_box(count) }
+    }
+
+    /// Number of frames.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The record, or `None` past the end.
+    #[inline]
+    pub fn get(&self, pfn: Pfn) -> Option<&Frame> {
+        self.frames.get(pfn.index())
+    }
+
+    /// The head of the folio that holds this frame.
+    #[inline]
+    pub fn head(&self, pfn: Pfn) -> Pfn {
+        let frame = &self[pfn];
+        if frame.has(FrameFlags::TAIL) { Pfn(frame.private() as u32) } else { pfn }
+    }
+
+    /// Mark `head`'s block as one folio of `order`. The caller owns all of its frames.
+    pub fn make_folio(&self, head: Pfn, order: Order) {
+        self[head].set_order(order);
+        if order != Order::ZERO {
+            self[head].set(FrameFlags::HEAD);
+            for i in 1..order.frames() {
+                let tail = &self[head.add(i)];
+                tail.set(FrameFlags::TAIL);
+                tail.set_private(head.0 as u64);
+            }
+        }
+    }
+
+    /// Undo [`FrameTable::make_folio`] before the block is freed.
+    pub fn unmake_folio(&self, head: Pfn) {
+        let order = self[head].order();
+        if order != Order::ZERO {
+            self[head].clear(FrameFlags::HEAD);
+            for i in 1..order.frames() {
+                self[head.add(i)].clear(FrameFlags::TAIL);
+                self[head.add(i)].set_private(0);
+            }
+        }
+    }
+}
+
+impl core::ops::Index<Pfn> for FrameTable {
+    type Output = Frame;
+
+    #[inline]
+    fn index(&self, pfn: Pfn) -> &Frame {
+        &self.frames[pfn.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_round_trips() {
+        let table = FrameTable::new(2);
+        let frame = &table[Pfn(1)];
+        for owner in [Owner::None, Owner::Anon(AnonId(7)), Owner::File(FileId(u32::MAX))] {
+            frame.set_owner(owner, PageIndex(99));
+            assert_eq!((frame.owner(), frame.page_index()), (owner, PageIndex(99)));
+        }
+    }
+
+    #[test]
+    fn freeze_takes_all_references_or_none() {
+        let table = FrameTable::new(1);
+        let frame = &table[Pfn(0)];
+        frame.get(3);
+        assert!(!frame.freeze(2));
+        assert!(frame.freeze(3));
+        assert!(!frame.try_get());
+        frame.unfreeze(1);
+        assert!(frame.try_get());
+        assert!(!frame.put(1));
+        assert!(frame.put(1));
+    }
+
+    #[test]
+    fn every_frame_of_a_folio_finds_its_head() {
+        let table = FrameTable::new(16);
+        table.make_folio(Pfn(8), Order(3));
+        for i in 8..16 {
+            assert_eq!(table.head(Pfn(i)), Pfn(8));
+        }
+        table.unmake_folio(Pfn(8));
+        assert_eq!(table.head(Pfn(12)), Pfn(12));
+    }
+}

@@ -1,0 +1,141 @@
+//! Knobs: tunables with the names that sysctl and sysfs give them, declared once.
+
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! knobs {
+    ($($variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal $help:literal;)*) => {
+        /// A tunable.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(u16)]
+        pub enum Knob {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Knob {
+            /// All of them, in table order.
+            pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
+            /// What each is.
+            const INFO: &'static [KnobInfo] = &[$(KnobInfo {
+                name: $name, default: $default, min: $min, max: $max, unit: $unit, help: $help,
+            },)*];
+        }
+    };
+}
+
+/// What a knob is.
+#[derive(Clone, Copy, Debug)]
+pub struct KnobInfo {
+    /// Name, as sysctl or sysfs spells it.
+    pub name: &'static str,
+    /// Value at start.
+    pub default: u64,
+    /// Smallest value allowed.
+    pub min: u64,
+    /// Largest value allowed.
+    pub max: u64,
+    /// Unit of the value; empty for a plain number.
+    pub unit: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+knobs! {
+    Swappiness "vm.swappiness" 60 0..=200 ""
+        "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";
+    MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
+        "memory kept free for those who cannot wait; 0 = by the size of memory";
+    WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"
+        "distance between the watermarks as a share of a zone";
+    WatermarkBoostFactor "vm.watermark_boost_factor" 15000 0..=100000 "1/10000"
+        "how far watermarks rise after mobility groups were mixed, as a share of the high mark";
+    LowmemReserveRatio "vm.lowmem_reserve_ratio" 256 0..=10000 ""
+        "a zone keeps 1/ratio of the memory of higher zones from allocations that could use those; 0 = none";
+    PercpuPagelistHighFraction "vm.percpu_pagelist_high_fraction" 0 0..=1000 ""
+        "CPUs' lists may hold 1/n of a zone together; 0 = by the low watermark";
+    PageCluster "vm.page-cluster" 3 0..=10 "log2 pages"
+        "pages read ahead from swap around a fault";
+    DirtyRatio "vm.dirty_ratio" 20 1..=100 "%"
+        "share of available memory that may be dirty before writers must wait";
+    DirtyBackgroundRatio "vm.dirty_background_ratio" 10 0..=100 "%"
+        "share of available memory that may be dirty before the flusher starts";
+    DirtyExpireCentisecs "vm.dirty_expire_centisecs" 3000 0..=360000 "cs"
+        "age at which a dirty page is written";
+    DirtyWritebackCentisecs "vm.dirty_writeback_centisecs" 500 0..=360000 "cs"
+        "interval of the flusher; 0 = only on request";
+    ReadAheadKb "queue.read_ahead_kb" 128 0..=2048 "KiB"
+        "largest read-ahead window of a file";
+    FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
+        "range of cached file pages mapped by one read fault";
+    ZoneReclaimMode "vm.zone_reclaim_mode" 0 0..=7 "bits"
+        "1 = reclaim on the local node before going to another; 2 may write, 4 may swap";
+}
+
+impl Knob {
+    /// Name, range and help.
+    pub fn info(self) -> &'static KnobInfo {
+        &Self::INFO[self as usize]
+    }
+
+    /// Look a name up.
+    pub fn from_name(name: &str) -> Option<Knob> {
+        Self::ALL.iter().copied().find(|knob| knob.info().name == name)
+    }
+}
+
+/// Why a knob could not be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KnobError {
+    /// There is no knob of that name.
+    Unknown,
+    /// The value lies outside the knob's range.
+    Range {
+        /// Smallest value allowed.
+        min: u64,
+        /// Largest value allowed.
+        max: u64,
+    },
+}
+
+/// The values of all knobs.
+pub struct Knobs {
+    values: [AtomicU64; Knob::ALL.len()],
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Knobs { values: core::array::from_fn(|i| AtomicU64::new(Knob::INFO[i].default)) }
+    }
+}
+
+impl Knobs {
+    /// The value of a knob.
+    #[inline]
+    pub fn get(&self, knob: Knob) -> u64 {
+        self.values[knob as usize].load(Relaxed)
+    }
+
+    /// Set a knob.
+    pub fn set(&self, knob: Knob, value: u64) -> Result<(), KnobError> {
+        let KnobInfo { min, max, .. } = *knob.info();
+        if !(min..=max).contains(&value) {
+            return Err(KnobError::Range { min, max });
+        }
+        self.values[knob as usize].store(value, Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_lie_in_their_ranges() {
+        let knobs = Knobs::default();
+        for &knob in Knob::ALL {
+            assert_eq!(Knob::from_name(knob.info().name), Some(knob));
+            assert_eq!(knobs.set(knob, knob.info().default), Ok(()));
+        }
+        assert_eq!(knobs.set(Knob::Swappiness, 201), Err(KnobError::Range { min: 0, max: 200 }));
+    }
+}

@@ -1,0 +1,273 @@
+//! The seam: what the memory manager needs from hardware, and nothing else.
+//!
+//! The machine's owner (a kernel, or the simulator) drives the memory manager from above and promises:
+//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space,
+//! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, and to retry after it,
+//! - to call [`Mm::io_done`](crate::Mm::io_done) once for every request handed to [`Machine::submit`],
+//! - to run [`Mm::daemon`](crate::Mm::daemon) for each of [`Mm::daemons`](crate::Mm::daemons) on a task of its own.
+//!
+//! Below it, this trait. Nothing here allocates memory that the memory manager manages.
+
+use crate::event::Event;
+use crate::primitive::{AtomicU64, Shared};
+use crate::units::*;
+
+pub use crate::work::Work;
+
+/// The content of a page-table page.
+pub type TablePage = [AtomicU64; TABLE_ENTRIES];
+
+/// Most CPUs that a machine can have.
+pub const MAX_CPUS: usize = 512;
+
+/// A set of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CpuSet {
+    words: [u64; MAX_CPUS / 64],
+}
+
+impl CpuSet {
+    /// The empty set.
+    pub const EMPTY: CpuSet = CpuSet { words: [0; MAX_CPUS / 64] };
+
+    /// Add a CPU.
+    #[inline]
+    pub fn insert(&mut self, cpu: CpuId) {
+        self.words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    }
+
+    /// Take a CPU out.
+    #[inline]
+    pub fn remove(&mut self, cpu: CpuId) {
+        self.words[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
+    }
+
+    /// Is the CPU in it?
+    #[inline]
+    pub fn contains(&self, cpu: CpuId) -> bool {
+        self.words[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
+    }
+
+    /// Is it empty?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Number of CPUs in it.
+    pub fn len(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Add all CPUs of `other`.
+    pub fn union(&mut self, other: &CpuSet) {
+        for (word, more) in self.words.iter_mut().zip(other.words) {
+            *word |= more;
+        }
+    }
+
+    /// The CPUs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.words.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            core::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(CpuId((i * 64) as u16 + bit as u16))
+            })
+        })
+    }
+}
+
+/// What kind of memory a zone is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
+pub enum ZoneKind {
+    /// Below 4 GiB, for devices with short addresses.
+    Dma32,
+    /// Ordinary memory.
+    Normal,
+    /// Movable allocations only.
+    Movable,
+}
+
+/// A run of frames that become one zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryRange {
+    /// Node that the memory belongs to.
+    pub node: NodeId,
+    /// Kind of zone.
+    pub kind: ZoneKind,
+    /// First frame; aligned to the largest block ([`MAX_ORDER`]).
+    pub start: Pfn,
+    /// Number of frames.
+    pub frames: u32,
+}
+
+/// Which translations a CPU drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flush {
+    /// Everything, in every address-space number.
+    All,
+    /// Everything of the address-space number that is loaded now.
+    Current,
+    /// Some pages of the address-space number that is loaded now.
+    Pages {
+        /// First page.
+        start: Vpn,
+        /// Number of entries to drop.
+        count: u32,
+        /// Size of each entry.
+        stride: Order,
+    },
+}
+
+/// A hardware address-space number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct Asid(pub u16);
+
+/// One transfer between frames and a block device. Blocks are pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Io {
+    /// The device.
+    pub device: DeviceId,
+    /// To the device, or from it.
+    pub write: bool,
+    /// First block.
+    pub block: u64,
+    /// Head of the folio that holds, or gets, the data.
+    pub frame: Pfn,
+    /// Pages to transfer.
+    pub pages: u32,
+}
+
+/// What a task can sleep on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum WaitKey {
+    /// A folio's lock or write-back ends.
+    Frame(Pfn),
+    /// A space's mapping semaphore is released.
+    Space(SpaceId),
+    /// A node's kswapd is wanted.
+    Kswapd(NodeId),
+    /// Somebody waits for reclaim on a node to make progress.
+    Reclaim(NodeId),
+    /// The flusher of dirty pages is wanted.
+    Flusher,
+    /// Somebody waits for writes to finish.
+    Writeback,
+    /// The time only.
+    Timer,
+}
+
+/// A claim on the next wake-up: taken before the condition is checked, so that a wake-up in between is not lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// What is waited for.
+    pub key: WaitKey,
+    /// The machine's mark.
+    pub mark: u64,
+}
+
+/// What the memory manager needs from hardware.
+///
+/// Contract on context: no method but [`wait`](Machine::wait) and [`resched`](Machine::resched) lets another task run on
+/// this CPU; these two are called with no [`Lock`](crate::lock::Lock) held. [`shootdown`](Machine::shootdown) may be
+/// called with locks held whose holders never wait for an IPI, and interrupts must be able to arrive meanwhile.
+pub trait Machine: Shared {
+    // --- topology -----------------------------------------------------------------------------------------
+
+    /// Number of CPUs, at most [`MAX_CPUS`].
+    fn cpus(&self) -> usize;
+    /// The node that a CPU sits on.
+    fn node_of(&self, cpu: CpuId) -> NodeId;
+    /// Memory, one entry a zone, ascending by start.
+    fn memory(&self) -> &[MemoryRange];
+    /// Distance of two nodes as in ACPI's SLIT (10 = local).
+    fn distance(&self, from: NodeId, to: NodeId) -> u32;
+
+    // --- where am I ---------------------------------------------------------------------------------------
+
+    /// The CPU that runs this.
+    fn cpu(&self) -> CpuId;
+    /// The clock, in nanoseconds. Never goes back on one CPU.
+    fn now(&self) -> Nanos;
+
+    // --- memory -------------------------------------------------------------------------------------------
+
+    /// Reach a page-table page. Only called for frames that hold one (zeroed with [`Machine::zero`] before first use).
+    fn table(&self, pfn: Pfn) -> &TablePage;
+    /// Fill `pages` frames from `pfn` with zeroes.
+    fn zero(&self, pfn: Pfn, pages: u32);
+    /// Copy `pages` frames.
+    fn copy(&self, to: Pfn, from: Pfn, pages: u32);
+
+    // --- translations -------------------------------------------------------------------------------------
+
+    /// Does hardware set the young bit? If not, an access to an old entry faults. Never decides correctness.
+    fn has_hw_pte_young(&self) -> bool;
+    /// Does hardware set the young bit of entries that point to tables?
+    fn has_hw_nonleaf_young(&self) -> bool;
+    /// How many address-space numbers each CPU has (0: every load of a root flushes).
+    fn asids(&self) -> usize;
+    /// Load the tables under `root` as `asid` on this CPU; `keep`: translations that it still has under `asid` are
+    /// good, else they are dropped.
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool);
+    /// Drop translations of this CPU.
+    fn flush(&self, what: Flush);
+    /// Run `remote` on every CPU of `targets` by interrupt, `local` on this one meanwhile, and wait for all.
+    ///
+    /// The three phases stand in one call because `remote` is borrowed: with separate ones, a caller that forgot to
+    /// wait would leave other CPUs running a closure that is gone. An implementation issues the request, dispatches the
+    /// interrupts, runs `local`, then waits. `targets` never holds this CPU. Counts nothing; the caller does.
+    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut());
+
+    // --- block storage ------------------------------------------------------------------------------------
+
+    /// Start a transfer. Its end is told through [`Mm::io_done`](crate::Mm::io_done).
+    fn submit(&self, io: Io);
+
+    // --- waiting ------------------------------------------------------------------------------------------
+
+    /// A ticket for the next wake-up of `key`.
+    fn ticket(&self, key: WaitKey) -> Ticket;
+    /// Sleep until a wake-up that came after the ticket, or until `deadline`. `false` if the deadline came first.
+    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool;
+    /// Wake all tasks that wait on `key`.
+    fn wake(&self, key: WaitKey);
+    /// A good moment to let other tasks run.
+    fn resched(&self);
+    /// Is the machine going down? Daemons end when it is.
+    fn stopping(&self) -> bool;
+
+    // --- accounting ---------------------------------------------------------------------------------------
+
+    /// `count` units of `work` were just done on this CPU. Free on hardware; moves the clock in a simulator.
+    fn charge(&self, work: Work, count: u64);
+    /// A trace event happened. `args` are as the event's table entry names them.
+    #[inline]
+    fn event(&self, _event: Event, _args: [u64; 4]) {}
+}
+
+/// Code that runs on another CPU.
+#[cfg(not(feature = "one-thread"))]
+pub type RemoteCall<'a> = dyn Fn(CpuId) + Sync + 'a;
+/// Code that runs on another CPU.
+#[cfg(feature = "one-thread")]
+pub type RemoteCall<'a> = dyn Fn(CpuId) + 'a;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std_alloc::vec::Vec;
+
+    #[test]
+    fn cpu_sets_hold_what_was_put_in() {
+        let mut set = CpuSet::EMPTY;
+        for cpu in [0, 63, 64, 511] {
+            set.insert(CpuId(cpu));
+        }
+        set.remove(CpuId(63));
+        assert_eq!(set.iter().map(|c| c.0).collect::<Vec<_>>(), [0, 64, 511]);
+        assert!(set.contains(CpuId(64)) && !set.contains(CpuId(63)) && set.len() == 3);
+    }
+}

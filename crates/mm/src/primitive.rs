@@ -1,0 +1,139 @@
+//! Atomics and cells. The rest of the crate takes them from here and never names `core::sync::atomic`.
+//!
+//! Two builds:
+//! - default: the real atomics, for machines whose CPUs run at the same time;
+//! - feature `one-thread`: plain cells with the same methods, for a simulator that runs all CPUs of the machine on
+//!   one thread. A locked read-modify-write costs about 20 cycles, and an access path has a dozen of them. The types
+//!   are then not `Sync`, so using them from two threads does not compile.
+
+#[cfg(not(feature = "one-thread"))]
+pub use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+#[cfg(feature = "one-thread")]
+pub use cells::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// What a value must be to be seen by several CPUs: `Sync`, unless all CPUs share one thread.
+#[cfg(not(feature = "one-thread"))]
+pub trait Shared: Sync {}
+#[cfg(not(feature = "one-thread"))]
+impl<T: Sync + ?Sized> Shared for T {}
+
+/// What a value must be to be seen by several CPUs: `Sync`, unless all CPUs share one thread.
+#[cfg(feature = "one-thread")]
+pub trait Shared {}
+#[cfg(feature = "one-thread")]
+impl<T: ?Sized> Shared for T {}
+
+#[cfg(feature = "one-thread")]
+mod cells {
+    use core::cell::Cell;
+    pub use core::sync::atomic::Ordering;
+
+    macro_rules! integer {
+        ($name:ident, $int:ty) => {
+            /// An integer cell with an atomic's methods; orderings mean nothing on one thread.
+            #[derive(Default)]
+            #[repr(transparent)]
+            pub struct $name(Cell<$int>);
+
+            // SAFETY: a transparent wrapper of a Cell of an integer; all bytes zero is the integer 0.
+            #[allow(unsafe_code)]
+            unsafe impl bytemuck::Zeroable for $name {}
+
+            impl $name {
+                /// A new cell.
+                pub const fn new(value: $int) -> Self {
+                    Self(Cell::new(value))
+                }
+                /// Read.
+                #[inline(always)]
+                pub fn load(&self, _: Ordering) -> $int {
+                    self.0.get()
+                }
+                /// Write.
+                #[inline(always)]
+                pub fn store(&self, value: $int, _: Ordering) {
+                    self.0.set(value)
+                }
+                /// Write, returning what was there.
+                #[inline(always)]
+                pub fn swap(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(value)
+                }
+                /// Add (wrapping), returning what was there.
+                #[inline(always)]
+                pub fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(self.0.get().wrapping_add(value))
+                }
+                /// Subtract (wrapping), returning what was there.
+                #[inline(always)]
+                pub fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(self.0.get().wrapping_sub(value))
+                }
+                /// Or, returning what was there.
+                #[inline(always)]
+                pub fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(self.0.get() | value)
+                }
+                /// And, returning what was there.
+                #[inline(always)]
+                pub fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(self.0.get() & value)
+                }
+                /// Maximum, returning what was there.
+                #[inline(always)]
+                pub fn fetch_max(&self, value: $int, _: Ordering) -> $int {
+                    self.0.replace(self.0.get().max(value))
+                }
+                /// Write `new` if the cell holds `current`; returns what was there either way.
+                #[inline(always)]
+                pub fn compare_exchange(
+                    &self,
+                    current: $int,
+                    new: $int,
+                    _: Ordering,
+                    _: Ordering,
+                ) -> Result<$int, $int> {
+                    let old = self.0.get();
+                    if old == current {
+                        self.0.set(new);
+                        Ok(old)
+                    } else {
+                        Err(old)
+                    }
+                }
+            }
+        };
+    }
+
+    integer!(AtomicU16, u16);
+    integer!(AtomicU32, u32);
+    integer!(AtomicU64, u64);
+    integer!(AtomicI64, i64);
+
+    /// A boolean cell with an atomic's methods.
+    #[derive(Default)]
+    pub struct AtomicBool(Cell<bool>);
+
+    impl AtomicBool {
+        /// A new cell.
+        pub const fn new(value: bool) -> Self {
+            Self(Cell::new(value))
+        }
+        /// Read.
+        #[inline(always)]
+        pub fn load(&self, _: Ordering) -> bool {
+            self.0.get()
+        }
+        /// Write.
+        #[inline(always)]
+        pub fn store(&self, value: bool, _: Ordering) {
+            self.0.set(value)
+        }
+        /// Write, returning what was there.
+        #[inline(always)]
+        pub fn swap(&self, value: bool, _: Ordering) -> bool {
+            self.0.replace(value)
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Counters, with the names of /proc/vmstat. One row in the table is one counter: help, output and documents come from it.
+//!
+//! Events (`pg...`) only grow; levels (`nr_...`) go up and down. Every CPU counts in cells of its own; a read sums them.
+
+use crate::primitive::{AtomicI64, Ordering::Relaxed};
+use crate::table_macro::named_table;
+use crate::units::CpuId;
+use std_alloc::boxed::Box;
+
+named_table! {
+    /// A counter.
+    Stat {
+        NrFreePages "nr_free_pages" "free pages, those on CPUs' lists not counted";
+        NrInactiveAnon "nr_inactive_anon" "pages on inactive lists, anonymous and shmem";
+        NrActiveAnon "nr_active_anon" "pages on active lists, anonymous and shmem";
+        NrInactiveFile "nr_inactive_file" "pages on inactive lists, file";
+        NrActiveFile "nr_active_file" "pages on active lists, file";
+        NrUnevictable "nr_unevictable" "pages on unevictable lists";
+        NrMlock "nr_mlock" "pages locked in memory";
+        NrIsolatedAnon "nr_isolated_anon" "anonymous pages that reclaim holds";
+        NrIsolatedFile "nr_isolated_file" "file pages that reclaim holds";
+        NrAnonPages "nr_anon_pages" "mapped anonymous pages";
+        NrMapped "nr_mapped" "mapped file pages";
+        NrFilePages "nr_file_pages" "pages in page caches and the swap cache";
+        NrShmem "nr_shmem" "pages of shmem";
+        NrDirty "nr_dirty" "dirty file pages";
+        NrWriteback "nr_writeback" "pages being written";
+        NrDirtied "nr_dirtied" "pages that became dirty";
+        NrWritten "nr_written" "pages written by write-back";
+        NrSwapcached "nr_swapcached" "pages in the swap cache";
+        NrPageTablePages "nr_page_table_pages" "pages that hold page tables";
+        PgpgIn "pgpgin" "kilobytes read from devices";
+        PgpgOut "pgpgout" "kilobytes written to devices";
+        PswpIn "pswpin" "pages read from swap";
+        PswpOut "pswpout" "pages written to swap";
+        SwapRa "swap_ra" "pages read ahead from swap";
+        SwapRaHit "swap_ra_hit" "pages read ahead from swap that were then used";
+        PgallocDma32 "pgalloc_dma32" "pages allocated from DMA32 zones";
+        PgallocNormal "pgalloc_normal" "pages allocated from Normal zones";
+        PgallocMovable "pgalloc_movable" "pages allocated from Movable zones";
+        AllocstallDma32 "allocstall_dma32" "direct reclaims for a DMA32 allocation";
+        AllocstallNormal "allocstall_normal" "direct reclaims for a Normal allocation";
+        AllocstallMovable "allocstall_movable" "direct reclaims for a Movable allocation";
+        PgskipDma32 "pgskip_dma32" "pages skipped because their zone was not wanted, DMA32";
+        PgskipNormal "pgskip_normal" "pages skipped because their zone was not wanted, Normal";
+        PgskipMovable "pgskip_movable" "pages skipped because their zone was not wanted, Movable";
+        Pgfree "pgfree" "pages freed";
+        Pgactivate "pgactivate" "pages moved to an active list";
+        Pgdeactivate "pgdeactivate" "pages moved to an inactive list";
+        Pglazyfree "pglazyfree" "pages marked by MADV_FREE";
+        Pglazyfreed "pglazyfreed" "such pages freed by reclaim";
+        Pgfault "pgfault" "page faults";
+        Pgmajfault "pgmajfault" "page faults that waited for a device";
+        Pgrefill "pgrefill" "pages scanned on active lists";
+        Pgreuse "pgreuse" "write faults that could keep the page";
+        PgstealKswapd "pgsteal_kswapd" "pages reclaimed by kswapd";
+        PgstealDirect "pgsteal_direct" "pages reclaimed directly";
+        PgstealAnon "pgsteal_anon" "pages reclaimed from anonymous lists";
+        PgstealFile "pgsteal_file" "pages reclaimed from file lists";
+        PgscanKswapd "pgscan_kswapd" "pages scanned by kswapd";
+        PgscanDirect "pgscan_direct" "pages scanned directly";
+        PgscanAnon "pgscan_anon" "pages scanned on anonymous lists";
+        PgscanFile "pgscan_file" "pages scanned on file lists";
+        PgscanDirectThrottle "pgscan_direct_throttle" "reclaimers put to sleep because reserves were low";
+        Pgrotated "pgrotated" "pages moved to the tail when their write ended";
+        Pageoutrun "pageoutrun" "rounds of kswapd";
+        KswapdLowWmarkHitQuickly "kswapd_low_wmark_hit_quickly" "kswapd was wanted again in its nap";
+        KswapdHighWmarkHitQuickly "kswapd_high_wmark_hit_quickly" "the node was unbalanced again after kswapd's nap";
+        NrVmscanWrite "nr_vmscan_write" "pages written by reclaim";
+        NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim" "pages marked to be freed when their write ends";
+        WorkingsetNodes "workingset_nodes" "tree nodes that hold only shadows";
+        WorkingsetRefaultAnon "workingset_refault_anon" "anonymous pages that came back after eviction";
+        WorkingsetRefaultFile "workingset_refault_file" "file pages that came back after eviction";
+        WorkingsetActivateAnon "workingset_activate_anon" "such pages activated at once, anonymous";
+        WorkingsetActivateFile "workingset_activate_file" "such pages activated at once, file";
+        WorkingsetRestoreAnon "workingset_restore_anon" "such pages that had been active before, anonymous";
+        WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
+        WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
+        DropPagecache "drop_pagecache" "times the page cache was dropped by request";
+        OomKill "oom_kill" "spaces chosen by the out-of-memory decision";
+        UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
+        UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";
+        UnevictablePgsMlocked "unevictable_pgs_mlocked" "pages locked by mlock";
+        UnevictablePgsMunlocked "unevictable_pgs_munlocked" "pages unlocked";
+        NrTlbRemoteFlush "nr_tlb_remote_flush" "flush rounds sent to other CPUs";
+        NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" "flush requests received by CPUs";
+        NrTlbLocalFlushAll "nr_tlb_local_flush_all" "full flushes done by CPUs";
+        NrTlbLocalFlushOne "nr_tlb_local_flush_one" "single pages flushed by CPUs";
+        NumaHit "numa_hit" "pages allocated on the node that was wanted";
+        NumaMiss "numa_miss" "pages allocated on another node than wanted";
+        NumaForeign "numa_foreign" "pages wanted on this node, allocated elsewhere";
+        NumaLocal "numa_local" "pages allocated on the CPU's node";
+        NumaOther "numa_other" "pages allocated on another node than the CPU's";
+    }
+}
+
+impl Stat {
+    /// A level goes up and down; an event counter only grows.
+    pub fn is_level(self) -> bool {
+        matches!(self, Stat::WorkingsetNodes)
+            || (self.name().starts_with("nr_")
+                && !matches!(
+                    self,
+                    Stat::NrDirtied
+                        | Stat::NrWritten
+                        | Stat::NrVmscanWrite
+                        | Stat::NrVmscanImmediateReclaim
+                        | Stat::NrTlbRemoteFlush
+                        | Stat::NrTlbRemoteFlushReceived
+                        | Stat::NrTlbLocalFlushAll
+                        | Stat::NrTlbLocalFlushOne
+                ))
+    }
+}
+
+/// The counters of one machine.
+pub struct Stats {
+    cells: Box<[AtomicI64]>,
+    cpus: usize,
+}
+
+/// Cells of one CPU, rounded up to whole cache lines.
+const STRIDE: usize = Stat::COUNT.next_multiple_of(8);
+
+impl Stats {
+    /// All zero, for `cpus` CPUs.
+    pub fn new(cpus: usize) -> Stats {
+        Stats { cells: (0..cpus * STRIDE).map(|_| AtomicI64::new(0)).collect(), cpus }
+    }
+
+    /// Add to a counter on behalf of `cpu`.
+    #[inline]
+    pub fn add(&self, cpu: CpuId, stat: Stat, by: i64) {
+        self.cells[cpu.index() * STRIDE + stat as usize].fetch_add(by, Relaxed);
+    }
+
+    /// The sum over all CPUs.
+    pub fn read(&self, stat: Stat) -> i64 {
+        (0..self.cpus).map(|cpu| self.cells[cpu * STRIDE + stat as usize].load(Relaxed)).sum()
+    }
+
+    /// The value of one CPU's cell.
+    pub fn read_cpu(&self, cpu: CpuId, stat: Stat) -> i64 {
+        self.cells[cpu.index() * STRIDE + stat as usize].load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for &stat in Stat::ALL {
+            assert_eq!(Stat::from_name(stat.name()), Some(stat));
+        }
+    }
+
+    #[test]
+    fn a_read_sums_all_cpus() {
+        let stats = Stats::new(3);
+        stats.add(CpuId(0), Stat::Pgfault, 2);
+        stats.add(CpuId(2), Stat::Pgfault, 5);
+        assert_eq!((stats.read(Stat::Pgfault), stats.read_cpu(CpuId(2), Stat::Pgfault)), (7, 5));
+    }
+}
