@@ -20,16 +20,20 @@
 
 extern crate alloc as std_alloc;
 
+pub mod api;
 pub mod base;
 pub mod event;
 pub mod frame;
 pub mod knobs;
 pub mod lock;
 pub mod machine;
+pub mod mm;
 pub mod primitive;
 pub mod stat;
+pub mod table;
 mod table_macro;
 pub mod units;
 pub mod work;
 
 pub use machine::Machine;
+pub use mm::{Config, Mm, OomReport};

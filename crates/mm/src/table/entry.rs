@@ -1,0 +1,136 @@
+//! Page-table entries in x86-64's format.
+//!
+//! The low bits are the hardware's; an entry that is not present may hold a swap entry instead.
+
+use crate::units::*;
+
+bitflags::bitflags! {
+    /// Bits of an entry.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Bits: u64 {
+        /// The translation may be used.
+        const PRESENT = 1 << 0;
+        /// Stores are allowed.
+        const WRITE = 1 << 1;
+        /// User mode may use it.
+        const USER = 1 << 2;
+        /// Used since cleared (the accessed bit).
+        const YOUNG = 1 << 5;
+        /// Written since cleared.
+        const DIRTY = 1 << 6;
+        /// Maps a large page (in a table above the lowest).
+        const LARGE = 1 << 7;
+        /// Instruction fetches are forbidden.
+        const NO_EXEC = 1 << 63;
+    }
+}
+
+/// The frame number's bits.
+const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
+/// A swap entry: not present, this bit set, the slot from bit 12 on, the exclusive mark in bit 2.
+const SWAP: u64 = 1 << 1;
+const SWAP_EXCLUSIVE: u64 = 1 << 2;
+
+/// One page-table entry.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Entry(pub u64);
+
+impl Entry {
+    /// Nothing there.
+    pub const NONE: Entry = Entry(0);
+
+    /// A present entry for a frame.
+    #[inline]
+    pub const fn new(pfn: Pfn, bits: Bits) -> Entry {
+        Entry((pfn.0 as u64) << PAGE_SHIFT | bits.bits())
+    }
+
+    /// An entry that points to the next table.
+    #[inline]
+    pub const fn table(pfn: Pfn) -> Entry {
+        Entry::new(pfn, Bits::PRESENT.union(Bits::WRITE).union(Bits::USER).union(Bits::YOUNG))
+    }
+
+    /// An entry whose page is in swap. `exclusive`: no other process shares it.
+    #[inline]
+    pub const fn swap(slot: SwapSlot, exclusive: bool) -> Entry {
+        Entry((slot.0 as u64) << PAGE_SHIFT | SWAP | if exclusive { SWAP_EXCLUSIVE } else { 0 })
+    }
+
+    /// Is nothing there, not even a swap entry?
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// May hardware use it?
+    #[inline]
+    pub const fn is_present(self) -> bool {
+        self.0 & Bits::PRESENT.bits() != 0
+    }
+
+    /// The bits.
+    #[inline]
+    pub const fn bits(self) -> Bits {
+        Bits::from_bits_truncate(self.0 & !FRAME_MASK)
+    }
+
+    /// Are all of these bits set?
+    #[inline]
+    pub const fn has(self, bits: Bits) -> bool {
+        self.0 & bits.bits() == bits.bits()
+    }
+
+    /// The frame that a present entry points to.
+    #[inline]
+    pub const fn pfn(self) -> Pfn {
+        Pfn(((self.0 & FRAME_MASK) >> PAGE_SHIFT) as u32)
+    }
+
+    /// The slot of a swap entry, and whether it is exclusive.
+    #[inline]
+    pub const fn as_swap(self) -> Option<(SwapSlot, bool)> {
+        if self.is_present() || self.0 & SWAP == 0 {
+            return None;
+        }
+        Some((SwapSlot((self.0 >> PAGE_SHIFT) as u32), self.0 & SWAP_EXCLUSIVE != 0))
+    }
+
+    /// With more bits.
+    #[inline]
+    pub const fn with(self, bits: Bits) -> Entry {
+        Entry(self.0 | bits.bits())
+    }
+
+    /// Without some bits.
+    #[inline]
+    pub const fn without(self, bits: Bits) -> Entry {
+        Entry(self.0 & !bits.bits())
+    }
+}
+
+impl core::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.as_swap() {
+            Some((slot, exclusive)) => write!(f, "swap({slot}{})", if exclusive { " exclusive" } else { "" }),
+            None if self.is_present() => write!(f, "{}{:?}", self.pfn(), self.bits()),
+            None => write!(f, "none({:x})", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_give_back_what_was_put_in() {
+        let bits = Bits::PRESENT | Bits::WRITE | Bits::NO_EXEC | Bits::DIRTY;
+        let entry = Entry::new(Pfn(0xfff_fffe), bits);
+        assert_eq!((entry.pfn(), entry.bits(), entry.as_swap()), (Pfn(0xfff_fffe), bits, None));
+        assert_eq!(Entry::swap(SwapSlot(77), true).as_swap(), Some((SwapSlot(77), true)));
+        assert!(!Entry::swap(SwapSlot(0), false).is_none());
+        assert!(Entry::NONE.as_swap().is_none());
+    }
+}

@@ -1,0 +1,3 @@
+//! Page tables.
+pub mod entry;
+pub use entry::{Bits, Entry};
