@@ -22,6 +22,7 @@ extern crate alloc as std_alloc;
 
 pub mod api;
 pub mod base;
+pub mod cache;
 pub mod event;
 pub mod frame;
 pub mod knobs;
@@ -30,6 +31,7 @@ pub mod machine;
 pub mod mm;
 pub mod primitive;
 pub mod stat;
+pub mod swap;
 pub mod table;
 mod table_macro;
 pub mod units;
