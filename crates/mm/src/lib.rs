@@ -21,6 +21,7 @@
 extern crate alloc as std_alloc;
 
 pub mod api;
+pub mod arena;
 pub mod base;
 pub mod event;
 pub mod frame;
@@ -31,6 +32,7 @@ pub mod mm;
 pub mod primitive;
 pub mod stat;
 pub mod table;
+pub mod tlb;
 mod table_macro;
 pub mod units;
 pub mod work;
