@@ -32,8 +32,8 @@ pub mod mm;
 pub mod primitive;
 pub mod stat;
 pub mod table;
-pub mod tlb;
 mod table_macro;
+pub mod tlb;
 pub mod units;
 pub mod work;
 

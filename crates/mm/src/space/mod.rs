@@ -23,6 +23,7 @@ mod vma;
 pub use advise::Advised;
 pub use fault::{FaultStop, Served};
 pub use tree::VmaTree;
+pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};
 
 use crate::api::Error;

@@ -140,3 +140,14 @@ pub(super) fn free_swap<M: Machine>(st: &Store<M>, pfn: Pfn) -> bool {
     frame.set(FrameFlags::DIRTY);
     true
 }
+
+/// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
+pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
+    st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
+        let mut gather = Gather::new(span.space, false);
+        let mut tables = st.tables.lock(st.memory().base(), span.space);
+        tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, false, &mut gather));
+        drop(tables);
+        st.finish(gather);
+    });
+}
