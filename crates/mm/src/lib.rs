@@ -20,6 +20,7 @@
 
 extern crate alloc as std_alloc;
 
+pub mod alloc;
 pub mod base;
 pub mod event;
 pub mod frame;
@@ -29,6 +30,8 @@ pub mod machine;
 pub mod primitive;
 pub mod stat;
 mod table_macro;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod units;
 pub mod work;
 
