@@ -363,7 +363,8 @@ impl PageTree {
     /// The leaf for an index, made with all nodes above it if it is not there.
     fn leaf_for(&mut self, index: u64) -> u32 {
         if self.root == NONE {
-            self.root = self.new_node(0, NONE, 0);
+            let above_leaf = (u64::BITS - index.leading_zeros()).saturating_sub(1) / SLOT_BITS;
+            self.root = self.new_node((above_leaf * SLOT_BITS) as u8, NONE, 0);
         }
         while !self.covers(index) {
             self.raise();
