@@ -20,6 +20,7 @@
 
 extern crate alloc as std_alloc;
 
+pub mod alloc;
 pub mod api;
 pub mod arena;
 pub mod base;
@@ -29,14 +30,14 @@ pub mod knobs;
 pub mod lock;
 pub mod lru;
 pub mod machine;
-pub mod mm;
 pub mod primitive;
 pub mod stat;
 pub mod table;
-pub mod tlb;
 mod table_macro;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tlb;
 pub mod units;
 pub mod work;
 
 pub use machine::Machine;
-pub use mm::{Config, Mm, OomReport};

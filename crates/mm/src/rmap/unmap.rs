@@ -7,7 +7,6 @@ use crate::memory::Memory;
 use crate::table::{Bits, Entry, Resident};
 use crate::tlb::Batch;
 use crate::units::*;
-use std_alloc::vec::Vec;
 
 /// How hard to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -98,14 +97,20 @@ impl Rmap {
         }
     }
 
-    /// The parts of mapped ranges that show indices `[first, end)` of a file, with their spans.
-    pub fn shown(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<(Span, Vpn, Vpn)> {
-        let Some(list) = self.spans(Owner::File(file)) else { return Vec::new() };
-        let part = |span: &Span| {
+    /// Call `visit` for the part of every mapped range that shows indices `[first, end)` of a file. The ranges stay
+    /// mapped meanwhile.
+    pub fn for_shown(
+        &self,
+        file: FileId,
+        first: PageIndex,
+        end: PageIndex,
+        visit: &mut dyn FnMut(&Span, Vpn, Vpn),
+    ) {
+        let Some(list) = self.spans(Owner::File(file)) else { return };
+        for span in list.lock().holding(first, end.0 - first.0) {
             let from = first.0.max(span.index.0) - span.index.0;
             let to = (end.0 - span.index.0).min(span.pages);
-            (*span, Vpn(span.start.0 + from), Vpn(span.start.0 + to))
-        };
-        list.lock().holding(first, end.0 - first.0).map(part).collect()
+            visit(span, Vpn(span.start.0 + from), Vpn(span.start.0 + to));
+        }
     }
 }

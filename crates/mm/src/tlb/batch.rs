@@ -24,7 +24,14 @@ impl Batch {
     }
 
     /// The entry of `page` was cleared, under the lock of the space's tables.
-    pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, space: SpaceId, page: Vpn, _writable: bool) {
+    pub fn note<M: Machine>(
+        &mut self,
+        base: &Base<M>,
+        tlb: &Tlb,
+        space: SpaceId,
+        page: Vpn,
+        _writable: bool,
+    ) {
         self.noted += 1;
         tlb.flush(base, space, Range::page(page));
     }

@@ -119,7 +119,16 @@ impl Tlb {
         }
         assert!(self.contexts[space.0].cpus().is_empty(), "{space} ends while a CPU runs it");
         self.contexts[space.0].id.store(0, Release);
+    }
+
+    /// The id of a destroyed space may be given out again: its tables are gone too.
+    pub fn release(&self, space: SpaceId) {
         self.contexts.release(space.0);
+    }
+
+    /// Ids ever given out: 0 to this - 1.
+    pub fn bound(&self) -> u32 {
+        self.contexts.bound()
     }
 
     /// CPUs that may hold translations of a space.
