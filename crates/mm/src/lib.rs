@@ -28,6 +28,7 @@ pub mod event;
 pub mod frame;
 pub mod knobs;
 pub mod lock;
+pub mod lru;
 pub mod machine;
 pub mod primitive;
 pub mod stat;
