@@ -24,6 +24,7 @@ pub mod alloc;
 pub mod api;
 pub mod arena;
 pub mod base;
+pub mod cache;
 pub mod event;
 pub mod frame;
 pub mod knobs;
@@ -32,6 +33,7 @@ pub mod lru;
 pub mod machine;
 pub mod primitive;
 pub mod stat;
+pub mod swap;
 pub mod table;
 mod table_macro;
 #[cfg(test)]
