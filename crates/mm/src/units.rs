@@ -143,10 +143,6 @@ impl Vpn {
     }
 }
 
-/// What an evicted folio leaves in its place: when, and by whom, it was evicted. Packed and read by the list room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shadow(pub u64);
-
 /// Bytes rounded up to whole pages.
 #[inline]
 pub const fn pages_of(bytes: u64) -> u64 {
