@@ -131,7 +131,11 @@ impl Rmap {
     }
 
     /// Check the folio's mapcount against the entries that a walk finds.
-    pub fn validate_folio<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Result<(), std_alloc::string::String> {
+    pub fn validate_folio<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+    ) -> Result<(), std_alloc::string::String> {
         let mut found = 0;
         self.walk(memory, pfn, &mut |_, _, _| {
             found += 1;
