@@ -322,6 +322,11 @@ impl PageTree {
         core::mem::take(&mut self.news)
     }
 
+    /// Has the leaf held only shadows all the time?
+    pub fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
+        self.nodes[leaf.node as usize].stamp == leaf.stamp
+    }
+
     /// Drop all shadows of a leaf if it has held nothing else all the time; returns how many there were.
     pub fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
         let node = &mut self.nodes[leaf.node as usize];
