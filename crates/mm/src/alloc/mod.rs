@@ -176,17 +176,16 @@ impl Allocator {
         let frame = &base.frames[pfn];
         check_unused(frame, pfn);
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
-        let cpu = base.machine.cpu();
-        base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
-        base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
-        if !pcp::holds(order) {
-            return self.free_to_buddy(base, zone, pfn, order);
+        if order != Order::ZERO {
+            return self.free_large(base, zone, pfn, order);
         }
-        frame.wipe(FrameFlags::PCP | frame.flags() & FrameFlags::HEAD);
+        let cpu = base.machine.cpu();
+        count_free(base, cpu, zone, pfn, order);
+        frame.wipe(FrameFlags::PCP);
         base.charge(Work::FreePcp, 1);
         let mut pcp = self.pcp(cpu, zone.id()).lock();
-        if pcp.push(&base.frames, zone, pfn, order) {
-            pcp.trim(base, zone);
+        if !pcp.push_stack(zone.mobility_of(pfn), pfn) {
+            pcp.push(base, zone, pfn, order);
         }
     }
 
@@ -233,24 +232,25 @@ impl Allocator {
     }
 
     fn drain<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone) {
-        self.pcp(cpu, zone.id()).lock().spill(base, zone, u32::MAX);
+        self.pcp(cpu, zone.id()).lock().drain(base, zone);
     }
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
     fn take_hot<M: Machine>(&self, base: &Base<M>, request: &Request) -> Option<Pfn> {
-        let zone = self.zone(*self.zonelists.get(request.node, request.highest).first()?);
-        if zone.node() != request.node || !zone.above_high(request.highest) {
+        let zone = self.zone(self.zonelists.near(request.node, request.highest)?);
+        if !zone.above_high(request.highest) {
             return None;
         }
         let cpu = base.machine.cpu();
         let mut pcp = self.pcp(cpu, zone.id()).lock();
-        let pfn = pcp.pop(&base.frames, Order::ZERO, request.mobility)?;
+        let pfn = pcp.pop_stack(request.mobility)?;
         let local = pcp.is_local();
         drop(pcp);
         base.charge(Work::AllocPcp, 1);
-        base.stats.add(cpu, Stat::NumaHit, 1);
-        base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
+        let stats = base.stats.cpu(cpu);
+        stats.add(Stat::NumaHit, 1);
+        stats.add(if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
         hand_out(base, cpu, zone, pfn, request);
         Some(pfn)
     }
@@ -365,14 +365,27 @@ impl Allocator {
         base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Give a folio straight to the buddy lists.
-    #[cold]
-    fn free_to_buddy<M: Machine>(&self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
-        pcp::unform(base, pfn);
-        base.frames[pfn].wipe(FrameFlags::empty());
-        base.charge(Work::FreeBuddy, 1);
-        Area::lock(base, zone).put(pfn, order);
+    /// Free a folio of more than one page: to the CPU's list if that holds the order, else to the buddy.
+    fn free_large<M: Machine>(&self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
+        let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
+        count_free(base, cpu, zone, pfn, order);
+        if pcp::holds(order) {
+            frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
+            base.charge(Work::FreePcp, 1);
+            self.pcp(cpu, zone.id()).lock().push(base, zone, pfn, order);
+        } else {
+            pcp::unform(base, pfn);
+            frame.wipe(FrameFlags::empty());
+            base.charge(Work::FreeBuddy, 1);
+            Area::lock(base, zone).put(pfn, order);
+        }
     }
+}
+
+#[inline]
+fn count_free<M: Machine>(base: &Base<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, order: Order) {
+    base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
+    base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.

@@ -474,11 +474,13 @@ fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
         held.iter().for_each(|&pfn| assert!(base.frames[pfn].put(1)));
         held
     });
-    assert!(allocator.pcp_pages(zone.id()) > zone.pcp_sizes().high_min as u64);
+    let grown = allocator.pcp_pages(zone.id());
+    assert!(grown > zone.pcp_sizes().high_min as u64);
     allocator.set_reclaim_active(NodeId(0), ZoneKind::Normal, true);
     let pages: Vec<Pfn> = (0..300).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
     pages.iter().for_each(|&pfn| free(&base, &allocator, pfn));
-    assert!(allocator.pcp_pages(zone.id()) <= zone.pcp_sizes().high_min as u64);
+    // Although as many were given back as were taken.
+    assert!(allocator.pcp_pages(zone.id()) < grown - 300);
     assert_eq!(base.stats.read(Stat::Pgfree), 20_300);
     assert_whole(&base, &allocator);
 }
