@@ -175,17 +175,16 @@ impl Allocator {
     pub fn free<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         check_unused(frame, pfn);
-        let (order, zone) = (frame.order(), self.zone(frame.zone()));
-        if order != Order::ZERO {
-            return self.free_large(base, zone, pfn, order);
+        if frame.order() != Order::ZERO {
+            return self.free_large(base, pfn);
         }
-        let cpu = base.machine.cpu();
-        count_free(base, cpu, zone, pfn, order);
+        let (cpu, zone) = (base.machine.cpu(), frame.zone());
+        count_free(base, cpu, zone, pfn, Order::ZERO);
         frame.wipe(FrameFlags::PCP);
         base.charge(Work::FreePcp, 1);
-        let mut pcp = self.pcp(cpu, zone.id()).lock();
-        if !pcp.push_stack(zone.mobility_of(pfn), pfn) {
-            pcp.push(base, zone, pfn, order);
+        let mut pcp = self.pcp(cpu, zone).lock();
+        if !pcp.push_stack(frame.mobility(), pfn) {
+            pcp.push(base, self.zone(zone), pfn, Order::ZERO);
         }
     }
 
@@ -238,12 +237,13 @@ impl Allocator {
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
     fn take_hot<M: Machine>(&self, base: &Base<M>, request: &Request) -> Option<Pfn> {
-        let zone = self.zone(self.zonelists.near(request.node, request.highest)?);
+        let id = self.zonelists.near(request.node, request.highest)?;
+        let zone = self.zone(id);
         if !zone.above_high(request.highest) {
             return None;
         }
         let cpu = base.machine.cpu();
-        let mut pcp = self.pcp(cpu, zone.id()).lock();
+        let mut pcp = self.pcp(cpu, id).lock();
         let pfn = pcp.pop_stack(request.mobility)?;
         let local = pcp.is_local();
         drop(pcp);
@@ -366,9 +366,10 @@ impl Allocator {
     }
 
     /// Free a folio of more than one page: to the CPU's list if that holds the order, else to the buddy.
-    fn free_large<M: Machine>(&self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
+    fn free_large<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
-        count_free(base, cpu, zone, pfn, order);
+        let (order, zone) = (frame.order(), self.zone(frame.zone()));
+        count_free(base, cpu, zone.id(), pfn, order);
         if pcp::holds(order) {
             frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
             base.charge(Work::FreePcp, 1);
@@ -383,9 +384,9 @@ impl Allocator {
 }
 
 #[inline]
-fn count_free<M: Machine>(base: &Base<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, order: Order) {
+fn count_free<M: Machine>(base: &Base<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
     base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
-    base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
+    base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.

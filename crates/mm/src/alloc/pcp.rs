@@ -149,7 +149,7 @@ impl Pcp {
     /// Add a block whose flags already say PCP, and give back what is too much.
     #[cold]
     pub fn push<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
-        let mobility = zone.mobility_of(pfn);
+        let mobility = base.frames[pfn].mobility();
         let frames = &base.frames;
         let pages = if order == Order::ZERO {
             self.empty_stack(frames, mobility, self.depth.div_ceil(2)) + 1
@@ -325,6 +325,7 @@ fn holds_many(order: Order) -> bool {
 /// Make a block just taken from the buddy one folio under `flags` (HEAD is added where due).
 pub(super) fn form<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
     base.frames[pfn].assign(flags);
+    base.frames[pfn].set_mobility(zone.mobility_of(pfn));
     if order != Order::ZERO {
         for i in 1..order.frames() {
             base.frames[pfn.add(i)].place(zone.node(), zone.id());
