@@ -2,8 +2,8 @@
 //!
 //! A request names an order, a mobility, a node it prefers and the highest kind of zone it can use. It goes through the
 //! zones in its order of preference and takes from the first whose free memory lies above the mark: from the CPU's
-//! own lists for common orders ([`pcp`]), else from the zone's buddy lists ([`buddy`]). Which zone is asked when is in
-//! [`zonelist`], when memory counts as short in [`watermark`].
+//! own lists for common orders (`pcp`), else from the zone's buddy lists (`buddy`). Which zone is asked when is in
+//! `zonelist`, when memory counts as short in [`watermark`].
 //!
 //! The allocator never reclaims and never waits. At the low mark it wakes the kswapds of the nodes it would have liked
 //! to use and says [`NeedsReclaim`]; the slow path, which stands above reclaim, asks again with the min mark, reclaims,
