@@ -322,6 +322,15 @@ impl Sched {
         self.ready(now, task, false);
     }
 
+    /// Wake a task from a sleep that is not the memory manager's, because its process is to end.
+    pub(crate) fn kick(&mut self, now: u64, task: TaskId) {
+        let State::Blocked(key) = self.tasks[task as usize].state else { return };
+        if matches!(key, Key::End(_) | Key::Barrier(_) | Key::Mm(WaitKey::Timer)) {
+            let wait = self.tasks[task as usize].waits;
+            self.deadline(now, task, wait);
+        }
+    }
+
     fn ready(&mut self, now: u64, task: TaskId, woken: bool) {
         let last = self.tasks[task as usize].cpu;
         let home = self.nodes[last];
