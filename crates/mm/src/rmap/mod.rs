@@ -12,6 +12,8 @@
 //! list, then the space's tables.
 
 mod spans;
+#[cfg(test)]
+mod tests;
 mod unmap;
 mod walk;
 
