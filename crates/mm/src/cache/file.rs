@@ -158,7 +158,7 @@ impl Extents {
         let touched = &self.ranges[first..last];
         let start = touched.first().map_or(new.start, |range| range.start.min(new.start));
         let end = touched.last().map_or(new.end, |range| range.end.max(new.end));
-        self.ranges.splice(first..last, [start..end]);
+        self.ranges.splice(first..last, core::iter::once(start..end));
     }
 
     /// Forget the pages from `end` on.

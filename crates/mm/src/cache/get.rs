@@ -7,57 +7,51 @@ use crate::machine::Machine;
 use crate::memory::{Gfp, Memory};
 use crate::units::*;
 
+/// What somebody needs: the first of `wanted` pages from `index` on.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    pub(super) file: FileId,
+    pub(super) index: PageIndex,
+    pub(super) wanted: u64,
+    pub(super) hint: ReadHint,
+    pub(super) gfp: Gfp,
+}
+
 impl Cache {
     /// The page at `index`, read if it is not cached. Waits for the device. A page fault that finds the page marked, or
     /// does not find it, reads ahead.
     pub fn get_page<M: Machine>(
         &self,
         memory: &Memory<M>,
-        id: FileId,
+        file: FileId,
         index: PageIndex,
         hint: ReadHint,
         gfp: Gfp,
     ) -> Result<Page, CacheError> {
-        self.page_of_read(memory, id, index, 1, hint, gfp)
+        self.needed_page(memory, Need { file, index, wanted: 1, hint, gfp })
     }
 
-    /// [`Cache::get_page`] for the first of `wanted` pages.
     #[inline]
-    pub(super) fn page_of_read<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        index: PageIndex,
-        wanted: u64,
-        hint: ReadHint,
-        gfp: Gfp,
-    ) -> Result<Page, CacheError> {
-        let f = self.file(id);
-        if index.0 >= f.pages() {
+    pub(super) fn needed_page<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<Page, CacheError> {
+        let f = self.file(need.file);
+        if need.index.0 >= f.pages() {
             return Err(CacheError::BeyondEnd);
         }
-        if let Some(pfn) = self.lookup(memory, id, index) {
+        if let Some(pfn) = self.lookup(memory, need.file, need.index) {
             if !f.is_shmem() {
-                self.read_on_hit(memory, id, pfn, index, wanted, hint, gfp);
+                self.read_on_hit(memory, pfn, need);
             }
             if memory.frames[pfn].has(FrameFlags::UPTODATE) {
                 return Ok(Page { pfn, major: false });
             }
             memory.put(pfn);
         }
-        self.get_page_slow(memory, id, index, wanted, hint, gfp)
+        self.needed_page_slow(memory, need)
     }
 
     #[cold]
-    fn get_page_slow<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        index: PageIndex,
-        wanted: u64,
-        hint: ReadHint,
-        gfp: Gfp,
-    ) -> Result<Page, CacheError> {
+    fn needed_page_slow<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<Page, CacheError> {
+        let Need { file: id, index, gfp, .. } = need;
         let f = self.file(id);
         if f.is_shmem() {
             return self.get_shmem_page(memory, id, index, gfp);
@@ -68,7 +62,7 @@ impl Cache {
             let mut found = self.lookup(memory, id, index);
             if found.is_none() && !missed {
                 missed = true;
-                self.read_on_miss(memory, id, index, wanted, hint, gfp);
+                self.read_on_miss(memory, need);
                 found = self.lookup(memory, id, index);
             }
             if found.is_none() {

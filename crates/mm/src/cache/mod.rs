@@ -1,11 +1,11 @@
 //! Page caches: which folio holds which page of which file.
 //!
 //! A file has a tree ([`tree`]) under a lock of its own. A folio in it has the file as owner, and the tree holds one
-//! reference. Content comes and goes by I/O ([`io`]): a folio is locked from its insertion until its read has ended, so
+//! reference. Content comes and goes by I/O (`io`): a folio is locked from its insertion until its read has ended, so
 //! whoever finds one that is not up to date waits for the lock. What to read before it is asked for is decided in
-//! [`readahead`]; the way to a page that is needed now is in [`get`].
+//! `readahead`; the way to a page that is needed now is in `get`.
 //!
-//! Shmem files have no device. Their pages start as zeroes, go to swap and come back ([`shmem`], [`swapin`]).
+//! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
 //!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for who holds the lock. Nothing here sleeps with a tree locked.

@@ -17,8 +17,9 @@
 //! The rules are those of mm/readahead.c and do_sync_mmap_readahead in Linux 6.12. One difference: the state belongs to
 //! the file and not to an open descriptor, because descriptors end above the memory manager.
 
+use super::Cache;
 use super::file::File;
-use super::{Cache, ReadHint};
+use super::get::Need;
 use crate::alloc::Mark as Watermark;
 use crate::api::FileAdvice;
 use crate::frame::FrameFlags;
@@ -190,16 +191,9 @@ fn next_size(size: u64, max: u64) -> u64 {
 
 impl Cache {
     /// A page is not cached: read it, with what else is worth it. It may still be missing afterwards.
-    pub(super) fn read_on_miss<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        index: PageIndex,
-        wanted: u64,
-        hint: ReadHint,
-        gfp: Gfp,
-    ) {
-        let f = self.file(id);
+    pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) {
+        let Need { index, wanted, hint, .. } = need;
+        let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
         let random = hint.random || state.advice == FileAdvice::Random || max == 0;
@@ -214,42 +208,24 @@ impl Cache {
         };
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, id, window, gfp);
+            self.read_window(memory, need.file, window, need.gfp);
         }
     }
 
-    /// A cached page was asked for, of a read of `wanted` pages: is it time for the next window?
+    /// A cached page was asked for: is it time for the next window?
     #[inline]
-    pub(super) fn read_on_hit<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        pfn: Pfn,
-        index: PageIndex,
-        wanted: u64,
-        hint: ReadHint,
-        gfp: Gfp,
-    ) {
+    pub(super) fn read_on_hit<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
         if memory.frames[pfn].has(FrameFlags::READAHEAD) {
-            self.read_on_mark(memory, id, pfn, index, wanted, hint, gfp);
-        } else if hint.fault && !hint.random {
-            self.file(id).readahead.lock().mapped(1);
+            self.read_on_mark(memory, pfn, need);
+        } else if need.hint.fault && !need.hint.random {
+            self.file(need.file).readahead.lock().mapped(1);
         }
     }
 
     #[cold]
-    #[allow(clippy::too_many_arguments)]
-    fn read_on_mark<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        pfn: Pfn,
-        index: PageIndex,
-        wanted: u64,
-        hint: ReadHint,
-        gfp: Gfp,
-    ) {
-        let f = self.file(id);
+    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
+        let Need { index, wanted, hint, .. } = need;
+        let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
         if max == 0 || hint.fault && hint.random {
@@ -263,7 +239,7 @@ impl Cache {
         let window = state.on_mark(index.0, wanted, max, |from, most| next_hole(f, from, most));
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, id, window, gfp);
+            self.read_window(memory, need.file, window, need.gfp);
         }
     }
 

@@ -1,6 +1,7 @@
 //! read and write: between a file's pages and a process.
 
 use super::file::File;
+use super::get::Need;
 use super::{Cache, CacheError, ReadHint};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
@@ -48,8 +49,9 @@ impl Cache {
                 break;
             }
             let part = Part::of(pos, end);
-            let wanted = last_page - part.index.0;
-            let page = match self.page_of_read(memory, id, part.index, wanted, ReadHint::default(), gfp) {
+            let (index, wanted) = (part.index, last_page - part.index.0);
+            let need = Need { file: id, index, wanted, hint: ReadHint::default(), gfp };
+            let page = match self.needed_page(memory, need) {
                 Ok(page) => page,
                 Err(CacheError::BeyondEnd) => break,
                 Err(error) if pos == offset => return Err(error),
@@ -136,9 +138,7 @@ impl Cache {
             }
             let pfn = match self.lookup(memory, id, part.index) {
                 Some(pfn) => pfn,
-                None if f.is_shmem() => {
-                    self.page_of_read(memory, id, part.index, 1, ReadHint::default(), gfp)?.pfn
-                }
+                None if f.is_shmem() => self.get_page(memory, id, part.index, ReadHint::default(), gfp)?.pfn,
                 None => match self.new_page_for_write(memory, id, part, gfp)? {
                     Some(pfn) => return Ok(pfn),
                     None => continue,

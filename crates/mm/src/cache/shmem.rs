@@ -62,8 +62,7 @@ impl Cache {
                 None => {
                     if let Some(pfn) = self.add(memory, id, index, File::pages, gfp)? {
                         self.fill(memory, f, pfn, index);
-                        // Its only copy is in memory, even if it is never written.
-                        memory.frames[pfn].set(FrameFlags::DIRTY);
+                        // Clean: until it is written it can be dropped and made again.
                         return Ok(Page { pfn, major });
                     }
                 }

@@ -163,7 +163,7 @@ pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
     let base = Base::new(machine, Knobs::default());
     let alloc = Allocator::new(&base).unwrap();
     let lru = Lru::new(&base.machine);
-    let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }]);
+    let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }], 1);
     let store = Rc::new(Store::new(Memory::new(base, swap, alloc, lru), Cache::new(), Pfn::NONE));
     STORE.with_borrow_mut(|place| *place = Some(store.clone()));
     store
@@ -347,8 +347,7 @@ fn a_sequential_reader_waits_less_and_less() {
     let file = disk_file(&st, 0, 200);
     let mut waits = 0;
     for index in 0..200 {
-        let page =
-            st.cache.page_of_read(st.memory(), file, PageIndex(index), 1, ReadHint::default(), ROOT).unwrap();
+        let page = st.cache.get_page(st.memory(), file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
         waits += u32::from(page.major);
         st.put(page.pfn);
         // The device is fast: what was submitted arrives before the next page is wanted.

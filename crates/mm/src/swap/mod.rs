@@ -47,16 +47,16 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// Swap space on these areas, all free.
+    /// Swap space on these areas, all free, for `cpus` CPUs.
     ///
     /// # Panics
     /// If the areas together have 2^32 slots or more.
-    pub fn new(areas: &[SwapArea]) -> Swap {
+    pub fn new(areas: &[SwapArea], cpus: usize) -> Swap {
         let mut sorted: Vec<SwapArea> = areas.to_vec();
         sorted.sort_by_key(|area| core::cmp::Reverse(area.priority));
         let mut base = 0;
         let areas = sorted.into_iter().map(|info| {
-            let area = Area { info, base, slots: Lock::new(Slots::new(info.pages)) };
+            let area = Area { info, base, slots: Lock::new(Slots::new(info.pages, cpus)) };
             base += info.pages;
             area
         });

@@ -18,7 +18,7 @@ fn devices(swap: &Swap, base: &Base<TestMachine>, count: usize) -> Vec<u8> {
 #[test]
 fn areas_of_higher_priority_are_filled_first() {
     let base = base(1);
-    let swap = Swap::new(&[area(0, 5, -2), area(1, 3, 7), area(2, 4, 1)]);
+    let swap = Swap::new(&[area(0, 5, -2), area(1, 3, 7), area(2, 4, 1)], 1);
     assert_eq!(devices(&swap, &base, 12), [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0]);
     assert_eq!((swap.alloc(&base, CpuId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
     assert_eq!(base.machine.work(Work::SwapSlot), 12);
@@ -28,7 +28,7 @@ fn areas_of_higher_priority_are_filled_first() {
 #[test]
 fn areas_of_equal_priority_take_turns() {
     let base = base(1);
-    let swap = Swap::new(&[area(0, 1000, 0), area(1, 1000, 0)]);
+    let swap = Swap::new(&[area(0, 1000, 0), area(1, 1000, 0)], 1);
     let order = devices(&swap, &base, 4 * TURN as usize);
     let turns: Vec<u8> = order.chunks(TURN as usize).map(|turn| turn[0]).collect();
     assert_eq!(turns, [0, 1, 0, 1]);
@@ -38,7 +38,7 @@ fn areas_of_equal_priority_take_turns() {
 #[test]
 fn slots_name_places_in_their_area() {
     let base = base(1);
-    let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)]);
+    let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)], 1);
     assert_eq!(swap.place(SwapSlot(0)), (DeviceId(4), 0));
     assert_eq!(swap.place(SwapSlot(6)), (DeviceId(3), 0));
     assert_eq!(swap.window(SwapSlot(5), 2), 4..6);
@@ -51,7 +51,7 @@ fn slots_name_places_in_their_area() {
 #[test]
 fn a_slot_lives_as_long_as_an_entry_or_the_cache_has_it() {
     let base = base(1);
-    let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)]);
+    let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
     let slot = swap.alloc(&base, CpuId(0)).unwrap();
     base.frames[Pfn(9)].set(FrameFlags::LOCKED);
     base.frames[Pfn(9)].get(1);

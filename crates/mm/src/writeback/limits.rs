@@ -72,7 +72,7 @@ pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId)
         return;
     }
     let calls = state.calls.fetch_add(1, Relaxed);
-    if calls % CALLS != 0 && !state.pressed.load(Relaxed) {
+    if !calls.is_multiple_of(CALLS) && !state.pressed.load(Relaxed) {
         return;
     }
     let mut woken = false;
