@@ -209,7 +209,7 @@ impl<M: Machine> Mm<M> {
 
     /// A control group below `parent`.
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
-        self.store.lru.create_group(self.base(), parent, limits)
+        self.store.lru.create_group(parent, limits)
     }
 
     // --- from the machine's owner -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ fn base() -> Base<TestMachine> {
 
 fn setup() -> (Base<TestMachine>, Lru) {
     let base = base();
-    let lru = Lru::new(&base.machine);
+    let lru = Lru::new(&base);
     (base, lru)
 }
 
@@ -159,7 +159,7 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
-    assert_eq!(lru.remove_group(&base, top), Err(GroupError::Busy));
+    assert_eq!(lru.remove_group(&base, top), Err(Error::Invalid));
 }
 
 #[test]
