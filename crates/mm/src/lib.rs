@@ -24,14 +24,18 @@ pub mod alloc;
 pub mod api;
 pub mod arena;
 pub mod base;
+pub mod cache;
 pub mod event;
 pub mod frame;
 pub mod knobs;
 pub mod lock;
 pub mod lru;
 pub mod machine;
+pub mod memory;
 pub mod primitive;
+pub mod rmap;
 pub mod stat;
+pub mod swap;
 pub mod table;
 mod table_macro;
 #[cfg(test)]

@@ -135,7 +135,10 @@ impl<M: Machine> Memory<M> {
         frame.set_private(0);
         let kept = FrameFlags::HEAD;
         let left = frame.clear(kept.complement());
-        assert!(!left.intersects(FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE), "{pfn} is freed {left:?}");
+        assert!(
+            !left.intersects(FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE),
+            "{pfn} is freed {left:?}"
+        );
         self.alloc.free(&self.base, pfn);
     }
 

@@ -52,9 +52,10 @@ impl<M: Machine> Mm<M> {
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
         let base = Base::new(machine, config.knobs);
         let alloc = Allocator::new(&base).map_err(|error| error.to_string())?;
-        let lru = Lru::new(&base);
+        let lru = Lru::new(&base.machine);
+        let swap = Swap::new(&config.swap, base.machine.cpus());
         let zero = take_zero_page(&base, &alloc)?;
-        let memory = Memory::new(base, Swap::new(&config.swap), alloc, lru);
+        let memory = Memory::new(base, swap, alloc, lru);
         let reclaim = ReclaimState::new(&memory);
         let store = Store::new(memory, Cache::new(), zero);
         Ok(Mm {
@@ -119,6 +120,7 @@ impl<M: Machine> Mm<M> {
         if let Some(file) = served.dirtied {
             writeback::balance_dirty(&self.store, &self.writeback, file);
         }
+        self.stay_below_high(group);
         Ok(served.done)
     }
 
@@ -209,7 +211,7 @@ impl<M: Machine> Mm<M> {
 
     /// A control group below `parent`.
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
-        self.store.lru.create_group(parent, limits)
+        self.store.lru.create_group(parent, limits).map_err(|_| Error::NotFound)
     }
 
     // --- from the machine's owner -------------------------------------------------------------------------

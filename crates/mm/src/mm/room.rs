@@ -117,4 +117,12 @@ impl<M: Machine> Mm<M> {
         }
         Err(error)
     }
+
+    /// A group above its high limit reclaims what it took too much, once the operation is done.
+    #[inline]
+    pub(super) fn stay_below_high(&self, group: GroupId) {
+        if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
+            reclaim::group(&self.store, &self.reclaim, over, pages);
+        }
+    }
 }

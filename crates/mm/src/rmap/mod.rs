@@ -12,6 +12,8 @@
 //! list, then the space's tables.
 
 mod spans;
+#[cfg(test)]
+mod tests;
 mod unmap;
 mod walk;
 
@@ -131,7 +133,11 @@ impl Rmap {
     }
 
     /// Check the folio's mapcount against the entries that a walk finds.
-    pub fn validate_folio<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Result<(), std_alloc::string::String> {
+    pub fn validate_folio<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+    ) -> Result<(), std_alloc::string::String> {
         let mut found = 0;
         self.walk(memory, pfn, &mut |_, _, _| {
             found += 1;

@@ -103,6 +103,8 @@ mod tests {
         assert_eq!(span.page_of(PageIndex(9)), None);
         assert_eq!(span.page_of(PageIndex(13)), Some(Vpn(103)));
         assert_eq!(span.page_of(PageIndex(14)), None);
-        assert!(span.holds(PageIndex(0), 11) && !span.holds(PageIndex(0), 10) && !span.holds(PageIndex(14), 5));
+        assert!(
+            span.holds(PageIndex(0), 11) && !span.holds(PageIndex(0), 10) && !span.holds(PageIndex(14), 5)
+        );
     }
 }

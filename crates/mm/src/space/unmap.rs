@@ -111,8 +111,7 @@ pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
 /// An entry that referred to a swap slot is gone. If it was the last, a folio that only the swap cache still holds is
 /// of no more use: let it go now, if nobody is at it.
 pub(super) fn drop_swap_entry<M: Machine>(st: &Store<M>, slot: SwapSlot) {
-    st.swap.free_entry(st.memory().base(), slot);
-    if st.swap.entries(slot) > 0 {
+    if st.swap.free_entry(st.memory().base(), slot) > 0 {
         return;
     }
     let Some(pfn) = st.swap.cache_folio(slot) else { return };

@@ -240,3 +240,6 @@ impl Tlb {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
