@@ -61,8 +61,8 @@ pub struct Lru {
 
 impl Lru {
     /// Empty vectors for the root group, on every node of the machine.
-    pub fn new<M: Machine>(base: &Base<M>) -> Lru {
-        let memory = base.machine.memory();
+    pub fn new<M: Machine>(machine: &M) -> Lru {
+        let memory = machine.memory();
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
         let lru = Lru { vecs: Arena::default(), groups: Groups::default(), nodes, kinds };

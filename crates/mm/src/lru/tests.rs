@@ -28,7 +28,7 @@ fn base() -> Base<TestMachine> {
 
 fn setup() -> (Base<TestMachine>, Lru) {
     let base = base();
-    let lru = Lru::new(&base);
+    let lru = Lru::new(&base.machine);
     (base, lru)
 }
 

@@ -151,7 +151,6 @@ pub struct Retries {
 /// it were free. If not, memory is out.
 pub fn should_retry<M: Machine>(
     st: &Store<M>,
-    state: &ReclaimState,
     needs: &NeedsReclaim,
     freed: u64,
     retries: &mut Retries,
@@ -164,10 +163,9 @@ pub fn should_retry<M: Machine>(
     if retries.no_progress > MAX_RECLAIM_RETRIES {
         return false;
     }
-    let cx = Reclaim { st, state };
     let hope = st.alloc.zonelist(needs.node, needs.highest).iter().any(|&id| {
         let zone = st.alloc.zone(id);
-        let available = cx.reclaimable(zone.node(), zone.kind()) + zone.free_pages();
+        let available = reclaimable(st, zone.node(), zone.kind()) + zone.free_pages();
         let reserve = zone.mark(Mark::Min) + zone.lowmem_reserve(needs.highest);
         available > reserve + needs.order.frames() as u64 - 1
     });

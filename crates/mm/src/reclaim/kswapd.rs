@@ -60,7 +60,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// May kswapd sleep? If so, nobody may be left waiting for it.
-    fn may_sleep(self, node: NodeId, wanted: KswapdRequest) -> bool {
+    pub(super) fn may_sleep(self, node: NodeId, wanted: KswapdRequest) -> bool {
         self.unthrottle(node, Throttle::Pfmemalloc);
         if self.state.is_hopeless(node) {
             return true;
@@ -73,7 +73,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Reclaim until the node is balanced. Returns the order for which it was at the end.
-    fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
+    pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
         let st = self.st;
         st.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
         st.count(Stat::Pageoutrun, 1);

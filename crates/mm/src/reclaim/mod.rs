@@ -78,11 +78,18 @@ impl ReclaimState {
 }
 
 /// Everything that one reclaim works on.
-#[derive(Clone, Copy)]
 struct Reclaim<'a, M> {
     st: &'a Store<M>,
     state: &'a ReclaimState,
 }
+
+impl<M> Clone for Reclaim<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Reclaim<'_, M> {}
 
 /// The policy that chooses what to look at, before the shared inner loop decides about each folio.
 trait FrontEnd<M> {
@@ -132,14 +139,15 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.swap.total() > 0
     }
 
-    /// Pages of a kind of zone that reclaim could free, at best.
-    fn reclaimable(&self, node: NodeId, kind: ZoneKind) -> u64 {
-        let vec = self.st.lru.node_vec(node);
-        let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
-        if self.can_swap() {
-            file + vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind)
-        } else {
-            file
-        }
+}
+
+/// Pages of a kind of zone that reclaim could free, at best.
+fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
+    let vec = st.lru.node_vec(node);
+    let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
+    if st.swap.free_slots() > 0 {
+        file + vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind)
+    } else {
+        file
     }
 }

@@ -14,33 +14,6 @@ use crate::units::*;
 const CACHE_AND_ISOLATION: u32 = 2;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Give an anonymous folio a swap slot and put it into the swap cache, dirty: its content is nowhere else.
-    pub(super) fn add_to_swap(self, pfn: Pfn) -> bool {
-        let (st, frame) = (self.st, &self.st.frames[pfn]);
-        // A slot is a page; larger folios would have to be split first.
-        if frame.order() != Order::ZERO {
-            return false;
-        }
-        let base = st.memory().base();
-        let Some(slot) = st.swap.alloc(base, st.machine.cpu()) else { return false };
-        let shadow = st.swap.cache_insert(base, slot, pfn);
-        debug_assert!(shadow.is_none(), "a free slot holds no shadow");
-        frame.set(FrameFlags::DIRTY);
-        true
-    }
-
-    /// Take a folio out of the swap cache again if no entry refers to its slot.
-    pub(super) fn free_swap(self, pfn: Pfn) {
-        let (st, frame) = (self.st, &self.st.frames[pfn]);
-        if frame.has(FrameFlags::WRITEBACK) || st.swap.entries(frame.swap_slot()) > 0 {
-            return;
-        }
-        st.swap.cache_remove(st.memory().base(), frame.swap_slot(), None);
-        frame.set(FrameFlags::DIRTY);
-        let last = frame.put(1);
-        debug_assert!(!last, "the isolation holds a reference");
-    }
-
     /// A dirty folio that is not mapped any more: write it, if that is reclaim's business. `Ok`: it is clean now and can
     /// be freed.
     pub(super) fn write_dirty(
@@ -76,12 +49,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
             return Err(Fate::Keep);
         }
-        let shmem = frame.has(FrameFlags::SWAPBACKED) && !frame.is_anon();
-        if shmem && !frame.has(FrameFlags::SWAPCACHE) && !st.cache.swap_out(st.memory(), pfn) {
+        frame.set(FrameFlags::RECLAIM);
+        if !st.cache.write_page_start(st.memory(), pfn) {
+            frame.clear(FrameFlags::RECLAIM);
             return Err(Fate::Activate);
         }
-        frame.set(FrameFlags::RECLAIM);
-        st.cache.write_page_start(st.memory(), pfn);
         st.unlock_folio(pfn);
         pass.out.pageout += pages;
         st.count(Stat::NrVmscanWrite, pages as i64);

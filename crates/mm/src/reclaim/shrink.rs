@@ -5,6 +5,7 @@
 //! whose entries could have been written through is settled before its content goes to the store.
 
 use super::references::Verdict;
+use crate::cache::{add_to_swap, free_swap};
 use super::{Met, Reclaim, ScanControl};
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
@@ -131,8 +132,12 @@ impl<M: Machine> Reclaim<'_, M> {
             Verdict::Reclaim | Verdict::ReclaimClean => {}
         }
         let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
-        if anon && !frame.has(FrameFlags::SWAPCACHE) && !self.add_to_swap(pfn) {
-            return Fate::Activate;
+        if anon && !frame.has(FrameFlags::SWAPCACHE) {
+            // A slot is a page; larger folios would have to be split first.
+            let whole = frame.order() == Order::ZERO;
+            if !whole || !add_to_swap(self.st.memory(), pfn) {
+                return Fate::Activate;
+            }
         }
         if frame.mapcount() > 0 && !self.unmap(pfn, pass) {
             return Fate::Activate;
@@ -182,7 +187,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has(FrameFlags::SWAPCACHE) {
             let scarce = st.swap.free_slots() * 2 < st.swap.total();
             if scarce || frame.has(FrameFlags::MLOCKED) {
-                self.free_swap(pfn);
+                free_swap(st.memory(), pfn);
             }
         }
         if !frame.has(FrameFlags::MLOCKED) {

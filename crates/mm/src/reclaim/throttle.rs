@@ -1,7 +1,7 @@
 //! Making reclaimers wait: for the disks, for each other, or because there is nothing to be had.
 
 use super::control::ScanControl;
-use super::{Reclaim, SWAP_CLUSTER_MAX};
+use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
 use crate::alloc::Mark;
 use crate::event::Event;
 use crate::lru::LruList;
@@ -77,7 +77,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     fn wait_for_writes(self, deadline: Nanos, pages: u64) {
         let machine = &self.st.machine;
-        let written = || self.st.stats.read(Stat::NrWritten) + self.st.stats.read(Stat::PswpOut);
+        let written = || self.st.stats.read(Stat::NrWritten);
         let enough = written() + pages as i64;
         loop {
             let ticket = machine.ticket(WaitKey::Writeback);
@@ -103,9 +103,9 @@ impl<M: Machine> Reclaim<'_, M> {
             return true;
         }
         let kinds = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
-        let reclaimable: u64 = kinds.iter().map(|&kind| self.reclaimable(node, kind)).sum();
+        let open: u64 = kinds.iter().map(|&kind| reclaimable(self.st, node, kind)).sum();
         let pending = self.st.stats.read(Stat::NrDirty) + self.st.stats.read(Stat::NrWriteback);
-        2 * pending.max(0) as u64 <= reclaimable
+        2 * pending.max(0) as u64 <= open
     }
 
     /// Do reclaimers hold more pages of the type than an eighth of the inactive list?
@@ -150,7 +150,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let (mut reserve, mut free) = (0, 0);
         for zone in self.st.alloc.zones_of(node, ZoneKind::Normal) {
-            if self.reclaimable(node, zone.kind()) > 0 {
+            if reclaimable(self.st, node, zone.kind()) > 0 {
                 reserve += zone.mark(Mark::Min);
                 free += zone.free_pages();
             }
