@@ -45,7 +45,8 @@ pub fn pageout<M: Machine>(st: &Store<M>, state: &ReclaimState, pfns: &[Pfn]) ->
                 folios.push_head(&st.frames, pfn);
             }
             let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
-            reclaimed += cx.shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, true).reclaimed;
+            reclaimed +=
+                cx.shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, true).reclaimed;
             cx.put_back(&mut folios);
             st.machine.resched();
         }

@@ -38,7 +38,7 @@ pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, node: NodeId) {
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Sleep if the node is balanced for what was wanted: first a nap, then for good.
-    fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest) {
+    pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest) {
         let (st, machine) = (self.st, &self.st.machine);
         let pending = || st.alloc.kswapd_request(node).is_some() || machine.stopping();
         let mut woken_early = false;

@@ -138,7 +138,6 @@ impl<M: Machine> Reclaim<'_, M> {
     fn can_age_anon(&self) -> bool {
         self.st.swap.total() > 0
     }
-
 }
 
 /// Pages of a kind of zone that reclaim could free, at best.

@@ -5,8 +5,8 @@
 //! whose entries could have been written through is settled before its content goes to the store.
 
 use super::references::Verdict;
-use crate::cache::{add_to_swap, free_swap};
 use super::{Met, Reclaim, ScanControl};
+use crate::cache::{add_to_swap, free_swap};
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
 use crate::machine::{Machine, Work};

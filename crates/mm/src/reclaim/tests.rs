@@ -1,7 +1,7 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
 use super::*;
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
 use crate::api::{FileKind, GroupLimits, SwapArea};
 use crate::base::Base;
 use crate::cache::Cache;
@@ -363,4 +363,149 @@ fn swappiness_0_keeps_anonymous_memory() {
     }
     assert_eq!(bench.stat(Stat::PgstealAnon) + bench.stat(Stat::PswpOut), 0);
     bench.validate();
+}
+
+#[test]
+fn kswapd_naps_before_it_sleeps() {
+    let bench = Bench::new(0);
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
+    let pinned: Vec<_> =
+        core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    cx.try_to_sleep(NodeId(0), wanted);
+    assert_eq!(bench.stat(Stat::KswapdHighWmarkHitQuickly), 1, "the node is not balanced: no sleep");
+    for pfn in pinned {
+        bench.st.put(pfn);
+    }
+    assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    let before = bench.st.machine.now();
+    cx.try_to_sleep(NodeId(0), wanted);
+    assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");
+    assert_eq!(bench.st.machine.now(), before, "so it does not nap");
+    assert_eq!(bench.st.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);
+}
+
+#[test]
+fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
+    let bench = Bench::new(0);
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    bench.clean_file(0..64, ROOT);
+    cx.note_isolated(NodeId(0), true, 9);
+    let (before, needs) = (bench.st.machine.now(), bench.needs());
+    assert_eq!(direct(&bench.st, &bench.state, &needs), 0, "9 pages held, 64 / 8 allowed");
+    assert!(bench.st.machine.now() - before >= 20_000_000);
+    assert!(bench.st.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
+    cx.note_isolated(NodeId(0), true, -9);
+    assert!(bench.direct() > 0);
+    bench.validate();
+}
+
+#[test]
+fn direct_reclaimers_leave_the_reserve_to_kswapd() {
+    let bench = Bench::new(0);
+    bench.clean_file(0..64, ROOT);
+    let reserve = |mark, reserve| Gfp { group: ROOT, mark, reserve };
+    while bench.st.memory().new_folio(Order::ZERO, reserve(Mark::Min, Reserve::All)).is_ok() {}
+    let wakes = bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0)));
+    let before = bench.st.machine.now();
+    assert!(bench.direct() > 0, "it goes on when its time is over");
+    assert_eq!(bench.stat(Stat::PgscanDirectThrottle), 1);
+    assert!(bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0))) > wakes);
+    assert!(bench.st.machine.now() - before >= 1_000_000_000);
+}
+
+/// Random reclaims against random memory: lists, charges and swap stay consistent, and no content is lost.
+mod random {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Anon { group: bool, young: bool },
+        Write(u64),
+        Touch(u64),
+        Direct,
+        Group,
+        Kswapd,
+        Pageout(usize),
+        FinishIo,
+        Lazyfree(usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            8 => (any::<bool>(), any::<bool>()).prop_map(|(group, young)| Op::Anon { group, young }),
+            6 => (0u64..96).prop_map(Op::Write),
+            3 => (0u64..96).prop_map(Op::Touch),
+            2 => Just(Op::Direct),
+            1 => Just(Op::Group),
+            1 => Just(Op::Kswapd),
+            1 => (0usize..64).prop_map(Op::Pageout),
+            2 => Just(Op::FinishIo),
+            1 => (0usize..64).prop_map(Op::Lazyfree),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {
+            let bench = Bench::new(96);
+            let lru = &bench.st.lru;
+            let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }).unwrap();
+            let base = bench.st.memory().base();
+            let cx = Reclaim { st: &bench.st, state: &bench.state };
+            let mut count = 0;
+            let mut lazy = std_alloc::collections::BTreeSet::new();
+            for op in ops {
+                let present = |i: usize| {
+                    Some(bench.entry(i as u64)).filter(|entry| entry.is_present()).map(|entry| entry.pfn())
+                };
+                match op {
+                    Op::Anon { group, young } => {
+                        let bits = if young { Bits::YOUNG | Bits::DIRTY } else { Bits::DIRTY };
+                        bench.anon(count, if group { below } else { ROOT }, bits);
+                        count += 1;
+                    }
+                    Op::Write(page) => bench.write(page..page + 1, below),
+                    Op::Touch(page) => {
+                        if let Some(pfn) = bench.folio(page) {
+                            lru.mark_accessed(base, pfn);
+                        }
+                    }
+                    Op::Direct => {
+                        let _ = bench.direct();
+                    }
+                    Op::Group => {
+                        let _ = group(&bench.st, &bench.state, below, 8);
+                    }
+                    Op::Kswapd => {
+                        let highest = ZoneKind::Normal;
+                        let _ = cx.balance(NodeId(0), KswapdRequest { order: Order::ZERO, highest });
+                    }
+                    Op::Pageout(i) => {
+                        if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(base, pfn)) {
+                            pageout(&bench.st, &bench.state, &[pfn]);
+                        }
+                    }
+                    Op::FinishIo => {
+                        let _ = bench.finish_io();
+                    }
+                    Op::Lazyfree(i) => {
+                        if let Some(pfn) = present(i) {
+                            lru.lazyfree(base, pfn);
+                            lazy.insert(i as u64);
+                        }
+                    }
+                }
+                bench.validate();
+                for index in (0..count).filter(|index| !lazy.contains(index)) {
+                    prop_assert!(!bench.entry(index).is_none(), "page {index} is lost");
+                }
+            }
+            bench.finish_io();
+            bench.validate();
+        }
+    }
 }

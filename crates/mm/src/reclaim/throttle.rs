@@ -76,14 +76,10 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     fn wait_for_writes(self, deadline: Nanos, pages: u64) {
-        let machine = &self.st.machine;
         let written = || self.st.stats.read(Stat::NrWritten);
         let enough = written() + pages as i64;
-        loop {
-            let ticket = machine.ticket(WaitKey::Writeback);
-            if written() >= enough || !machine.wait(ticket, Some(deadline)) {
-                return;
-            }
+        while written() < enough && self.st.machine.now() < deadline {
+            self.st.cache.wait_for_a_write(self.st.memory(), deadline);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::lru::{LruList, Scan};
-use crate::machine::{Machine, WaitKey, Work};
+use crate::machine::Machine;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{Met, Reclaim, ScanControl, Throttle};
 use crate::stat::Stat;
@@ -39,7 +39,8 @@ impl<M: Machine> Reclaim<'_, M> {
         let rotated = held.scanned - shrunk.reclaimed;
         st.lru.note_cost(node, group, file, shrunk.pageout, rotated);
         if shrunk.met.unqueued_dirty == held.taken {
-            self.wake_flusher();
+            // Everything on the tail is dirty, and nobody writes it: the flusher is behind.
+            st.cache.want_flusher(st.memory());
         }
         note_met(&mut sc.met, &shrunk, held.taken, file);
         let args = [node.0 as u64, held.scanned, shrunk.reclaimed, sc.priority as u64];
@@ -61,12 +62,6 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.count(by, pages as i64);
         }
         self.st.count(if file { Stat::PgstealFile } else { Stat::PgstealAnon }, pages as i64);
-    }
-
-    /// Everything on the tail is dirty, and nobody writes it: the flusher is behind.
-    fn wake_flusher(self) {
-        self.st.charge(Work::DaemonWake, 1);
-        self.st.machine.wake(WaitKey::Flusher);
     }
 }
 
