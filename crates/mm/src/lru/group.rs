@@ -235,8 +235,9 @@ impl Groups {
     }
 
     /// Undo a charge.
-    pub fn uncharge(&self, group: GroupId, pages: u64) {
+    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) {
         if group != ROOT {
+            base.charge(Work::GroupCharge, 1);
             for level in self.upwards(group) {
                 self.change(level, -(pages as i64));
             }

@@ -46,7 +46,7 @@ fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.put(1));
     lru.remove(base, pfn);
-    lru.groups.uncharge(frame.group(), 1);
+    lru.groups.uncharge(base, frame.group(), 1);
     frame.set_group(ROOT);
     frame.clear(FrameFlags::all());
 }
@@ -176,7 +176,7 @@ fn protection_comes_down_the_tree() {
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
     assert_eq!(got, [100, 75, 25], "200 pages claimed, 100 to give");
     assert!(!lru.groups.below_low(ROOT, a));
-    lru.groups.uncharge(a, 150);
+    lru.groups.uncharge(&base, a, 150);
     for group in lru.groups.subtree(ROOT) {
         lru.groups.calculate_protection(ROOT, group);
     }

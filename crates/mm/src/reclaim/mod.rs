@@ -36,6 +36,8 @@ use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
 use std_alloc::boxed::Box;
+use std_alloc::format;
+use std_alloc::string::String;
 
 /// What reclaim knows of a node.
 #[derive(Default)]
@@ -69,6 +71,22 @@ impl ReclaimState {
 
     fn node(&self, node: NodeId) -> &NodeState {
         &self.nodes[node.index()]
+    }
+
+    /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons that
+    /// wait, nothing is isolated.
+    pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
+        for (file, stat) in [Stat::NrIsolatedAnon, Stat::NrIsolatedFile].into_iter().enumerate() {
+            let held: i64 = self.nodes.iter().map(|node| node.isolated[file].load(Relaxed)).sum();
+            let counted = memory.stats.read(stat);
+            if (held, counted) != (0, 0) {
+                return Err(format!(
+                    "{} is {counted}, reclaim holds {held} pages; both should be 0",
+                    stat.name()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Has kswapd given the node up?

@@ -113,6 +113,10 @@ impl<M: Machine> Reclaim<'_, M> {
     /// The steps for one folio, which is locked and isolated.
     fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
         let frame = &self.st.frames[pfn];
+        debug_assert!(
+            !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
+            "{pfn} is not an isolated inactive folio"
+        );
         pass.sc.nr_scanned += pages;
         if !evictable(frame) {
             return Fate::Activate;

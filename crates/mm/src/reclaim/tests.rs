@@ -37,7 +37,7 @@ impl Bench {
         let alloc = Allocator::new(&base).unwrap();
         let lru = Lru::new(&base.machine);
         let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0 }];
-        let swap = Swap::new(if swap > 0 { &areas } else { &[] });
+        let swap = Swap::new(if swap > 0 { &areas } else { &[] }, 1);
         let memory = Memory::new(base, swap, alloc, lru);
         let state = ReclaimState::new(&memory);
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
@@ -146,7 +146,7 @@ impl Bench {
         self.st.lru.validate(base).unwrap();
         self.st.alloc.validate(base).unwrap();
         self.st.swap.validate().unwrap();
-        assert_eq!(self.stat(Stat::NrIsolatedAnon) + self.stat(Stat::NrIsolatedFile), 0);
+        self.state.validate(self.st.memory()).unwrap();
     }
 }
 
