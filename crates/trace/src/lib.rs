@@ -9,6 +9,7 @@ pub mod codec;
 pub mod container;
 pub mod event;
 pub mod raw;
+pub mod record;
 
 mod error;
 mod footprint;
@@ -17,4 +18,5 @@ mod replay;
 
 pub use container::{Header, Reader, Writer};
 pub use error::TraceError;
+pub use record::{RecordError, RecordOptions, record};
 pub use replay::{Outcome, Replay};

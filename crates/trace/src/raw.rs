@@ -31,10 +31,12 @@ pub mod kind {
     pub const EVENTS: u32 = 4;
     /// The stream has ended. Empty body.
     pub const THREAD_END: u32 = 5;
-    /// Something that the user should know. Body: text.
-    pub const NOTE: u32 = 6;
     /// The process ended in good order (nothing is missing). Empty body.
     pub const PROCESS_END: u32 = 7;
+    /// The process is about to become another program by `execve`; nothing follows unless that fails. Empty body.
+    pub const EXEC: u32 = 8;
+    /// The `execve` before failed. Empty body.
+    pub const EXEC_FAILED: u32 = 9;
 }
 
 /// Append a chunk to `out`; `body` writes its bytes.
