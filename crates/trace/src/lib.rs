@@ -8,6 +8,8 @@
 pub mod codec;
 pub mod container;
 pub mod event;
+pub mod import;
+pub mod info;
 pub mod raw;
 pub mod record;
 
@@ -18,5 +20,7 @@ mod replay;
 
 pub use container::{Header, Reader, Writer};
 pub use error::TraceError;
+pub use import::ImportError;
+pub use info::Info;
 pub use record::{RecordError, RecordOptions, record};
 pub use replay::{Outcome, Replay};
