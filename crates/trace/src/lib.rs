@@ -1,7 +1,7 @@
 //! Recorded programs: the container `.pft`, the recorder, importers, and replay as a [`program::Program`].
 //!
 //! A trace holds what each thread of a real program did to memory: runs of accesses to pages, the system calls
-//! that shape memory and use files, and instructions in between ([`event`]). It is made by [`record`] or
+//! that shape memory and use files, and instructions in between ([`event`]). It is made by [`mod@record`] or
 //! [`import`], looked at with [`info`] and run with [`Replay`].
 #![forbid(unsafe_code)]
 
