@@ -32,9 +32,12 @@ pub mod lock;
 pub mod lru;
 pub mod machine;
 pub mod memory;
+pub mod mm;
 pub mod primitive;
 pub mod reclaim;
 pub mod rmap;
+pub mod semaphore;
+pub mod space;
 pub mod stat;
 pub mod store;
 pub mod swap;
@@ -48,3 +51,4 @@ pub mod work;
 pub mod writeback;
 
 pub use machine::Machine;
+pub use mm::{Config, Mm, OomReport};

@@ -154,6 +154,8 @@ pub enum WaitKey {
     Frame(Pfn),
     /// A space's mapping semaphore is released.
     Space(SpaceId),
+    /// A file's size semaphore is released.
+    File(FileId),
     /// A node's kswapd is wanted.
     Kswapd(NodeId),
     /// Somebody waits for reclaim on a node to make progress.

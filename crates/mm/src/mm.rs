@@ -12,6 +12,7 @@ pub use oom::OomReport;
 
 use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::api::*;
+use crate::arena::Arena;
 use crate::base::Base;
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Mobility};
@@ -21,6 +22,7 @@ use crate::lru::Lru;
 use crate::machine::{Io, Machine, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::reclaim::{self, ReclaimState};
+use crate::semaphore::Semaphore;
 use crate::space::{FaultStop, Spaces, Stop};
 use crate::stat::Stat;
 use crate::store::Store;
@@ -44,6 +46,8 @@ pub struct Mm<M> {
     spaces: Spaces,
     reclaim: ReclaimState,
     writeback: Writeback,
+    /// By file: one call at a time changes its size or writes to it.
+    inodes: Arena<Semaphore>,
     oom: Lock<Vec<OomReport>>,
 }
 
@@ -63,6 +67,7 @@ impl<M: Machine> Mm<M> {
             spaces: Spaces::default(),
             reclaim,
             writeback: Writeback::default(),
+            inodes: Arena::default(),
             oom: Lock::default(),
         })
     }
@@ -81,7 +86,7 @@ impl<M: Machine> Mm<M> {
 
     /// A new, empty address space charged to `group` (GroupId(0) is the root group).
     pub fn create_space(&self, group: GroupId) -> Result<SpaceId, Error> {
-        self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))
+        Ok(self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))?)
     }
 
     /// A copy of `parent`: private memory is shared until written.

@@ -3,7 +3,7 @@
 use super::Mm;
 use crate::api::{Error, FileAdvice, FileKind};
 use crate::cache::{CacheError, ReadHint};
-use crate::machine::Machine;
+use crate::machine::{Machine, WaitKey};
 use crate::space::zap_file;
 use crate::units::*;
 use crate::writeback;
@@ -61,6 +61,7 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
+        let _held = self.inodes.ensure(file.0).write(&self.base().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
             done += self.with_room(None, group, |gfp| {
@@ -79,6 +80,7 @@ impl<M: Machine> Mm<M> {
 
     /// Set the size; pages beyond it are unmapped everywhere and dropped.
     pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
+        let _held = self.inodes.ensure(file.0).write(&self.base().machine, WaitKey::File(file));
         let old = self.file_size(file);
         self.store.cache.set_size(file, size);
         if size < old {

@@ -24,7 +24,7 @@ impl<M: Machine> Mm<M> {
             .alloc
             .zones()
             .iter()
-            .map(|zone| zone.free_pages() + self.store.alloc.pcp_pages(zone.id))
+            .map(|zone| zone.free_pages() + self.store.alloc.pcp_pages(zone.id()))
             .sum()
     }
 
@@ -48,7 +48,7 @@ impl<M: Machine> Mm<M> {
     fn validate_frames(&self) -> Result<(), String> {
         let st = &self.store;
         for zone in st.alloc.zones() {
-            for pfn in (zone.start.0..zone.start.0 + zone.spanned).map(Pfn) {
+            for pfn in (zone.start().0..zone.start().0 + zone.spanned() as u32).map(Pfn) {
                 let frame = &st.frames[pfn];
                 let unused = FrameFlags::BUDDY | FrameFlags::PCP | FrameFlags::TAIL | FrameFlags::RESERVED;
                 if frame.refs() == 0 || frame.has_any(unused) {

@@ -1,6 +1,7 @@
 //! Out of memory: who has to go, and a report for people.
 
 use super::Mm;
+use crate::alloc::Mark;
 use crate::event::Event;
 use crate::machine::Machine;
 use crate::reclaim::Retries;
@@ -72,17 +73,16 @@ impl<M: Machine> Mm<M> {
         let mut text = String::new();
         let _ = writeln!(text, "out of memory: {wanted}");
         for zone in self.store.alloc.zones() {
-            let marks = zone.marks();
             let _ = writeln!(
                 text,
                 "  zone {} node {}: free {} min {} low {} high {} managed {}",
-                zone.id,
-                zone.node,
+                zone.id(),
+                zone.node(),
                 zone.free_pages(),
-                marks.min,
-                marks.low,
-                marks.high,
-                zone.managed
+                zone.mark(Mark::Min),
+                zone.mark(Mark::Low),
+                zone.mark(Mark::High),
+                zone.managed()
             );
         }
         for stat in [

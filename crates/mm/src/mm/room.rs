@@ -95,7 +95,7 @@ impl<M: Machine> Mm<M> {
                 Shortage::Zone(needs) => {
                     let freed = reclaim::direct(&self.store, &self.reclaim, &needs);
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
-                        || self.out_of_memory(&needs.to_string_for_people(), None, &mut zone_retries)
+                        || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Group(group) => {
                     let freed = reclaim::group(&self.store, &self.reclaim, group, 1);

@@ -5,7 +5,7 @@ use super::vma::{VmaFlags, VmaView};
 use super::{Spaces, Stop};
 use crate::api::{Advice, Error};
 use crate::frame::FrameFlags;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::{Bits, Entry, Leaf, Locked};
@@ -36,7 +36,7 @@ impl Spaces {
         let space = self.at(id);
         let mut advised = Advised::default();
         if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) {
-            let _held = space.mapping.write(&st.machine, id);
+            let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
             self.change_ranges(st, id, start, end, |vma| {
                 vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
                 vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
@@ -44,7 +44,7 @@ impl Spaces {
             });
             return Ok(advised);
         }
-        let _held = space.mapping.read(&st.machine, id);
+        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         let (views, covered) = {
             let vmas = space.vmas.lock();
             (vmas.overlapping(start, end).map(|vma| vma.view).collect::<Vec<_>>(), vmas.covers(start, end))
@@ -103,7 +103,12 @@ fn advise_range<M: Machine>(
 }
 
 /// Forget that a page was used, and let its folio go first when memory is wanted.
-fn cold_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: Leaf, gather: &mut Gather) -> Option<Pfn> {
+fn cold_entry<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    leaf: Leaf,
+    gather: &mut Gather,
+) -> Option<Pfn> {
     let pfn = leaf.entry.is_present().then(|| leaf.entry.pfn()).filter(|&pfn| pfn != st.zero)?;
     if leaf.entry.has(Bits::YOUNG) {
         tables.clear_bits(leaf.slot, Bits::YOUNG);

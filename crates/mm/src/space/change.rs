@@ -3,7 +3,7 @@
 use super::vma::{Vma, VmaFlags, bits_of};
 use super::{Space, Spaces, Stop};
 use crate::api::{Error, Prot};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::Bits;
 use crate::tlb::Gather;
@@ -90,13 +90,14 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, id);
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         {
             let vmas = space.vmas.lock();
             if !vmas.covers(start, end) {
                 return Err(Error::NotMapped.into());
             }
-            let forbidden = |vma: &Vma| prot.contains(Prot::WRITE) && !vma.view.flags.contains(VmaFlags::MAY_WRITE);
+            let forbidden =
+                |vma: &Vma| prot.contains(Prot::WRITE) && !vma.view.flags.contains(VmaFlags::MAY_WRITE);
             if vmas.overlapping(start, end).any(forbidden) {
                 return Err(Error::Access.into());
             }
@@ -125,7 +126,14 @@ fn grow<M: Machine>(st: &Store<M>, id: SpaceId, space: &Space, lower: &mut Vma, 
 
 /// Give present entries the rights of `prot`. The right to write is only taken here: a fault gives it, when it has seen
 /// to the page being this process's own.
-fn change_entries<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, prot: Prot, gather: &mut Gather) {
+fn change_entries<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    start: Vpn,
+    end: Vpn,
+    prot: Prot,
+    gather: &mut Gather,
+) {
     let wanted = bits_of(prot);
     let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(wanted);
     if !prot.contains(Prot::WRITE) {

@@ -62,7 +62,9 @@ impl Spaces {
                 tables.for_each(vma.view.start, vma.view.end(), &mut |_, _| inside += 1);
             }
             if entries != inside {
-                return Err(in_space(std_alloc::format!("{entries} entries, {inside} of them in mapped ranges")));
+                return Err(in_space(std_alloc::format!(
+                    "{entries} entries, {inside} of them in mapped ranges"
+                )));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::frame::FrameFlags;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
 use crate::table::{Bits, Entry, Leaf, Locked, Resident};
@@ -15,7 +15,7 @@ impl Spaces {
     /// A copy of `parent`.
     pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
         let child = self.create(st, gfp)?;
-        let held = self.at(parent).mapping.write(&st.machine, parent);
+        let held = self.at(parent).mapping.write(&st.machine, WaitKey::Space(parent));
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
         let mut outcome = Ok(());
         for range in &ranges {
@@ -114,6 +114,8 @@ fn copy_entry<M: Machine>(
         st.rmap.add(st.memory().base(), pfn);
         to.counts().add(super::unmap::resident_kind(st, pfn), 1);
     }
-    // The child has not used it, and what the parent wrote is the parent's entry's to tell.
-    to.replace(slot, entry.without(Bits::YOUNG.union(Bits::DIRTY)));
+    // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
+    // page may not be dropped as if MADV_FREE had been the last word on it.
+    let clean = if shared { Bits::YOUNG | Bits::DIRTY } else { Bits::YOUNG };
+    to.replace(slot, entry.without(clean));
 }

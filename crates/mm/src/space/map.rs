@@ -3,7 +3,7 @@
 use super::vma::{Vma, VmaFlags, VmaView};
 use super::{Spaces, Stop};
 use crate::api::{Backing, Error, FileKind, MapRequest, Prot};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::USER_END;
 use crate::units::*;
@@ -16,7 +16,7 @@ impl Spaces {
             return Err(Error::Invalid.into());
         }
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, id);
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         let start = match request.at {
             Some(at) if at.0 > USER_END.0 - request.pages => return Err(Error::Invalid.into()),
             Some(at) => {

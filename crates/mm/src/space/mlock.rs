@@ -3,7 +3,7 @@
 use super::vma::VmaFlags;
 use super::{Spaces, Stop};
 use crate::api::Error;
-use crate::machine::Machine;
+use crate::machine::{Machine, WaitKey};
 use crate::store::Store;
 use crate::units::*;
 
@@ -20,7 +20,7 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, id);
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         if !space.vmas.lock().covers(start, end) {
             return Err(Error::NotMapped.into());
         }
@@ -48,7 +48,7 @@ impl Spaces {
     ) -> Result<std_alloc::vec::Vec<(FileId, PageIndex, u64)>, Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.read(&st.machine, id);
+        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         let vmas = space.vmas.lock();
         if !vmas.covers(start, end) {
             return Err(Error::NotMapped.into());
@@ -57,6 +57,10 @@ impl Spaces {
             let (from, to) = (start.max(view.start), end.min(view.end()));
             view.file_index(from).map(|(file, index)| (file, index, to.0 - from.0))
         };
-        Ok(vmas.overlapping(start, end).filter(|vma| vma.view.is_shared()).filter_map(|vma| part(&vma.view)).collect())
+        Ok(vmas
+            .overlapping(start, end)
+            .filter(|vma| vma.view.is_shared())
+            .filter_map(|vma| part(&vma.view))
+            .collect())
     }
 }

@@ -15,7 +15,6 @@ mod fork;
 mod map;
 mod mlock;
 mod remap;
-mod semaphore;
 mod tree;
 mod unmap;
 mod vma;
@@ -32,9 +31,9 @@ use crate::lock::Lock;
 use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
+use crate::semaphore::Semaphore;
 use crate::store::Store;
 use crate::units::*;
-use semaphore::Semaphore;
 
 /// Why an operation on a space stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

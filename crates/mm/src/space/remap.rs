@@ -3,7 +3,7 @@
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::api::Error;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
 use crate::table::{Entry, USER_END};
@@ -28,7 +28,7 @@ impl Spaces {
             return Err(Error::Invalid.into());
         }
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, id);
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         let end = Vpn(start.0 + old);
         match space.vmas.lock().range_of(start) {
             Some(vma) if vma.view.end() >= end => {}

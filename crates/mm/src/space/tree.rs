@@ -60,9 +60,10 @@ impl VmaTree {
     /// The ranges that lie in, or partly in, `[start, end)`.
     pub(super) fn overlapping(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = &Vma> {
         let before = self.ranges.range(..start.0).next_back().map(|(_, vma)| vma);
-        before.into_iter().filter(move |vma| vma.view.end() > start).chain(
-            self.ranges.range(start.0..end.0.max(start.0)).map(|(_, vma)| vma),
-        )
+        before
+            .into_iter()
+            .filter(move |vma| vma.view.end() > start)
+            .chain(self.ranges.range(start.0..end.0.max(start.0)).map(|(_, vma)| vma))
     }
 
     /// Starts of the ranges that lie in, or partly in, `[start, end)`.

@@ -4,7 +4,7 @@ use super::vma::VmaView;
 use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::{Bits, Entry, Leaf, Locked, Resident, USER_END};
 use crate::tlb::Gather;
@@ -16,7 +16,7 @@ impl Spaces {
         if pages == 0 || pages > USER_END.0 || start.0 > USER_END.0 - pages {
             return Err(Error::Invalid.into());
         }
-        let _held = self.at(id).mapping.write(&st.machine, id);
+        let _held = self.at(id).mapping.write(&st.machine, WaitKey::Space(id));
         self.unmap_range(st, id, start, Vpn(start.0 + pages));
         Ok(())
     }
@@ -102,9 +102,10 @@ pub(super) fn zap_entry<M: Machine>(
 pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
     let frame = &st.frames[pfn];
     match frame.owner() {
-        Owner::File(_) if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
-        Owner::File(_) => Resident::File,
-        _ => Resident::Anon,
+        Owner::Anon(_) => Resident::Anon,
+        // A page that was cut off its file has no owner any more, but counts as it did.
+        _ if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
+        _ => Resident::File,
     }
 }
 
@@ -132,7 +133,10 @@ pub(super) fn drop_swap_entry<M: Machine>(st: &Store<M>, slot: SwapSlot) {
 /// memory holds the only copy.
 pub(super) fn free_swap<M: Machine>(st: &Store<M>, pfn: Pfn) -> bool {
     let frame = &st.frames[pfn];
-    if !frame.has(FrameFlags::SWAPCACHE) || frame.has(FrameFlags::WRITEBACK) || st.swap.entries(frame.swap_slot()) > 0 {
+    if !frame.has(FrameFlags::SWAPCACHE)
+        || frame.has(FrameFlags::WRITEBACK)
+        || st.swap.entries(frame.swap_slot()) > 0
+    {
         return false;
     }
     crate::cache::remove_from_swap_cache(st.memory(), pfn, None);

@@ -178,6 +178,8 @@ fn new_table<M: Machine>(
     };
     let table = alloc.take(base, &request, mark)?.into_pfn();
     base.machine.zero(table, 1);
+    // Reached once before hardware may walk it: a machine that keeps tables apart from other frames now knows it.
+    let _ = base.machine.table(table);
     base.charge(Work::ZeroPage, 1);
     base.charge(Work::TableAlloc, 1);
     base.frames[table].set(FrameFlags::TABLE);

@@ -9,7 +9,7 @@ use super::vma::{Vma, VmaFlags, VmaView};
 use super::{Space, Spaces};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
@@ -59,7 +59,6 @@ impl Served {
 
 /// One fault on its way.
 struct Fault<'a, M> {
-    spaces: &'a Spaces,
     st: &'a Store<M>,
     id: SpaceId,
     space: &'a Space,
@@ -83,13 +82,13 @@ impl Spaces {
         if space.is_killed() {
             return Err(FaultStop::Error(FaultError::Killed));
         }
-        let _held = space.mapping.read(&st.machine, id);
+        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         st.charge(Work::VmaLookup, 1);
         let found = space.vmas.lock().find(page);
         let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let fault = Fault { spaces: self, st, id, space, vma, page, access, gfp };
+        let fault = Fault { st, id, space, vma, page, access, gfp };
         let served = fault.serve()?;
         if vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
@@ -109,7 +108,11 @@ impl<M: Machine> Fault<'_, M> {
             return self.swap_fault(entry, slot, exclusive);
         }
         if entry.is_present() {
-            return if self.is_store() && !entry.has(Bits::WRITE) { self.write_fault(entry) } else { self.spurious() };
+            return if self.is_store() && !entry.has(Bits::WRITE) {
+                self.write_fault(entry)
+            } else {
+                self.spurious()
+            };
         }
         match self.vma.file_index(self.page) {
             None => self.anon_fault(),

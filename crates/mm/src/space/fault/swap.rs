@@ -11,7 +11,12 @@ use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     /// Bring a page back. `exclusive`: no other process has an entry for the slot.
-    pub(super) fn swap_fault(&self, entry: Entry, slot: SwapSlot, exclusive: bool) -> Result<Served, FaultStop> {
+    pub(super) fn swap_fault(
+        &self,
+        entry: Entry,
+        slot: SwapSlot,
+        exclusive: bool,
+    ) -> Result<Served, FaultStop> {
         // Another thread may have served the fault, and the slot may be gone: hold the entry still while we look.
         {
             let tables = self.lock();
@@ -39,7 +44,13 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Map the locked folio that holds the slot's content. Returns whether the entry took the caller's reference.
-    fn map_swapped(&self, pfn: Pfn, entry: Entry, slot: SwapSlot, exclusive: bool) -> Result<bool, FaultStop> {
+    fn map_swapped(
+        &self,
+        pfn: Pfn,
+        entry: Entry,
+        slot: SwapSlot,
+        exclusive: bool,
+    ) -> Result<bool, FaultStop> {
         let frame = &self.st.frames[pfn];
         if !frame.has(FrameFlags::SWAPCACHE) || frame.swap_slot() != slot {
             return Ok(false);
