@@ -70,7 +70,8 @@ impl Cache {
             frame.set(FrameFlags::WRITEBACK);
         }
         let mut extents = f.extents.lock();
-        if !extents.contains(index.0 + pages as u64 - 1) {
+        // Beyond a new end it is about to be cut off: the device's content must not be found again when the file grows.
+        if index.0 < f.pages() && !extents.contains(index.0 + pages as u64 - 1) {
             extents.add(index.0..index.0 + pages as u64);
         }
         f.place(index)

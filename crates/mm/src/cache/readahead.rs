@@ -196,10 +196,9 @@ impl Cache {
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
-        let random = hint.random || state.advice == FileAdvice::Random || max == 0;
         let window = if hint.fault && !hint.sequential {
-            if random { None } else { state.on_fault_miss(index.0, max) }
-        } else if random {
+            if hint.random || max == 0 { None } else { state.on_fault_miss(index.0, max) }
+        } else if hint.random || state.advice == FileAdvice::Random || max == 0 {
             let count = if max == 0 { 1 } else { wanted };
             Some(Window { start: index.0, count, lookahead: 0 })
         } else {
