@@ -395,3 +395,55 @@ proptest! {
         }
     }
 }
+
+/// Threads that move the same folios about: every folio ends up on one list, and sizes and counters are right.
+#[cfg(not(feature = "one-thread"))]
+#[test]
+fn movers_on_many_threads_do_not_lose_a_folio() {
+    extern crate std;
+    const ROUNDS: u32 = 4000;
+    let (base, lru) = setup();
+    let group = lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    for pfn in (0..FRAMES).map(Pfn) {
+        let kind = if pfn.0 % 2 == 0 { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
+        new_folio(&base, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
+    }
+    let work = &|thread: u32| {
+        let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
+        for _ in 0..ROUNDS {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let pfn = Pfn((random >> 8) % FRAMES);
+            match random >> 28 {
+                0..3 => lru.mark_accessed(&base, pfn),
+                3..5 => lru.deactivate(&base, pfn),
+                5 => lru.mlock(&base, pfn),
+                6..8 => lru.munlock(&base, pfn),
+                8 => lru.rotate_reclaimable(&base, pfn),
+                9..11 => {
+                    if lru.isolate(&base, pfn) {
+                        lru.putback(&base, pfn);
+                        assert!(!base.frames[pfn].put(1));
+                    }
+                }
+                _ => {
+                    let list = LruList::EVICTABLE[(random >> 4) as usize % 4];
+                    let node = NodeId((random >> 6) as u8 % 2);
+                    let from = if random & 1 == 0 { ROOT } else { group };
+                    let mut got = lru.isolate_batch(&base, node, from, &Scan { list, pages: 4, ..TAKE_ALL });
+                    lru.putback_batch(&base, &mut got.folios);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || work(thread));
+        }
+        // Meanwhile the group goes, and its folios with it.
+        scope.spawn(|| lru.remove_group(&base, group).unwrap());
+    });
+    lru.validate(&base).unwrap();
+    let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(FrameFlags::LRU)).count();
+    assert_eq!(listed as u32, FRAMES);
+    assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
+}

@@ -3,11 +3,11 @@
 //! Who reclaims: each node's [`kswapd`], in the background, from the low mark up to the high one; an allocation that found
 //! nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
 //!
-//! How: [`node`](self::node) passes over a node's groups with rising priority. A front end chooses what to look at and
-//! keeps the lists in order: [`classic`] today. Whatever was chosen goes through one shared inner loop, [`shrink`], which
+//! How: `node` passes over a node's groups with rising priority. A front end chooses what to look at and
+//! keeps the lists in order: `classic` today. Whatever was chosen goes through one shared inner loop, `shrink`, which
 //! unmaps, writes and frees.
 //!
-//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and nothing allocates: batches are lists that are
+//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and no batch takes memory: batches are lists that are
 //! linked through the frame table.
 
 pub mod balance;
