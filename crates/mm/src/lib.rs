@@ -33,6 +33,7 @@ pub mod lru;
 pub mod machine;
 pub mod memory;
 pub mod primitive;
+pub mod reclaim;
 pub mod rmap;
 pub mod stat;
 pub mod store;
