@@ -1,7 +1,7 @@
 //! The way to a page that is needed now.
 
 use super::file::File;
-use super::{Cache, CacheError, Page, ReadHint};
+use super::{Cache, CacheError, Page, ReadHint, lookup};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::{Gfp, Memory};
@@ -37,7 +37,7 @@ impl Cache {
         if need.index.0 >= f.pages() {
             return Err(CacheError::BeyondEnd);
         }
-        if let Some(pfn) = self.lookup(memory, need.file, need.index) {
+        if let Some(pfn) = lookup(memory, f, need.index) {
             if !f.is_shmem() {
                 self.read_on_hit(memory, pfn, need);
             }
@@ -59,11 +59,11 @@ impl Cache {
         let mut major = false;
         let mut missed = false;
         while index.0 < f.pages() {
-            let mut found = self.lookup(memory, id, index);
+            let mut found = lookup(memory, f, index);
             if found.is_none() && !missed {
                 missed = true;
                 self.read_on_miss(memory, need);
-                found = self.lookup(memory, id, index);
+                found = lookup(memory, f, index);
             }
             if found.is_none() {
                 found = self.add(memory, id, index, File::pages, gfp)?;

@@ -150,9 +150,7 @@ impl Cache {
     /// The folio of a page, with a reference; it may be locked or not up to date.
     #[inline]
     pub fn lookup<M: Machine>(&self, memory: &Memory<M>, file: FileId, index: PageIndex) -> Option<Pfn> {
-        memory.charge(Work::CacheLookup, 1);
-        let tree = self.file(file).tree.lock();
-        tree.folio(index).filter(|&pfn| memory.frames[pfn].try_get())
+        lookup(memory, self.file(file), index)
     }
 
     /// Call `found` for each page of `[first, first + count)` that can be mapped without waiting. Its folio gets a
@@ -310,4 +308,12 @@ impl Cache {
         }
         self.count_added(memory, f, -(frame.pages() as i64));
     }
+}
+
+/// The folio of a page, with a reference.
+#[inline]
+fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<Pfn> {
+    memory.charge(Work::CacheLookup, 1);
+    let tree = file.tree.lock();
+    tree.folio(index).filter(|&pfn| memory.frames[pfn].try_get())
 }

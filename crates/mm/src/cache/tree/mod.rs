@@ -17,6 +17,7 @@ mod check;
 mod tests;
 
 use crate::units::{PageIndex, Pfn, Shadow, SwapSlot};
+use core::cell::Cell;
 use core::ops::Range;
 use std_alloc::vec::Vec;
 
@@ -151,7 +152,12 @@ pub struct PageTree {
     counts: [u64; 3],
     last_stamp: u32,
     news: News,
+    /// The leaf that was found last, and its indices without their low bits: use stays in a leaf for a while.
+    recent: Cell<(u64, u32)>,
 }
+
+/// No leaf: no index has these high bits.
+const NO_RECENT: (u64, u32) = (u64::MAX, NONE);
 
 impl Default for PageTree {
     fn default() -> Self {
@@ -169,6 +175,7 @@ impl PageTree {
             counts: [0; 3],
             last_stamp: 0,
             news: News { change: 0, leaf: None },
+            recent: Cell::new(NO_RECENT),
         }
     }
 
@@ -351,6 +358,10 @@ impl PageTree {
     /// The leaf that would hold an index, and its slot there.
     #[inline]
     fn find(&self, index: PageIndex) -> Option<(u32, usize)> {
+        let (high, leaf) = self.recent.get();
+        if high == index.0 >> SLOT_BITS {
+            return Some((leaf, index.0 as usize % SLOTS));
+        }
         let mut at = self.root;
         if at == NONE || !self.covers(index.0) {
             return None;
@@ -359,6 +370,7 @@ impl PageTree {
             let node = &self.nodes[at as usize];
             let slot = node.slot_of(index.0);
             if node.shift == 0 {
+                self.recent.set((index.0 >> SLOT_BITS, at));
                 return Some((at, slot));
             }
             at = (node.slots[slot] as u32).checked_sub(1)?;
@@ -417,6 +429,9 @@ impl PageTree {
     }
 
     fn free_node(&mut self, node: u32) {
+        if self.recent.get().1 == node {
+            self.recent.set(NO_RECENT);
+        }
         self.nodes[node as usize].parent = self.unused;
         self.unused = node;
     }
