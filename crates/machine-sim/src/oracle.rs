@@ -247,6 +247,21 @@ impl Oracle {
         }
     }
 
+    /// A call has faulted a range in, so pages of files may have become private copies, of what they held at a moment
+    /// since `since`.
+    pub(crate) fn populated(&mut self, space: u32, start: u64, pages: u64, since: Stamp) {
+        let regions: Vec<_> =
+            self.space(space).regions.range(..start + pages).map(|(&at, &r)| (at, r)).collect();
+        for (at, region) in regions {
+            let What::File { file, offset, private: true } = region.what else { continue };
+            for page in at.max(start)..region.end.min(start + pages) {
+                let behind = self.file_page(file, page - at + offset);
+                let copy = if behind > since { Private::Any } else { Private::Perhaps(behind) };
+                self.space(space).pages.entry(page).or_insert(copy);
+            }
+        }
+    }
+
     // --- files ---
 
     /// A file of `size` bytes that comes with content: its pages hold `stamp`, `stamp + 1`, ... (`stamp` 0: zeroes).
@@ -369,7 +384,7 @@ impl Oracle {
                 got
             }
         };
-        self.judge(expected == got, || format!("expected stamp {expected}, got {got}"))
+        self.judge(expected == got, || format!("expected stamp {expected}, got {got}, in {:?}", region.what))
     }
 
     /// A store left `stamp`. To be called after [`Oracle::access`].

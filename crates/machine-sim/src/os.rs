@@ -289,13 +289,15 @@ impl<'w, P: Program> SimOs<'w, P> {
             let now = self.machine.now();
             self.fail(format!(
                 "oracle: cpu {}, task {}, {}, {kind:?} of page {vpn} ({:#x}): {text}; through a TLB entry for frame \
-                 {} of age {} us",
+                 {} of age {} us; the frame has {:?}, {:?}",
                 self.machine.current.get(),
                 self.task,
                 self.space,
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
+                self.world.mm.base().frames[cached.pfn()].owner(),
+                self.world.mm.base().frames[cached.pfn()].flags(),
             ));
         }
     }
@@ -448,6 +450,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         let space = self.space.0;
         let flux =
             at.and_then(|at| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
+        let since = self.world.newest();
         let result = self.call(|mm, space| mm.mmap(space, &request));
         self.oracle(|oracle| {
             flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
@@ -456,6 +459,9 @@ impl<P: Program> Os for SimOs<'_, P> {
                     oracle.create_file(file, pages * PAGE_SIZE, 0);
                 }
                 oracle.map(space, start.0, pages, request.prot, what);
+                if populate || locked {
+                    oracle.populated(space, start.0, pages, since);
+                }
             }
         });
         self.done(result).map(Vpn::addr)
@@ -526,7 +532,9 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         let (start, pages) = range(addr, len)?;
+        let (id, since) = (self.space.0, self.world.newest());
         let result = self.call(|mm, space| mm.mlock(space, start, pages, true));
+        self.oracle(|oracle| oracle.populated(id, start.0, pages, since));
         self.done(result)
     }
 
