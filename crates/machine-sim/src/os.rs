@@ -58,7 +58,7 @@ fn prot(prot: Prot) -> api::Prot {
 fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
     let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
     match end {
-        Some(_) if addr % PAGE_SIZE == 0 && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
+        Some(_) if addr.is_multiple_of(PAGE_SIZE) && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
         _ => Err(Errno::Inval),
     }
 }
@@ -371,7 +371,7 @@ impl<'w, P: Program> SimOs<'w, P> {
                 Ok((Backing::AnonymousShared, What::File { file, offset: 0, private: false }))
             }
             MapSource::File { fd, offset, shared } => {
-                if offset % PAGE_SIZE != 0 {
+                if !offset.is_multiple_of(PAGE_SIZE) {
                     return Err(Errno::Inval);
                 }
                 let (open, page) = (self.file(fd)?, offset / PAGE_SIZE);
