@@ -33,8 +33,10 @@ pub mod lru;
 pub mod machine;
 pub mod memory;
 pub mod primitive;
+pub mod reclaim;
 pub mod rmap;
 pub mod stat;
+pub mod store;
 pub mod swap;
 pub mod table;
 mod table_macro;
@@ -43,5 +45,6 @@ pub(crate) mod testing;
 pub mod tlb;
 pub mod units;
 pub mod work;
+pub mod writeback;
 
 pub use machine::Machine;

@@ -4,7 +4,7 @@ use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::base::Base;
 use crate::frame::{FrameFlags, Mobility};
 use crate::lru::Lru;
-use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::machine::{Machine, WaitKey, ZoneKind};
 use crate::swap::Swap;
 use crate::table::Tables;
 use crate::tlb::{Gather, Tlb};
@@ -98,11 +98,10 @@ impl<M: Machine> Memory<M> {
             Ok(fresh) => {
                 let pfn = fresh.into_pfn();
                 self.base.frames[pfn].set_group(gfp.group);
-                self.base.charge(Work::GroupCharge, 1);
                 Ok(pfn)
             }
             Err(needs) => {
-                self.lru.groups.uncharge(gfp.group, order.frames() as u64);
+                self.lru.groups.uncharge(&self.base, gfp.group, order.frames() as u64);
                 Err(needs.into())
             }
         }
@@ -129,8 +128,7 @@ impl<M: Machine> Memory<M> {
         let frame = &self.base.frames[pfn];
         assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
         self.lru.remove(&self.base, pfn);
-        self.lru.groups.uncharge(frame.group(), frame.pages() as u64);
-        self.base.charge(Work::GroupCharge, 1);
+        self.lru.groups.uncharge(&self.base, frame.group(), frame.pages() as u64);
         frame.set_owner(crate::frame::Owner::None, PageIndex(0));
         frame.set_private(0);
         let kept = FrameFlags::HEAD;

@@ -1,2 +1,313 @@
-//! Cache.
+//! Page caches: which folio holds which page of which file.
+//!
+//! A file has a tree ([`tree`]) under a lock of its own. A folio in it has the file as owner, and the tree holds one
+//! reference. Content comes and goes by I/O (`io`): a folio is locked from its insertion until its read has ended, so
+//! whoever finds one that is not up to date waits for the lock. What to read before it is asked for is decided in
+//! `readahead`; the way to a page that is needed now is in `get`.
+//!
+//! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
+//!
+//! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
+//! are stable for who holds the lock. Nothing here sleeps with a tree locked.
+
+mod check;
+mod evict;
+mod file;
+mod get;
+mod io;
+mod readahead;
+mod rw;
+mod shadows;
+mod shmem;
+mod swapin;
+#[cfg(test)]
+pub(crate) mod tests;
 pub mod tree;
+
+pub use file::File;
+pub use readahead::Readahead;
+pub use swapin::{add_to_swap, drop_swap_entry, free_swap, remove_from_swap_cache, swapin};
+
+use crate::api::{FileAdvice, FileKind};
+use crate::arena::Arena;
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, WaitKey, Work};
+use crate::memory::{Gfp, Memory, Shortage};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::stat::Stat;
+use crate::units::*;
+use shadows::Shadows;
+use tree::{Entry, Mark};
+
+/// Why a page could not be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheError {
+    /// For want of memory: make room and try again.
+    Shortage(Shortage),
+    /// The file ends before it.
+    BeyondEnd,
+}
+
+impl From<Shortage> for CacheError {
+    fn from(shortage: Shortage) -> CacheError {
+        CacheError::Shortage(shortage)
+    }
+}
+
+/// A page that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Its folio, up to date, with a reference for the caller.
+    pub pfn: Pfn,
+    /// The caller had to wait for a device.
+    pub major: bool,
+}
+
+/// How the pages of a file are going to be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadHint {
+    /// It is a page fault (else a system call).
+    pub fault: bool,
+    /// Announced: in order.
+    pub sequential: bool,
+    /// Announced: in no order.
+    pub random: bool,
+}
+
+/// All files.
+#[derive(Default)]
+pub struct Cache {
+    files: Arena<File>,
+    shadows: Shadows,
+    /// Tasks that sleep because too much is dirty; the end of each write wakes them.
+    throttled: AtomicU32,
+    /// The flusher is to write all that is dirty.
+    flusher_wanted: AtomicBool,
+}
+
+impl Cache {
+    /// No files.
+    pub fn new() -> Cache {
+        Cache::default()
+    }
+
+    /// A file of `size` bytes.
+    pub fn create(&self, kind: FileKind, size: u64) -> FileId {
+        self.claim(kind, size, false)
+    }
+
+    /// A file without a name, for a shared anonymous mapping; it goes with its last mapping.
+    pub fn create_nameless(&self, kind: FileKind, size: u64) -> FileId {
+        self.claim(kind, size, true)
+    }
+
+    fn claim(&self, kind: FileKind, size: u64, nameless: bool) -> FileId {
+        let id = FileId(self.files.claim());
+        self.file(id).reset(kind, size, nameless);
+        id
+    }
+
+    /// Was it made for a shared anonymous mapping?
+    pub fn is_nameless(&self, file: FileId) -> bool {
+        self.file(file).is_nameless()
+    }
+
+    /// Drop the file with all its pages. Nothing maps it, and nobody uses it any more.
+    pub fn destroy<M: Machine>(&self, memory: &Memory<M>, file: FileId) {
+        self.set_size(file, 0);
+        self.truncate(memory, file, PageIndex(0));
+        self.files.release(file.0);
+    }
+
+    /// The file.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    #[inline]
+    pub fn file(&self, file: FileId) -> &File {
+        &self.files[file.0]
+    }
+
+    /// All files that there are or were.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..self.files.bound()).map(FileId)
+    }
+
+    /// Set the size of a file. Pages beyond it are the caller's to drop ([`Cache::truncate`]).
+    pub fn set_size(&self, file: FileId, size: u64) {
+        let file = self.file(file);
+        if size < file.size() {
+            file.extents.lock().cut(pages_of(size));
+        }
+        file.set_size(size);
+    }
+
+    /// What the file's readers are going to do.
+    pub fn advise(&self, file: FileId, advice: FileAdvice) {
+        self.file(file).readahead.lock().advise(advice);
+    }
+
+    /// The folio of a page, with a reference; it may be locked or not up to date.
+    #[inline]
+    pub fn lookup<M: Machine>(&self, memory: &Memory<M>, file: FileId, index: PageIndex) -> Option<Pfn> {
+        memory.charge(Work::CacheLookup, 1);
+        let tree = self.file(file).tree.lock();
+        tree.folio(index).filter(|&pfn| memory.frames[pfn].try_get())
+    }
+
+    /// Call `found` for each page of `[first, first + count)` that can be mapped without waiting. Its folio gets a
+    /// reference.
+    pub fn resident<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        first: PageIndex,
+        count: u64,
+        found: &mut dyn FnMut(PageIndex, Pfn),
+    ) {
+        let f = self.file(file);
+        memory.charge(Work::CacheLookup, 1);
+        let mut fresh = 0;
+        let end = first.0.saturating_add(count).min(f.pages());
+        {
+            let tree = f.tree.lock();
+            for (index, pfn) in tree.folios_in(Mark::Folio, first.0..end) {
+                let frame = &memory.frames[pfn];
+                let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
+                let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
+                if fit && frame.try_get() {
+                    fresh += u32::from(!frame.has(FrameFlags::WORKINGSET));
+                    found(index, pfn);
+                }
+            }
+        }
+        f.readahead.lock().mapped(fresh);
+    }
+
+    /// The folio's content is newer than its store. The caller holds it locked, or mapped with its table locked.
+    pub fn mark_dirty<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        if frame.has(FrameFlags::DIRTY) {
+            return;
+        }
+        let Owner::File(id) = frame.owner() else { return };
+        let f = self.file(id);
+        if f.is_shmem() {
+            frame.set(FrameFlags::DIRTY);
+            return;
+        }
+        let mut tree = f.tree.lock();
+        let index = frame.page_index();
+        let still_there = tree.folio(index) == Some(pfn);
+        if still_there && frame.test_and_set(FrameFlags::DIRTY) {
+            tree.set_mark(index, Mark::Dirty);
+            f.note_dirtied(Some(memory.machine.now()));
+            memory.count(Stat::NrDirty, frame.pages() as i64);
+            memory.count(Stat::NrDirtied, frame.pages() as i64);
+        }
+    }
+
+    /// A new folio for a page, locked and in the tree, with a reference for the caller; its content is up to the caller.
+    /// `Ok(None)`: there is a folio already, or the file has become too short (`limit`).
+    fn add<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        index: PageIndex,
+        limit: impl Fn(&File) -> u64,
+        gfp: Gfp,
+    ) -> Result<Option<Pfn>, Shortage> {
+        let pfn = memory.new_folio(Order::ZERO, gfp)?;
+        let f = self.file(id);
+        let frame = &memory.frames[pfn];
+        let shmem = if f.is_shmem() { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
+        frame.set(FrameFlags::LOCKED | shmem);
+        frame.set_owner(File::owner(id), index);
+        let mut tree = f.tree.lock();
+        let taken = matches!(tree.get(index), Some(Entry::Folio(_) | Entry::Swap(_)));
+        if taken || index.0 >= limit(f) {
+            drop(tree);
+            frame.clear(FrameFlags::LOCKED);
+            memory.put(pfn);
+            return Ok(None);
+        }
+        frame.get(1);
+        let old = tree.insert(index, Entry::Folio(pfn));
+        let news = tree.take_news();
+        drop(tree);
+        self.heed(memory, id, news);
+        self.count_added(memory, f, 1);
+        if let Some(Entry::Shadow(shadow)) = old {
+            memory.lru.refault(memory.base(), pfn, shadow, memory.swap.free_slots());
+        }
+        memory.lru.add(memory.base(), pfn);
+        Ok(Some(pfn))
+    }
+
+    /// Pages entered (`by` > 0) or left a file's cache.
+    fn count_added<M: Machine>(&self, memory: &Memory<M>, file: &File, by: i64) {
+        memory.charge(if by > 0 { Work::CacheInsert } else { Work::CacheRemove }, 1);
+        memory.count(Stat::NrFilePages, by);
+        if file.is_shmem() {
+            memory.count(Stat::NrShmem, by);
+        }
+    }
+
+    /// Take a locked folio out of its file's cache or out of the swap cache, leaving a shadow if given. The reference of
+    /// the cache is the caller's now: reclaim has frozen it already, others drop it after unlocking.
+    pub fn remove<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
+        let frame = &memory.frames[pfn];
+        debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
+        if frame.has(FrameFlags::SWAPCACHE) {
+            memory.swap.cache_remove(memory.base(), frame.swap_slot(), shadow);
+            return;
+        }
+        let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is in no cache") };
+        self.take_out(memory, id, pfn, shadow.map(Entry::Shadow));
+    }
+
+    /// Sleep until a write ends, or until `deadline`.
+    pub fn wait_for_a_write<M: Machine>(&self, memory: &Memory<M>, deadline: Nanos) {
+        self.throttled.fetch_add(1, Relaxed);
+        let ticket = memory.machine.ticket(WaitKey::Writeback);
+        memory.machine.wait(ticket, Some(deadline));
+        self.throttled.fetch_sub(1, Relaxed);
+    }
+
+    /// Reclaim met nothing but dirty pages of files that nobody writes: have the flusher write all there are.
+    pub fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
+        if !self.flusher_wanted.swap(true, Relaxed) {
+            memory.charge(Work::DaemonWake, 1);
+            memory.machine.wake(WaitKey::Flusher);
+        }
+    }
+
+    /// Was the flusher wanted since the last call?
+    pub(crate) fn take_flusher_wanted(&self) -> bool {
+        self.flusher_wanted.swap(false, Relaxed)
+    }
+
+    /// Put `replacement` in the place of a folio of a file.
+    fn take_out<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn, replacement: Option<Entry>) {
+        let frame = &memory.frames[pfn];
+        let f = self.file(id);
+        let first = frame.page_index();
+        let mut tree = f.tree.lock();
+        for index in first.0..first.0 + frame.pages() as u64 {
+            let old = match replacement {
+                Some(entry) => tree.insert(PageIndex(index), entry),
+                None => tree.remove(PageIndex(index)),
+            };
+            debug_assert_eq!(old, Some(Entry::Folio(pfn)));
+        }
+        let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
+        frame.set_owner(Owner::None, PageIndex(0));
+        let news = tree.take_news();
+        drop(tree);
+        self.heed(memory, id, news);
+        if was_dirty {
+            memory.count(Stat::NrDirty, -(frame.pages() as i64));
+        }
+        self.count_added(memory, f, -(frame.pages() as i64));
+    }
+}

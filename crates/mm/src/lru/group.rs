@@ -6,7 +6,7 @@
 //! its parent, and folios that were off the lists meanwhile follow when they return.
 
 use super::protect::Claim;
-use crate::api::GroupLimits;
+use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::base::Base;
 use crate::lock::Lock;
@@ -55,17 +55,6 @@ impl Group {
     }
 }
 
-/// Why a group could not be made or removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GroupError {
-    /// There is no such group, or it was removed.
-    NotFound,
-    /// It has groups below it, or is the root.
-    Busy,
-    /// All 65536 numbers of a run have been used.
-    Exhausted,
-}
-
 /// How much of a group reclaim must spare, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Protection {
@@ -107,12 +96,12 @@ impl Groups {
         self.groups.bound()
     }
 
-    pub(super) fn insert(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, GroupError> {
+    pub(super) fn insert(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
         if !self.is_live(parent) {
-            return Err(GroupError::NotFound);
+            return Err(Error::NotFound);
         }
         if self.groups.bound() > u16::MAX as u32 {
-            return Err(GroupError::Exhausted);
+            return Err(Error::NoSpace);
         }
         let id = GroupId(self.groups.claim() as u16);
         let (group, above) = (self.at(id), self.at(parent));
@@ -132,14 +121,14 @@ impl Groups {
     }
 
     /// Take a group without children out of the tree. The tree is locked.
-    pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, GroupError> {
+    pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, Error> {
         if !self.is_live(id) {
-            return Err(GroupError::NotFound);
+            return Err(Error::NotFound);
         }
         let group = self.at(id);
-        let Some(parent) = self.parent(id) else { return Err(GroupError::Busy) };
+        let Some(parent) = self.parent(id) else { return Err(Error::Invalid) };
         if group.first_child.load(Relaxed) != NOBODY {
-            return Err(GroupError::Busy);
+            return Err(Error::Invalid);
         }
         let mut at = &self.at(parent).first_child;
         while at.load(Relaxed) != to_link(Some(id)) {
@@ -207,13 +196,13 @@ impl Groups {
         }
     }
 
-    /// Set the limits of a group. What it holds beyond a new maximum is reclaimed at its next charge.
-    pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), GroupError> {
+    /// Set the limits of a group other than the root. What it holds beyond a new maximum is reclaimed at its next charge.
+    pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         if group == ROOT {
-            return Err(GroupError::Busy);
+            return Err(Error::Invalid);
         }
         if !self.is_live(group) {
-            return Err(GroupError::NotFound);
+            return Err(Error::NotFound);
         }
         store_limits(self.at(group), limits);
         self.propagate(group);
@@ -246,8 +235,9 @@ impl Groups {
     }
 
     /// Undo a charge.
-    pub fn uncharge(&self, group: GroupId, pages: u64) {
+    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) {
         if group != ROOT {
+            base.charge(Work::GroupCharge, 1);
             for level in self.upwards(group) {
                 self.change(level, -(pages as i64));
             }

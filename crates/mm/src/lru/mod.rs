@@ -25,12 +25,12 @@ mod vec;
 mod workingset;
 
 pub use batch::{Isolated, Putback, Scan};
-pub use group::{GroupError, Groups, Protection, ROOT};
+pub use group::{Groups, Protection, ROOT};
 pub use protect::Claim;
 pub use vec::{Cost, LruList, LruVec};
 pub use workingset::{Competitors, Evicted, refault_distance};
 
-use crate::api::GroupLimits;
+use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
@@ -101,8 +101,8 @@ impl Lru {
 
     // --- groups ---
 
-    /// A new group below `parent`.
-    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, GroupError> {
+    /// A new group below `parent`. Fails if there is no such parent, or if all 65536 numbers of a run have been used.
+    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
         let _tree = self.groups.tree.lock();
         let group = self.groups.insert(parent, limits)?;
         self.make_vecs(group);
@@ -110,8 +110,8 @@ impl Lru {
         Ok(group)
     }
 
-    /// Remove a group that has none below it. Its folios and their charges go to its parent.
-    pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), GroupError> {
+    /// Remove a group other than the root, with none below it. Its folios and their charges go to its parent.
+    pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;
         for node in 0..self.nodes {

@@ -46,7 +46,7 @@ fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.put(1));
     lru.remove(base, pfn);
-    lru.groups.uncharge(frame.group(), 1);
+    lru.groups.uncharge(base, frame.group(), 1);
     frame.set_group(ROOT);
     frame.clear(FrameFlags::all());
 }
@@ -159,7 +159,7 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
-    assert_eq!(lru.remove_group(&base, top), Err(GroupError::Busy));
+    assert_eq!(lru.remove_group(&base, top), Err(Error::Invalid));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn protection_comes_down_the_tree() {
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
     assert_eq!(got, [100, 75, 25], "200 pages claimed, 100 to give");
     assert!(!lru.groups.below_low(ROOT, a));
-    lru.groups.uncharge(a, 150);
+    lru.groups.uncharge(&base, a, 150);
     for group in lru.groups.subtree(ROOT) {
         lru.groups.calculate_protection(ROOT, group);
     }

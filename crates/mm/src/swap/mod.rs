@@ -9,6 +9,7 @@
 
 mod area;
 pub mod clusters;
+mod readahead;
 
 use crate::api::SwapArea;
 use crate::base::Base;
@@ -19,6 +20,7 @@ use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use area::Slots;
+pub(crate) use readahead::SwapReadahead;
 use std_alloc::boxed::Box;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -40,10 +42,12 @@ pub struct Swap {
     areas: Box<[Area]>,
     /// Slots handed out so far, for the turns of areas of equal priority.
     turns: AtomicU32,
+    /// How well reading ahead has paid.
+    pub(crate) readahead: SwapReadahead,
 }
 
 impl Swap {
-    /// Swap space on these areas, filled by `cpus` CPUs.
+    /// Swap space on these areas, all free, for `cpus` CPUs.
     ///
     /// # Panics
     /// If the areas together have 2^32 slots or more.
@@ -56,7 +60,7 @@ impl Swap {
             base += info.pages;
             area
         });
-        Swap { areas: areas.collect(), turns: AtomicU32::new(0) }
+        Swap { areas: areas.collect(), turns: AtomicU32::new(0), readahead: SwapReadahead::default() }
     }
 
     /// A free slot, held by the cache until [`Swap::cache_remove`]. `None` when swap is full.
@@ -98,6 +102,12 @@ impl Swap {
     pub fn entries(&self, slot: SwapSlot) -> u32 {
         let (slots, offset) = self.slots(slot);
         slots.entries(offset)
+    }
+
+    /// Does the cache hold the slot: is a folio there, or about to be?
+    pub fn is_cached(&self, slot: SwapSlot) -> bool {
+        let (slots, offset) = self.slots(slot);
+        slots.has_cache(offset)
     }
 
     /// The folio in the swap cache, without a reference: the caller must make sure that it stays.
@@ -176,23 +186,17 @@ impl Swap {
         area.base + start..area.base + end
     }
 
-    /// Check slot maps and clusters, and that every cached folio knows its slot. Returns the first fault.
-    pub fn validate<M>(&self, base: &Base<M>) -> Result<(), String> {
+    /// Call `visit` for every folio in the swap cache.
+    pub fn for_cached(&self, visit: &mut dyn FnMut(SwapSlot, Pfn)) {
         for area in &self.areas {
-            let slots = area.slots.lock();
-            slots.validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
-            for (offset, pfn) in slots.cached() {
-                let frame = &base.frames[pfn];
-                let slot = SwapSlot(area.base + offset);
-                if !frame.has(FrameFlags::SWAPCACHE) || frame.swap_slot() != slot || frame.refs() == 0 {
-                    return Err(format!(
-                        "{slot} caches {pfn}, which has {:?}, slot {:x} and {} references",
-                        frame.flags(),
-                        frame.private(),
-                        frame.refs()
-                    ));
-                }
-            }
+            area.slots.lock().cached().for_each(|(offset, pfn)| visit(SwapSlot(area.base + offset), pfn));
+        }
+    }
+
+    /// Check slot maps and clusters. Returns the first fault.
+    pub fn validate(&self) -> Result<(), String> {
+        for area in &self.areas {
+            area.slots.lock().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
         }
         Ok(())
     }

@@ -322,6 +322,11 @@ impl PageTree {
         core::mem::take(&mut self.news)
     }
 
+    /// Has the leaf held only shadows all the time?
+    pub fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
+        self.nodes[leaf.node as usize].stamp == leaf.stamp
+    }
+
     /// Drop all shadows of a leaf if it has held nothing else all the time; returns how many there were.
     pub fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
         let node = &mut self.nodes[leaf.node as usize];
@@ -363,7 +368,8 @@ impl PageTree {
     /// The leaf for an index, made with all nodes above it if it is not there.
     fn leaf_for(&mut self, index: u64) -> u32 {
         if self.root == NONE {
-            self.root = self.new_node(0, NONE, 0);
+            let above_leaf = (u64::BITS - index.leading_zeros()).saturating_sub(1) / SLOT_BITS;
+            self.root = self.new_node((above_leaf * SLOT_BITS) as u8, NONE, 0);
         }
         while !self.covers(index) {
             self.raise();

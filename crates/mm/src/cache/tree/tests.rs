@@ -29,7 +29,7 @@ fn index() -> impl Strategy<Value = u64> {
         0u64..200,
         (0u64..4).prop_map(|n| n << 18),
         0u64..1 << 20,
-        (0u64..3).prop_map(|n| u64::MAX - n)
+        (0u64..3).prop_map(|n| MAX_INDEX - 1 - n)
     ]
 }
 

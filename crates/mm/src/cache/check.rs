@@ -1,0 +1,140 @@
+//! Consistency of files, folios and counters.
+
+use super::tree::{Entry, MAX_INDEX, Mark};
+use super::{Cache, File};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::stat::Stat;
+use crate::units::*;
+use std_alloc::format;
+use std_alloc::string::String;
+
+/// What the counters ought to say.
+#[derive(Default)]
+struct Found {
+    file: i64,
+    shmem: i64,
+    dirty: i64,
+    writeback: i64,
+    swapcached: i64,
+    leaves: i64,
+}
+
+impl Cache {
+    /// Check trees against frames, the swap cache against frames, and both against the counters. Only when no task is
+    /// inside a call; I/O may be under way. Returns the first fault.
+    pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
+        let mut found = Found::default();
+        for id in self.ids() {
+            self.check_file(memory, id, &mut found).map_err(|fault| format!("{id}: {fault}"))?;
+        }
+        check_swap_cache(memory, &mut found)?;
+        let levels = [
+            (Stat::NrFilePages, found.file + found.swapcached),
+            (Stat::NrShmem, found.shmem),
+            (Stat::NrDirty, found.dirty),
+            (Stat::NrWriteback, found.writeback),
+            (Stat::NrSwapcached, found.swapcached),
+            (Stat::WorkingsetNodes, found.leaves),
+        ];
+        for (stat, right) in levels {
+            let counted = memory.stats.read(stat);
+            if counted != right {
+                return Err(format!("{} is {counted}, found {right}", stat.name()));
+            }
+        }
+        if self.shadow_leaves() as i64 != found.leaves {
+            return Err(format!(
+                "{} leaves of shadows are counted of {}",
+                self.shadow_leaves(),
+                found.leaves
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_file<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let f = self.file(id);
+        let tree = f.tree.lock();
+        tree.validate()?;
+        found.leaves += tree.count_shadow_leaves() as i64;
+        for (index, pfn) in tree.folios_in(Mark::Folio, 0..MAX_INDEX) {
+            let marks = [Mark::Dirty, Mark::Writeback].map(|mark| tree.has_mark(index, mark));
+            check_folio(memory, f, id, index, pfn, marks)
+                .map_err(|fault| format!("page {index}: {fault}"))?;
+            found.file += 1;
+            found.shmem += i64::from(f.is_shmem());
+            found.dirty += i64::from(marks[0]);
+            found.writeback += i64::from(marks[1]);
+        }
+        for (index, entry) in tree.iter(Mark::Swap, 0..MAX_INDEX) {
+            if !f.is_shmem() {
+                return Err(format!("page {index} of a disk file is in swap"));
+            }
+            if matches!(entry, Entry::Swap(slot) if memory.swap.entries(slot) == 0) {
+                return Err(format!("page {index} refers to a slot without entries"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_folio<M: Machine>(
+    memory: &Memory<M>,
+    f: &File,
+    id: FileId,
+    index: PageIndex,
+    pfn: Pfn,
+    [dirty, writeback]: [bool; 2],
+) -> Result<(), String> {
+    let frame = &memory.frames[pfn];
+    let flags = frame.flags();
+    if (frame.owner(), frame.page_index()) != (Owner::File(id), index) {
+        return Err(format!("{pfn} belongs to {:?}, {}", frame.owner(), frame.page_index()));
+    }
+    if frame.refs() < 1 + frame.mapcount() {
+        return Err(format!("{pfn} has {} references and {} mappings", frame.refs(), frame.mapcount()));
+    }
+    if flags.contains(FrameFlags::SWAPBACKED) != f.is_shmem() || flags.contains(FrameFlags::SWAPCACHE) {
+        return Err(format!("{pfn} has {flags:?} in a file of kind {:?}", f.kind()));
+    }
+    if !f.is_shmem()
+        && (flags.contains(FrameFlags::DIRTY), flags.contains(FrameFlags::WRITEBACK)) != (dirty, writeback)
+    {
+        return Err(format!("{pfn} has {flags:?}, the tree says dirty {dirty}, writeback {writeback}"));
+    }
+    if !flags.intersects(FrameFlags::UPTODATE | FrameFlags::LOCKED) {
+        return Err(format!("{pfn} is neither up to date nor being read"));
+    }
+    if index.0 >= f.pages() {
+        return Err(format!("{pfn} lies beyond the end, {} bytes", f.size()));
+    }
+    Ok(())
+}
+
+fn check_swap_cache<M: Machine>(memory: &Memory<M>, found: &mut Found) -> Result<(), String> {
+    let mut fault = Ok(());
+    memory.swap.for_cached(&mut |slot, pfn| {
+        let frame = &memory.frames[pfn];
+        found.swapcached += 1;
+        found.writeback += i64::from(frame.has(FrameFlags::WRITEBACK));
+        let knows = frame.has(FrameFlags::SWAPCACHE | FrameFlags::SWAPBACKED) && frame.swap_slot() == slot;
+        let held = frame.refs() > frame.mapcount();
+        if !knows || !held || matches!(frame.owner(), Owner::File(_)) {
+            fault = Err(format!(
+                "{slot} caches {pfn}, which has {:?}, owner {:?}, {} references and {} mappings",
+                frame.flags(),
+                frame.owner(),
+                frame.refs(),
+                frame.mapcount()
+            ));
+        }
+    });
+    fault
+}

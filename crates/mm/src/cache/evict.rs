@@ -1,0 +1,180 @@
+//! Dropping pages: because the file ends before them, or because somebody asked.
+
+use super::tree::{Entry, Mark};
+use super::{Cache, drop_swap_entry};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::stat::Stat;
+use crate::units::*;
+use core::ops::Range;
+
+/// Pages looked at with one hold of the tree's lock.
+const BATCH: usize = 16;
+
+/// Folios that a walk holds references of.
+struct Batch {
+    folios: [(PageIndex, Pfn); BATCH],
+    len: usize,
+}
+
+impl Cache {
+    /// Drop all pages from `first` on, with their content, their shadows and their slots. The size has been set, so no
+    /// new ones come. Waits for folios that somebody has locked or that are being written. A page that is still mapped
+    /// somewhere goes from the cache now and from memory when it is unmapped.
+    pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
+        let rest = first.0..super::tree::MAX_INDEX;
+        loop {
+            let batch = self.gather(memory, file, Mark::Folio, rest.clone());
+            for &(_, pfn) in &batch.folios[..batch.len] {
+                self.truncate_folio(memory, file, first, pfn);
+            }
+            let swapped = self.forget_entries(memory, file, rest.clone());
+            if batch.len == 0 && !swapped && self.file(file).tree.lock().next(Mark::Folio, first).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn truncate_folio<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex, pfn: Pfn) {
+        memory.lock_folio(pfn);
+        memory.wait_writeback(pfn);
+        let frame = &memory.frames[pfn];
+        let is_it = frame.owner() == Owner::File(file) && frame.page_index() >= first;
+        if is_it {
+            self.remove(memory, pfn, None);
+        }
+        memory.unlock_folio(pfn);
+        memory.put_many(pfn, 1 + u32::from(is_it));
+    }
+
+    /// Drop the shadows and swap slots of a range. Returns whether there were slots.
+    fn forget_entries<M: Machine>(&self, memory: &Memory<M>, id: FileId, range: Range<u64>) -> bool {
+        let mut swapped = false;
+        loop {
+            let (slot, news) = {
+                let mut tree = self.file(id).tree.lock();
+                while let Some((index, _)) = tree.next(Mark::Shadow, PageIndex(range.start)) {
+                    tree.remove(index);
+                }
+                let slot = match tree.next(Mark::Swap, PageIndex(range.start)) {
+                    Some((index, Entry::Swap(slot))) => {
+                        tree.remove(index);
+                        Some(slot)
+                    }
+                    _ => None,
+                };
+                (slot, tree.take_news())
+            };
+            self.heed(memory, id, news);
+            let Some(slot) = slot else { return swapped };
+            swapped = true;
+            drop_swap_entry(memory, slot);
+        }
+    }
+
+    /// Drop the pages of `[first, end)` that are clean and that nobody uses. The others are the first to be reclaimed.
+    /// Returns the number of pages dropped.
+    pub fn invalidate<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        first: PageIndex,
+        end: PageIndex,
+    ) -> u64 {
+        let mut dropped = 0;
+        let mut from = first.0;
+        if self.file(file).is_shmem() {
+            return 0;
+        }
+        loop {
+            let batch = self.gather(memory, file, Mark::Folio, from..end.0);
+            for &(index, pfn) in &batch.folios[..batch.len] {
+                from = index.0 + 1;
+                if self.invalidate_folio(memory, pfn) {
+                    dropped += 1;
+                } else {
+                    memory.lru.deactivate_file(memory.base(), pfn);
+                    memory.put(pfn);
+                }
+            }
+            if batch.len < BATCH {
+                return dropped;
+            }
+        }
+    }
+
+    /// Drop a clean folio that only the cache and the caller hold, with the caller's reference.
+    fn invalidate_folio<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        let frame = &memory.frames[pfn];
+        if !memory.try_lock_folio(pfn) {
+            return false;
+        }
+        let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
+        let unused = !frame.has_any(busy) && frame.mapcount() == 0 && matches!(frame.owner(), Owner::File(_));
+        if !unused || !frame.freeze(2) {
+            memory.unlock_folio(pfn);
+            return false;
+        }
+        self.remove(memory, pfn, None);
+        memory.unlock_folio(pfn);
+        memory.free_folio(pfn);
+        true
+    }
+
+    /// Drop all clean pages of all files that nobody uses (vm.drop_caches). Returns the number of pages dropped.
+    pub fn drop_clean<M: Machine>(&self, memory: &Memory<M>) -> u64 {
+        memory.count(Stat::DropPagecache, 1);
+        let all = PageIndex(super::tree::MAX_INDEX);
+        self.ids().map(|file| self.invalidate(memory, file, PageIndex(0), all)).sum()
+    }
+
+    /// Take references of the first few folios of a range that have a mark.
+    fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, mark: Mark, range: Range<u64>) -> Batch {
+        let mut batch = Batch { folios: [(PageIndex(0), Pfn::NONE); BATCH], len: 0 };
+        let tree = self.file(file).tree.lock();
+        for found in tree.folios_in(mark, range).filter(|&(_, pfn)| memory.frames[pfn].try_get()).take(BATCH)
+        {
+            batch.folios[batch.len] = found;
+            batch.len += 1;
+        }
+        batch
+    }
+
+    /// The first folio from an index on, before `end`, that has a mark, with a reference.
+    pub fn next_marked<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        mark: Mark,
+        range: Range<u64>,
+    ) -> Option<(PageIndex, Pfn)> {
+        let tree = self.file(file).tree.lock();
+        tree.folios_in(mark, range).find(|&(_, pfn)| memory.frames[pfn].try_get())
+    }
+
+    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages; returns how many there are.
+    pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
+        let mut tree = self.file(file).tree.lock();
+        let mut from = range.start;
+        let mut chosen = 0;
+        while chosen < most {
+            let next = tree.folios_in(Mark::Dirty, from..range.end).next();
+            let Some((index, _)) = next else { break };
+            tree.set_mark(index, Mark::ToWrite);
+            chosen += 1;
+            from = index.0 + 1;
+        }
+        chosen
+    }
+
+    /// The folio is not to be written after all.
+    pub fn unchoose(&self, file: FileId, index: PageIndex) {
+        self.file(file).tree.lock().clear_mark(index, Mark::ToWrite);
+    }
+
+    /// Has the file dirty pages?
+    pub fn is_dirty(&self, file: FileId) -> bool {
+        self.file(file).tree.lock().any(Mark::Dirty)
+    }
+}

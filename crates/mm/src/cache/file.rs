@@ -1,0 +1,198 @@
+//! One file: what it is, how long it is, where its pages are.
+
+use super::readahead::Readahead;
+use super::tree::PageTree;
+use crate::api::FileKind;
+use crate::frame::Owner;
+use crate::lock::Lock;
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::units::*;
+use core::ops::Range;
+use std_alloc::vec::Vec;
+
+/// "No device": the file lives in memory and swap only.
+const SHMEM: u32 = u32::MAX;
+
+/// A file, and its page cache.
+pub struct File {
+    size: AtomicU64,
+    device: AtomicU32,
+    block: AtomicU64,
+    nameless: AtomicBool,
+    /// When the oldest dirty page became dirty; 0 if none is.
+    dirtied_at: AtomicU64,
+    /// Its pages.
+    pub(super) tree: Lock<PageTree>,
+    /// What its readers did lately.
+    pub(super) readahead: Lock<Readahead>,
+    /// Pages whose content is on the device; the rest reads as zeroes.
+    pub(super) extents: Lock<Extents>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        File {
+            size: AtomicU64::new(0),
+            device: AtomicU32::new(SHMEM),
+            block: AtomicU64::new(0),
+            nameless: AtomicBool::new(false),
+            dirtied_at: AtomicU64::new(0),
+            tree: Lock::default(),
+            readahead: Lock::default(),
+            extents: Lock::default(),
+        }
+    }
+}
+
+impl File {
+    /// Make it a new file. Its tree is empty.
+    pub(super) fn reset(&self, kind: FileKind, size: u64, nameless: bool) {
+        let (device, block) = match kind {
+            FileKind::Shmem => (SHMEM, 0),
+            FileKind::Disk { device, block } => (device.0 as u32, block),
+        };
+        self.device.store(device, Relaxed);
+        self.block.store(block, Relaxed);
+        self.nameless.store(nameless, Relaxed);
+        self.dirtied_at.store(0, Relaxed);
+        *self.readahead.lock() = Readahead::default();
+        *self.extents.lock() = Extents::default();
+        if device != SHMEM {
+            self.extents.lock().add(0..pages_of(size));
+        }
+        self.size.store(size, Release);
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        match self.device.load(Relaxed) {
+            SHMEM => FileKind::Shmem,
+            device => FileKind::Disk { device: DeviceId(device as u8), block: self.block.load(Relaxed) },
+        }
+    }
+
+    /// Memory and swap only?
+    #[inline]
+    pub fn is_shmem(&self) -> bool {
+        self.device.load(Relaxed) == SHMEM
+    }
+
+    /// Made for a shared anonymous mapping?
+    pub fn is_nameless(&self) -> bool {
+        self.nameless.load(Relaxed)
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Acquire)
+    }
+
+    /// Size in pages.
+    #[inline]
+    pub fn pages(&self) -> u64 {
+        pages_of(self.size())
+    }
+
+    /// Set the size.
+    pub(super) fn set_size(&self, size: u64) {
+        self.size.store(size, Release);
+    }
+
+    /// Make it at least this long.
+    pub(super) fn grow_to(&self, size: u64) {
+        self.size.fetch_max(size, AcqRel);
+    }
+
+    /// When the oldest dirty page became dirty, if any is dirty.
+    pub fn dirtied_at(&self) -> Option<Nanos> {
+        Some(self.dirtied_at.load(Relaxed)).filter(|&at| at != 0)
+    }
+
+    /// A page became dirty (`Some`), or write-back starts with a clean slate (`None`).
+    pub(crate) fn note_dirtied(&self, now: Option<Nanos>) {
+        match now {
+            // The clock starts at 0, which stands for "clean".
+            Some(now) => drop(self.dirtied_at.compare_exchange(0, now.max(1), Relaxed, Relaxed)),
+            None => self.dirtied_at.store(0, Relaxed),
+        }
+    }
+
+    /// Device and block of a page.
+    ///
+    /// # Panics
+    /// If the file has no device.
+    pub(super) fn place(&self, index: PageIndex) -> (DeviceId, u64) {
+        assert!(!self.is_shmem(), "shmem has no device");
+        (DeviceId(self.device.load(Relaxed) as u8), self.block.load(Relaxed) + index.0)
+    }
+
+    /// Pages in its cache.
+    pub fn cached(&self) -> u64 {
+        self.tree.lock().folios()
+    }
+
+    pub(super) fn owner(id: FileId) -> Owner {
+        Owner::File(id)
+    }
+}
+
+/// A set of pages as ascending, disjoint, non-adjacent ranges. Most files have one.
+#[derive(Default)]
+pub(super) struct Extents {
+    ranges: Vec<Range<u64>>,
+}
+
+impl Extents {
+    pub(super) fn contains(&self, page: u64) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= page);
+        after > 0 && page < self.ranges[after - 1].end
+    }
+
+    pub(super) fn add(&mut self, new: Range<u64>) {
+        if new.is_empty() {
+            return;
+        }
+        let first = self.ranges.partition_point(|range| range.end < new.start);
+        let last = self.ranges.partition_point(|range| range.start <= new.end);
+        let touched = &self.ranges[first..last];
+        let start = touched.first().map_or(new.start, |range| range.start.min(new.start));
+        let end = touched.last().map_or(new.end, |range| range.end.max(new.end));
+        self.ranges.splice(first..last, core::iter::once(start..end));
+    }
+
+    /// Forget the pages from `end` on.
+    pub(super) fn cut(&mut self, end: u64) {
+        self.ranges.retain(|range| range.start < end);
+        if let Some(last) = self.ranges.last_mut() {
+            last.end = last.end.min(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std_alloc::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn extents_are_a_set(ops in prop::collection::vec((0u8..5, 0u64..40, 0u64..6), 0..60)) {
+            let (mut extents, mut model) = (Extents::default(), BTreeSet::new());
+            for (op, start, len) in ops {
+                if op == 0 {
+                    extents.cut(start);
+                    model.retain(|&page| page < start);
+                } else {
+                    extents.add(start..start + len);
+                    model.extend(start..start + len);
+                }
+                for page in 0..50 {
+                    prop_assert_eq!(extents.contains(page), model.contains(&page));
+                }
+                prop_assert!(extents.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The way to a page that is needed now.
+
+use super::file::File;
+use super::{Cache, CacheError, Page, ReadHint};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::memory::{Gfp, Memory};
+use crate::units::*;
+
+/// What somebody needs: the first of `wanted` pages from `index` on.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    pub(super) file: FileId,
+    pub(super) index: PageIndex,
+    pub(super) wanted: u64,
+    pub(super) hint: ReadHint,
+    pub(super) gfp: Gfp,
+}
+
+impl Cache {
+    /// The page at `index`, read if it is not cached. Waits for the device. A page fault that finds the page marked, or
+    /// does not find it, reads ahead.
+    pub fn get_page<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        index: PageIndex,
+        hint: ReadHint,
+        gfp: Gfp,
+    ) -> Result<Page, CacheError> {
+        self.needed_page(memory, Need { file, index, wanted: 1, hint, gfp })
+    }
+
+    #[inline]
+    pub(super) fn needed_page<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<Page, CacheError> {
+        let f = self.file(need.file);
+        if need.index.0 >= f.pages() {
+            return Err(CacheError::BeyondEnd);
+        }
+        if let Some(pfn) = self.lookup(memory, need.file, need.index) {
+            if !f.is_shmem() {
+                self.read_on_hit(memory, pfn, need);
+            }
+            if memory.frames[pfn].has(FrameFlags::UPTODATE) {
+                return Ok(Page { pfn, major: false });
+            }
+            memory.put(pfn);
+        }
+        self.needed_page_slow(memory, need)
+    }
+
+    #[cold]
+    fn needed_page_slow<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<Page, CacheError> {
+        let Need { file: id, index, gfp, .. } = need;
+        let f = self.file(id);
+        if f.is_shmem() {
+            return self.get_shmem_page(memory, id, index, gfp);
+        }
+        let mut major = false;
+        let mut missed = false;
+        while index.0 < f.pages() {
+            let mut found = self.lookup(memory, id, index);
+            if found.is_none() && !missed {
+                missed = true;
+                self.read_on_miss(memory, need);
+                found = self.lookup(memory, id, index);
+            }
+            if found.is_none() {
+                found = self.add(memory, id, index, File::pages, gfp)?;
+                if let Some(pfn) = found {
+                    self.fill(memory, f, pfn, index);
+                }
+            }
+            let Some(pfn) = found else { continue };
+            let frame = &memory.frames[pfn];
+            if !frame.has(FrameFlags::UPTODATE) {
+                major = true;
+                memory.wait_unlocked(pfn);
+            }
+            let is_it = (frame.owner(), frame.page_index()) == (Owner::File(id), index);
+            if is_it && frame.has(FrameFlags::UPTODATE) {
+                return Ok(Page { pfn, major });
+            }
+            // Cut off the file while we waited.
+            memory.put(pfn);
+        }
+        Err(CacheError::BeyondEnd)
+    }
+}

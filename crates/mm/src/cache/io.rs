@@ -1,0 +1,116 @@
+//! Transfers between folios and devices, of files and of swap.
+//!
+//! A read holds the folio's lock until it has ended; that keeps the folio in its cache. A write sets WRITEBACK and needs
+//! the lock only to start: the cache's reference cannot go away meanwhile, because nobody takes a folio that is being
+//! written out of its cache. Ends are told from an interrupt: only short locks there.
+
+use super::Cache;
+use super::readahead::count_read;
+use super::tree::Mark;
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Io, Machine, WaitKey, Work};
+use crate::memory::Memory;
+use crate::primitive::Ordering::Relaxed;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// Read a locked folio.
+pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: DeviceId, block: u64) {
+    let pages = memory.frames[pfn].pages();
+    count_read(memory, pages);
+    memory.charge(Work::IoSubmit, 1);
+    memory.machine.submit(Io { device, write: false, block, frame: pfn, pages });
+}
+
+impl Cache {
+    /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to its
+    /// slot, a page of shmem, which moves to the swap cache for that. It is no longer dirty then, is marked WRITEBACK,
+    /// and stays locked; the caller unlocks it. No entry of a page table may be able to make it dirty unseen.
+    ///
+    /// `false`: a page of shmem that finds no room in swap; it stays as it is.
+    pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        let frame = &memory.frames[pfn];
+        debug_assert!(
+            frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK)
+        );
+        let pages = frame.pages();
+        let (device, block) = match frame.owner() {
+            Owner::File(id) if !frame.has_any(FrameFlags::SWAPCACHE | FrameFlags::SWAPBACKED) => {
+                self.start_file_write(memory, id, pfn)
+            }
+            Owner::File(_) if !frame.has(FrameFlags::SWAPCACHE) && !self.move_to_swap(memory, pfn) => {
+                return false;
+            }
+            _ => {
+                frame.clear(FrameFlags::DIRTY);
+                frame.set(FrameFlags::WRITEBACK);
+                memory.count(Stat::PswpOut, pages as i64);
+                memory.swap.place(frame.swap_slot())
+            }
+        };
+        memory.count(Stat::NrWriteback, pages as i64);
+        memory.count(Stat::PgpgOut, pages as i64 * (PAGE_SIZE / 1024) as i64);
+        memory.charge(Work::IoSubmit, 1);
+        memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+        true
+    }
+
+    fn start_file_write<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn) -> (DeviceId, u64) {
+        let f = self.file(id);
+        let frame = &memory.frames[pfn];
+        let (index, pages) = (frame.page_index(), frame.pages());
+        {
+            let mut tree = f.tree.lock();
+            if frame.test_and_clear(FrameFlags::DIRTY) {
+                memory.count(Stat::NrDirty, -(pages as i64));
+            }
+            tree.clear_mark(index, Mark::Dirty);
+            tree.clear_mark(index, Mark::ToWrite);
+            tree.set_mark(index, Mark::Writeback);
+            frame.set(FrameFlags::WRITEBACK);
+        }
+        let mut extents = f.extents.lock();
+        // Beyond a new end it is about to be cut off: the device's content must not be found again when the file grows.
+        if index.0 < f.pages() && !extents.contains(index.0 + pages as u64 - 1) {
+            extents.add(index.0..index.0 + pages as u64);
+        }
+        f.place(index)
+    }
+
+    /// A transfer has ended.
+    pub fn io_done<M: Machine>(&self, memory: &Memory<M>, io: &Io) {
+        memory.charge(Work::IoComplete, 1);
+        if io.write {
+            self.end_write(memory, io.frame);
+        } else {
+            memory.frames[io.frame].set(FrameFlags::UPTODATE);
+            memory.unlock_folio(io.frame);
+        }
+    }
+
+    fn end_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        // As soon as WRITEBACK is clear, reclaim may free the folio.
+        frame.get(1);
+        if frame.test_and_clear(FrameFlags::RECLAIM) {
+            memory.lru.rotate_reclaimable(memory.base(), pfn);
+        }
+        memory.count(Stat::NrWriteback, -(frame.pages() as i64));
+        memory.count(Stat::NrWritten, frame.pages() as i64);
+        let before = match frame.owner() {
+            Owner::File(id) if !frame.has(FrameFlags::SWAPCACHE) => {
+                let mut tree = self.file(id).tree.lock();
+                tree.clear_mark(frame.page_index(), Mark::Writeback);
+                frame.clear(FrameFlags::WRITEBACK)
+            }
+            _ => frame.clear(FrameFlags::WRITEBACK),
+        };
+        if before.contains(FrameFlags::WAITERS) {
+            memory.wake_folio(pfn);
+        }
+        if self.throttled.load(Relaxed) > 0 {
+            memory.machine.wake(WaitKey::Writeback);
+        }
+        memory.put(pfn);
+    }
+}

@@ -1,0 +1,397 @@
+//! Read-ahead: what to read before it is asked for.
+//!
+//! A reader that goes through a file in order should never wait, and one that jumps about should read nothing that it
+//! does not want. The state of a file is the last window that was read ahead:
+//!
+//! ```text
+//!                |<------ async ------->|
+//!     |------------------ size -------->|
+//!     start      ^ the folio marked READAHEAD
+//! ```
+//!
+//! When the reader comes to the marked folio, the next window is submitted, so that its I/O goes on while the rest of
+//! the last one is used. Windows start small and grow to the largest (`queue.read_ahead_kb`) as long as use stays in
+//! order. A miss that continues nothing is read alone. Mapped files are faulted in no clear order, so a fault that
+//! misses reads around itself, until misses outnumber hits by far.
+//!
+//! The rules are those of mm/readahead.c and do_sync_mmap_readahead in Linux 6.12. One difference: the state belongs to
+//! the file and not to an open descriptor, because descriptors end above the memory manager.
+
+use super::Cache;
+use super::file::File;
+use super::get::Need;
+use crate::alloc::Mark as Watermark;
+use crate::api::FileAdvice;
+use crate::frame::FrameFlags;
+use crate::knobs::Knob;
+use crate::machine::{Machine, Work};
+use crate::memory::{Gfp, Memory, Shortage};
+use crate::stat::Stat;
+use crate::units::*;
+
+/// Misses of mapped use, beyond the hits, at which reading around stops.
+const MMAP_LOTSAMISS: u32 = 100;
+
+/// What the readers of a file did lately.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Readahead {
+    start: u64,
+    size: u64,
+    async_size: u64,
+    /// Where the last read ended, in bytes; all ones before the first.
+    prev_pos: u64,
+    mmap_miss: u32,
+    advice: FileAdvice,
+}
+
+impl Default for Readahead {
+    fn default() -> Self {
+        Readahead {
+            start: 0,
+            size: 0,
+            async_size: 0,
+            prev_pos: u64::MAX,
+            mmap_miss: 0,
+            advice: FileAdvice::Normal,
+        }
+    }
+}
+
+/// What to read now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) count: u64,
+    /// The last so many pages are for later: the first of them is marked.
+    pub(super) lookahead: u64,
+}
+
+impl Readahead {
+    pub(super) fn advise(&mut self, advice: FileAdvice) {
+        self.advice = advice;
+    }
+
+    /// Used once, so accesses say nothing about the future?
+    pub(super) fn is_once(&self) -> bool {
+        self.advice == FileAdvice::NoReuse
+    }
+
+    /// Was the byte before `pos` the last that was read, and in the same page?
+    pub(super) fn continues_page(&self, pos: u64) -> bool {
+        self.prev_pos.wrapping_sub(1) / PAGE_SIZE == pos / PAGE_SIZE
+    }
+
+    /// A read ended at `pos`.
+    pub(super) fn note_read(&mut self, pos: u64) {
+        self.prev_pos = pos;
+    }
+
+    /// Pages were found in the cache and are being mapped.
+    pub(super) fn mapped(&mut self, pages: u32) {
+        self.mmap_miss = self.mmap_miss.saturating_sub(pages);
+    }
+
+    /// The largest window, in pages.
+    fn limit(&self, read_ahead_kb: u64) -> u64 {
+        let pages = read_ahead_kb * 1024 / PAGE_SIZE;
+        if self.advice == FileAdvice::Sequential { pages * 2 } else { pages }
+    }
+
+    /// The window that was decided on becomes the last one.
+    fn window(&self) -> Window {
+        Window { start: self.start, count: self.size, lookahead: self.async_size }
+    }
+
+    /// A read of `wanted` pages missed at `index`. `cached_before` counts the cached pages just before it, up to a
+    /// number; reaching back to the first page of the file counts as well as that number.
+    fn on_miss(
+        &mut self,
+        index: u64,
+        wanted: u64,
+        max: u64,
+        cached_before: impl FnOnce(u64) -> (u64, bool),
+    ) -> Window {
+        let prev_index = self.prev_pos >> PAGE_SHIFT;
+        if index == 0 || wanted > max || index.wrapping_sub(prev_index) <= 1 {
+            self.start = index;
+            self.size = initial_size(wanted, max);
+            self.async_size = if self.size > wanted { self.size - wanted } else { self.size / 2 };
+            return self.window();
+        }
+        let (mut history, from_start) = cached_before(max);
+        if history <= wanted {
+            return Window { start: index, count: wanted, lookahead: 0 };
+        }
+        if from_start {
+            history *= 2;
+        }
+        self.start = index;
+        self.size = (history + wanted).min(max);
+        self.async_size = 1;
+        self.window()
+    }
+
+    /// A reader that wants `wanted` pages came to the marked folio at `index`. `next_hole` finds the first page from
+    /// the given one on, within the given number, that is not cached.
+    fn on_mark(
+        &mut self,
+        index: u64,
+        wanted: u64,
+        max: u64,
+        next_hole: impl FnOnce(u64, u64) -> Option<u64>,
+    ) -> Option<Window> {
+        if index == (self.start + self.size).wrapping_sub(self.async_size) {
+            self.start += self.size;
+            self.size = self.size.max(next_size(self.size, max));
+        } else {
+            // Several readers share the state: what is cached from here on was this one's window.
+            let hole = next_hole(index + 1, max).filter(|hole| hole - index <= max)?;
+            self.start = hole;
+            self.size = next_size(hole - index + wanted, max);
+        }
+        self.async_size = self.size;
+        Some(self.window())
+    }
+
+    /// A fault missed at `index`.
+    fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<Window> {
+        self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTSAMISS * 10);
+        if self.mmap_miss > MMAP_LOTSAMISS {
+            return None;
+        }
+        self.start = index.saturating_sub(max / 2);
+        self.size = max;
+        self.async_size = max / 4;
+        Some(self.window())
+    }
+}
+
+/// The first window of a sequence that starts with a read of `wanted` pages.
+fn initial_size(wanted: u64, max: u64) -> u64 {
+    let size = wanted.next_power_of_two();
+    if size <= max / 32 {
+        size * 4
+    } else if size <= max / 4 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+/// The window after one of `size` pages.
+fn next_size(size: u64, max: u64) -> u64 {
+    if size < max / 16 {
+        size * 4
+    } else if size <= max / 2 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+impl Cache {
+    /// A page is not cached: read it, with what else is worth it. It may still be missing afterwards.
+    pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) {
+        let Need { index, wanted, hint, .. } = need;
+        let f = self.file(need.file);
+        let mut state = *f.readahead.lock();
+        let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
+        let window = if hint.fault && !hint.sequential {
+            if hint.random || max == 0 { None } else { state.on_fault_miss(index.0, max) }
+        } else if hint.random || state.advice == FileAdvice::Random || max == 0 {
+            let count = if max == 0 { 1 } else { wanted };
+            Some(Window { start: index.0, count, lookahead: 0 })
+        } else {
+            let wanted = if hint.fault { max } else { wanted };
+            Some(state.on_miss(index.0, wanted, max, |most| history(f, index.0, most)))
+        };
+        *f.readahead.lock() = state;
+        if let Some(window) = window {
+            self.read_window(memory, need.file, window, need.gfp);
+        }
+    }
+
+    /// A cached page was asked for: is it time for the next window?
+    #[inline]
+    pub(super) fn read_on_hit<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
+        if memory.frames[pfn].has(FrameFlags::READAHEAD) {
+            self.read_on_mark(memory, pfn, need);
+        } else if need.hint.fault && !need.hint.random {
+            self.file(need.file).readahead.lock().mapped(1);
+        }
+    }
+
+    #[cold]
+    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
+        let Need { index, wanted, hint, .. } = need;
+        let f = self.file(need.file);
+        let mut state = *f.readahead.lock();
+        let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
+        if max == 0 || hint.fault && hint.random {
+            return;
+        }
+        if hint.fault {
+            state.mapped(1);
+        }
+        memory.frames[pfn].clear(FrameFlags::READAHEAD);
+        let wanted = if hint.fault { max } else { wanted };
+        let window = state.on_mark(index.0, wanted, max, |from, most| next_hole(f, from, most));
+        *f.readahead.lock() = state;
+        if let Some(window) = window {
+            self.read_window(memory, need.file, window, need.gfp);
+        }
+    }
+
+    /// Submit reads for the pages of a window that are not cached. Stops where memory is short: a page that nobody has
+    /// asked for yet is not worth reclaim.
+    pub(super) fn read_window<M: Machine>(&self, memory: &Memory<M>, id: FileId, window: Window, gfp: Gfp) {
+        let f = self.file(id);
+        let end = window.start.saturating_add(window.count).min(f.pages());
+        let count = end.saturating_sub(window.start);
+        let mark =
+            count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
+        for index in window.start..end {
+            if f.tree.lock().folio(PageIndex(index)).is_some() {
+                continue;
+            }
+            match self.read_page(memory, id, PageIndex(index), mark == Some(index), gfp) {
+                Ok(Some(pfn)) => memory.put(pfn),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Add a page and start its read. The folio comes with a reference; `None`: somebody else was faster, or the file
+    /// has become shorter.
+    fn read_page<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        index: PageIndex,
+        marked: bool,
+        gfp: Gfp,
+    ) -> Result<Option<Pfn>, Shortage> {
+        let added = match self.add(memory, id, index, File::pages, gfp) {
+            // What lies between the marks is for the meantime until kswapd, which has been woken, has made room.
+            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low => {
+                self.add(memory, id, index, File::pages, Gfp { mark: Watermark::Min, ..gfp })?
+            }
+            other => other?,
+        };
+        if let Some(pfn) = added {
+            if marked {
+                memory.frames[pfn].set(FrameFlags::READAHEAD);
+            }
+            self.fill(memory, self.file(id), pfn, index);
+        }
+        Ok(added)
+    }
+
+    /// Start to fill a new, locked folio with its page's content. It is unlocked when it is up to date.
+    pub(super) fn fill<M: Machine>(&self, memory: &Memory<M>, file: &File, pfn: Pfn, index: PageIndex) {
+        if !file.is_shmem() && file.extents.lock().contains(index.0) {
+            let (device, block) = file.place(index);
+            super::io::submit_read(memory, pfn, device, block);
+        } else {
+            super::shmem::fill_with_zeroes(memory, pfn);
+            memory.unlock_folio(pfn);
+        }
+    }
+
+    /// Start reading a range, without waiting (MADV_WILLNEED, readahead). Reads as much as there is memory for without
+    /// reclaim.
+    pub fn read_ahead<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        first: PageIndex,
+        pages: u64,
+        gfp: Gfp,
+    ) -> Result<(), super::CacheError> {
+        if self.file(id).is_shmem() {
+            self.read_ahead_shmem(memory, id, first.0..first.0.saturating_add(pages), gfp);
+        } else {
+            memory.charge(Work::CacheLookup, 1);
+            self.read_window(memory, id, Window { start: first.0, count: pages, lookahead: 0 }, gfp);
+        }
+        Ok(())
+    }
+}
+
+/// How many pages just before `index` are cached, up to `most`, and whether they reach to the start of the file.
+fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
+    let tree = file.tree.lock();
+    let least = index - most.min(index);
+    let count = (least..index).rev().take_while(|&at| tree.folio(PageIndex(at)).is_some()).count() as u64;
+    (count, count == index)
+}
+
+/// The first of the `most` pages from `from` on that is not cached.
+fn next_hole(file: &File, from: u64, most: u64) -> Option<u64> {
+    let tree = file.tree.lock();
+    (from..from + most).find(|&at| tree.folio(PageIndex(at)).is_none())
+}
+
+/// A page came from a device.
+pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
+    memory.count(Stat::PgpgIn, pages as i64 * (PAGE_SIZE / 1024) as i64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 128 KiB, the default, is 32 pages.
+    #[test]
+    fn first_windows_are_as_the_request() {
+        let sizes: std_alloc::vec::Vec<u64> =
+            [1, 2, 4, 8, 9, 32].map(|wanted| initial_size(wanted, 32)).into();
+        assert_eq!(sizes, [4, 4, 8, 16, 32, 32]);
+        assert_eq!([1, 2, 4, 16, 17, 32].map(|size| next_size(size, 32)), [4, 4, 8, 32, 32, 32]);
+    }
+
+    #[test]
+    fn a_sequence_grows_and_a_jump_reads_alone() {
+        let mut state = Readahead::default();
+        let none = |_| (0, false);
+        assert_eq!(state.on_miss(0, 1, 32, none), Window { start: 0, count: 4, lookahead: 3 });
+        let next = |state: &mut Readahead, at| state.on_mark(at, 1, 32, |_, _| None).unwrap();
+        assert_eq!(next(&mut state, 1), Window { start: 4, count: 8, lookahead: 8 });
+        assert_eq!(next(&mut state, 4), Window { start: 12, count: 16, lookahead: 16 });
+        assert_eq!(next(&mut state, 12), Window { start: 28, count: 32, lookahead: 32 });
+        assert_eq!(next(&mut state, 28), Window { start: 60, count: 32, lookahead: 32 });
+        let before = state;
+        assert_eq!(state.on_miss(1000, 1, 32, none), Window { start: 1000, count: 1, lookahead: 0 });
+        assert_eq!(state, before);
+    }
+
+    #[test]
+    fn cached_pages_before_a_miss_are_the_trace_of_a_sequence() {
+        let mut state = Readahead::default();
+        let window = state.on_miss(500, 1, 32, |_| (6, false));
+        assert_eq!(window, Window { start: 500, count: 7, lookahead: 1 });
+        let window = state.on_miss(10, 1, 32, |_| (10, true));
+        assert_eq!(window, Window { start: 10, count: 21, lookahead: 1 });
+    }
+
+    #[test]
+    fn an_unexpected_mark_starts_at_the_next_hole() {
+        let mut state = Readahead { start: 900, size: 8, async_size: 8, ..Readahead::default() };
+        let window = state.on_mark(100, 1, 32, |from, _| Some(from + 7)).unwrap();
+        assert_eq!(window, Window { start: 108, count: 18, lookahead: 18 });
+        assert_eq!(state.on_mark(100, 1, 32, |_, _| None), None);
+    }
+
+    #[test]
+    fn faults_read_around_until_it_does_not_pay() {
+        let mut state = Readahead::default();
+        assert_eq!(state.on_fault_miss(100, 32), Some(Window { start: 84, count: 32, lookahead: 8 }));
+        for _ in 1..MMAP_LOTSAMISS {
+            assert!(state.on_fault_miss(5, 32).is_some());
+        }
+        assert_eq!(state.on_fault_miss(5, 32), None);
+        state.mapped(2);
+        assert!(state.on_fault_miss(5, 32).is_some());
+    }
+}

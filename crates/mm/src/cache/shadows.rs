@@ -1,0 +1,105 @@
+//! The limit on what is remembered of evicted pages.
+//!
+//! A leaf of a tree that holds nothing but shadows is memory spent on pages that are not there. All such leaves stand in
+//! one queue in the order in which they became so. There may be one for every eight folios on the lists (at 64 shadows
+//! a leaf, that is eight times what memory holds); beyond that the oldest are dropped.
+
+use super::Cache;
+use super::tree::{News, ShadowLeaf};
+use crate::lock::Lock;
+use crate::lru::LruList;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::primitive::{AtomicI64, Ordering::Relaxed};
+use crate::stat::Stat;
+use crate::units::*;
+use std_alloc::collections::VecDeque;
+
+/// Leaves that are allowed however small memory is.
+const LEAST: u64 = 64;
+/// Leaves dropped beyond what is necessary, so that the next eviction does not come here at once.
+const SLACK: u64 = 32;
+
+/// All leaves that hold only shadows, oldest first.
+#[derive(Default)]
+pub(super) struct Shadows {
+    /// Those in `queue` that still are what they were.
+    live: AtomicI64,
+    /// May hold leaves that are in use again: their stamps no longer fit.
+    queue: Lock<VecDeque<(FileId, ShadowLeaf)>>,
+}
+
+impl Cache {
+    /// A tree of `file` was changed; its lock is released again.
+    #[inline]
+    pub(super) fn heed<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
+        if news != News::default() {
+            self.heed_shadows(memory, file, news);
+        }
+    }
+
+    #[cold]
+    fn heed_shadows<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
+        let live = (self.shadows.live.fetch_add(news.change, Relaxed) + news.change).max(0) as u64;
+        memory.count(Stat::WorkingsetNodes, news.change);
+        if let Some(leaf) = news.leaf {
+            let mut queue = self.shadows.queue.lock();
+            queue.push_back((file, leaf));
+            let stale = queue.len() as u64 > 2 * live + LEAST;
+            drop(queue);
+            if stale {
+                self.forget_stale();
+            }
+        }
+        let limit = shadow_limit(memory);
+        if live > limit {
+            self.drop_shadow_leaves(memory, live - limit + SLACK);
+        }
+    }
+
+    /// Drop the oldest leaves of shadows.
+    fn drop_shadow_leaves<M: Machine>(&self, memory: &Memory<M>, count: u64) {
+        let mut left = count;
+        while left > 0 {
+            let Some((id, leaf)) = self.shadows.queue.lock().pop_front() else { return };
+            let mut tree = self.file(id).tree.lock();
+            if tree.drop_shadow_leaf(leaf) > 0 {
+                let news = tree.take_news();
+                self.shadows.live.fetch_add(news.change, Relaxed);
+                memory.count(Stat::WorkingsetNodes, news.change);
+                memory.count(Stat::WorkingsetNodereclaim, 1);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Take leaves out of the queue that are in use again.
+    fn forget_stale(&self) {
+        let all = core::mem::take(&mut *self.shadows.queue.lock());
+        let kept: VecDeque<_> =
+            all.into_iter().filter(|&(id, leaf)| self.file(id).tree.lock().is_shadow_leaf(leaf)).collect();
+        let mut queue = self.shadows.queue.lock();
+        // What came meanwhile is younger.
+        let newer = core::mem::replace(&mut *queue, kept);
+        queue.extend(newer);
+    }
+
+    /// Leaves that hold only shadows.
+    pub fn shadow_leaves(&self) -> u64 {
+        self.shadows.live.load(Relaxed).max(0) as u64
+    }
+}
+
+/// Leaves of shadows that memory of this size may have.
+fn shadow_limit<M: Machine>(memory: &Memory<M>) -> u64 {
+    let lists = [
+        LruList::InactiveAnon,
+        LruList::ActiveAnon,
+        LruList::InactiveFile,
+        LruList::ActiveFile,
+        LruList::Unevictable,
+    ];
+    let vecs = (0..memory.lru.nodes()).map(|node| memory.lru.node_vec(NodeId(node as u8)));
+    let pages: u64 = vecs.flat_map(|vec| lists.map(|list| vec.pages(list))).sum();
+    (pages / 8).max(LEAST)
+}

@@ -1,0 +1,144 @@
+//! Shmem: files in memory and swap.
+//!
+//! A page is zeroes until it is written, lives in the file's tree while it is in memory, and when it is swapped out the
+//! tree holds its slot. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
+//! cache to the tree; the slot is then given up, since memory holds the newest copy.
+
+use super::file::File;
+use super::tree::{Entry, Mark};
+use super::{Cache, CacheError, Page, drop_swap_entry, remove_from_swap_cache, swapin};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Work};
+use crate::memory::{Gfp, Memory};
+use crate::stat::Stat;
+use crate::units::*;
+use core::ops::Range;
+
+/// The content of a new page that is on no device.
+pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
+    let pages = memory.frames[pfn].pages();
+    memory.machine.zero(pfn, pages);
+    memory.charge(Work::ZeroPage, pages as u64);
+    memory.frames[pfn].set(FrameFlags::UPTODATE);
+}
+
+impl Cache {
+    pub(super) fn get_shmem_page<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        index: PageIndex,
+        gfp: Gfp,
+    ) -> Result<Page, CacheError> {
+        let f = self.file(id);
+        let mut major = false;
+        while index.0 < f.pages() {
+            let slot = {
+                let tree = f.tree.lock();
+                match tree.get(index) {
+                    Some(Entry::Folio(pfn)) => match memory.frames[pfn].try_get() {
+                        true => return Ok(Page { pfn, major }),
+                        false => continue,
+                    },
+                    Some(Entry::Swap(slot)) => {
+                        // Keeps the slot if the page is cut off while we read.
+                        memory.swap.dup(slot);
+                        Some(slot)
+                    }
+                    Some(Entry::Shadow(_)) | None => None,
+                }
+            };
+            match slot {
+                Some(slot) => {
+                    let page = swapin(memory, slot, gfp);
+                    if let Ok(page) = page {
+                        major |= page.major;
+                        self.move_from_swap(memory, id, index, slot, page.pfn);
+                        memory.put(page.pfn);
+                    }
+                    drop_swap_entry(memory, slot);
+                    page?;
+                }
+                None => {
+                    if let Some(pfn) = self.add(memory, id, index, File::pages, gfp)? {
+                        self.fill(memory, f, pfn, index);
+                        // Clean: until it is written it can be dropped and made again.
+                        return Ok(Page { pfn, major });
+                    }
+                }
+            }
+        }
+        Err(CacheError::BeyondEnd)
+    }
+
+    /// The content of the slot that stands at `index` is in `pfn`, which the caller holds: put it there, unless
+    /// somebody else was faster.
+    fn move_from_swap<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        index: PageIndex,
+        slot: SwapSlot,
+        pfn: Pfn,
+    ) {
+        let f = self.file(id);
+        let frame = &memory.frames[pfn];
+        memory.lock_folio(pfn);
+        // While it is written, the slot must stay; then it must go at once.
+        memory.wait_writeback(pfn);
+        let cached = frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot;
+        if cached {
+            let mut tree = f.tree.lock();
+            let still_there = tree.get(index) == Some(Entry::Swap(slot));
+            if still_there {
+                frame.get(1);
+                frame.set_owner(File::owner(id), index);
+                tree.insert(index, Entry::Folio(pfn));
+                drop(tree);
+                self.count_added(memory, f, 1);
+                memory.swap.free_entry(memory.base(), slot);
+                remove_from_swap_cache(memory, pfn, None);
+                frame.set(FrameFlags::DIRTY);
+            }
+        }
+        memory.unlock_folio(pfn);
+    }
+
+    /// Move a locked, unmapped folio from its file to the swap cache. `false`: swap is full.
+    pub(super) fn move_to_swap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        let frame = &memory.frames[pfn];
+        debug_assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO);
+        let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
+        let Some(slot) = memory.swap.alloc(memory.base(), memory.machine.cpu()) else { return false };
+        memory.swap.dup(slot);
+        // In the cache before the tree leads to the slot.
+        memory.swap.cache_insert(memory.base(), slot, pfn);
+        self.take_out(memory, id, pfn, Some(Entry::Swap(slot)));
+        // The tree's reference. The caller and the swap cache hold others.
+        let last = frame.put(1);
+        debug_assert!(!last);
+        true
+    }
+
+    /// Start reading what a range of a shmem file has in swap.
+    pub(super) fn read_ahead_shmem<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        range: Range<u64>,
+        gfp: Gfp,
+    ) {
+        let f = self.file(id);
+        let mut from = range.start;
+        loop {
+            let next = f.tree.lock().iter(Mark::Swap, from..range.end).next();
+            let Some((index, Entry::Swap(slot))) = next else { return };
+            match super::swapin::read_ahead(memory, slot, gfp) {
+                Ok(true) => memory.count(Stat::SwapRa, 1),
+                Ok(false) => {}
+                Err(_) => return,
+            }
+            from = index.0 + 1;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The swap cache: folios on their way to swap and back.
+
+use super::io::submit_read;
+use super::{CacheError, Page};
+use crate::frame::FrameFlags;
+use crate::knobs::Knob;
+use crate::machine::{Machine, Work};
+use crate::memory::{Gfp, Memory, Shortage};
+use crate::stat::Stat;
+use crate::units::*;
+
+/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own. If it is not in
+/// the swap cache, it is read, and neighbours with it: slots that were filled together are wanted together. Waits for
+/// the device.
+pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Page, CacheError> {
+    memory.charge(Work::CacheLookup, 1);
+    let mut found = memory.swap.cache_get(memory.base(), slot);
+    match found {
+        Some(pfn) if memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD) => {
+            memory.count(Stat::SwapRaHit, 1);
+            memory.swap.readahead.hit();
+        }
+        Some(_) => {}
+        None => read_cluster(memory, slot, gfp),
+    }
+    let mut major = false;
+    loop {
+        let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.base(), slot)) {
+            Some(pfn) => pfn,
+            None => match read_slot(memory, slot, gfp)? {
+                Some(pfn) => pfn,
+                None => continue,
+            },
+        };
+        if !memory.frames[pfn].has(FrameFlags::UPTODATE) {
+            major = true;
+            memory.wait_unlocked(pfn);
+        }
+        if memory.frames[pfn].has(FrameFlags::UPTODATE) {
+            return Ok(Page { pfn, major });
+        }
+        memory.put(pfn);
+    }
+}
+
+/// Read the aligned cluster around a slot. The slot itself may be left out for want of memory.
+fn read_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, gfp: Gfp) {
+    let most = 1 << memory.knobs.get(Knob::PageCluster);
+    let pages = memory.swap.readahead.window(wanted, most);
+    if pages == 1 {
+        return;
+    }
+    for slot in memory.swap.window(wanted, pages.ilog2()).map(SwapSlot) {
+        if slot == wanted {
+            if let Ok(Some(pfn)) = read_slot(memory, slot, gfp) {
+                memory.put(pfn);
+            }
+        } else if let Ok(true) = read_ahead(memory, slot, gfp) {
+            memory.count(Stat::SwapRa, 1);
+        }
+    }
+}
+
+/// Start reading a slot that nobody waits for. Returns whether there was anything to read.
+pub(super) fn read_ahead<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<bool, Shortage> {
+    let Some(pfn) = read_slot(memory, slot, gfp)? else { return Ok(false) };
+    memory.frames[pfn].set(FrameFlags::READAHEAD);
+    memory.put(pfn);
+    Ok(true)
+}
+
+/// Add a folio for a slot to the swap cache and start its read. `None`: there is one already, or the slot is unused.
+fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Option<Pfn>, Shortage> {
+    if memory.swap.entries(slot) == 0 || memory.swap.is_cached(slot) {
+        return Ok(None);
+    }
+    let pfn = memory.new_folio(Order::ZERO, gfp)?;
+    let frame = &memory.frames[pfn];
+    frame.set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
+    let Some(shadow) = memory.swap.cache_try_insert(memory.base(), slot, pfn) else {
+        frame.clear(FrameFlags::LOCKED);
+        memory.put(pfn);
+        return Ok(None);
+    };
+    if let Some(shadow) = shadow {
+        memory.lru.refault(memory.base(), pfn, shadow, memory.swap.free_slots());
+    }
+    memory.lru.add(memory.base(), pfn);
+    let (device, block) = memory.swap.place(slot);
+    memory.count(Stat::PswpIn, 1);
+    submit_read(memory, pfn, device, block);
+    Ok(Some(pfn))
+}
+
+/// Give a locked anonymous folio a slot and put it into the swap cache, dirty, so that it can be unmapped and written.
+/// `false`: swap is full.
+pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
+    debug_assert!(memory.frames[pfn].order() == Order::ZERO);
+    let Some(slot) = memory.swap.alloc(memory.base(), memory.machine.cpu()) else { return false };
+    memory.swap.cache_insert(memory.base(), slot, pfn);
+    memory.frames[pfn].set(FrameFlags::DIRTY);
+    true
+}
+
+/// Take a locked folio out of the swap cache, leaving a shadow if given, and drop the cache's reference. The caller
+/// holds another one, and the folio is not being written.
+pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
+    let frame = &memory.frames[pfn];
+    debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
+    memory.swap.cache_remove(memory.base(), frame.swap_slot(), shadow);
+    let last = frame.put(1);
+    debug_assert!(!last, "the caller holds {pfn}");
+}
+
+/// Take a locked folio out of the swap cache if no entry needs the slot and it is not being written. It is then dirty:
+/// memory holds the only copy.
+pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
+    let frame = &memory.frames[pfn];
+    if !frame.has(FrameFlags::SWAPCACHE)
+        || frame.has(FrameFlags::WRITEBACK)
+        || memory.swap.entries(frame.swap_slot()) > 0
+    {
+        return false;
+    }
+    remove_from_swap_cache(memory, pfn, None);
+    frame.set(FrameFlags::DIRTY);
+    true
+}
+
+/// An entry that referred to a slot is gone. If it was the last, a folio that only the swap cache still holds is of no
+/// more use: it goes now, if nobody is at it.
+pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
+    if memory.swap.free_entry(memory.base(), slot) > 0 {
+        return;
+    }
+    let Some(pfn) = memory.swap.cache_get(memory.base(), slot) else { return };
+    if memory.try_lock_folio(pfn) {
+        let frame = &memory.frames[pfn];
+        if frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot {
+            free_swap(memory, pfn);
+        }
+        memory.unlock_folio(pfn);
+    }
+    memory.put(pfn);
+}

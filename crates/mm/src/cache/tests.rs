@@ -1,0 +1,474 @@
+//! Files on a machine whose devices hold a stamp a block.
+
+extern crate std;
+
+use super::*;
+use crate::alloc::Allocator;
+use crate::api::SwapArea;
+use crate::base::Base;
+use crate::event::Event;
+use crate::knobs::Knobs;
+use crate::lock::Lock;
+use crate::lru::Lru;
+use crate::machine::*;
+use crate::primitive::AtomicU64;
+use crate::store::Store;
+use crate::swap::Swap;
+use crate::testing::TestMachine;
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec::Vec;
+use tree::MAX_INDEX;
+
+/// A machine that has disks: whoever waits makes transfers end.
+pub(crate) struct Disks {
+    inner: TestMachine,
+    /// What was written, by device and block.
+    blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
+    submitted: AtomicU64,
+}
+
+std::thread_local! {
+    static STORE: RefCell<Option<Rc<Store<Disks>>>> = const { RefCell::new(None) };
+}
+
+/// What a device holds before anything is written.
+pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
+    (device.0 as u64 + 1) << 32 | block
+}
+
+impl Disks {
+    pub(crate) fn block(&self, device: DeviceId, block: u64) -> u64 {
+        self.blocks.lock().get(&(device, block)).copied().unwrap_or(virgin(device, block))
+    }
+
+    pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
+        self.inner.stamp(pfn)
+    }
+
+    pub(crate) fn set_stamp(&self, pfn: Pfn, stamp: u64) {
+        self.inner.set_stamp(pfn, stamp);
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Relaxed)
+    }
+
+    pub(crate) fn pending(&self) -> Vec<Io> {
+        self.inner.ios.lock().iter().copied().collect()
+    }
+
+    /// Let time pass.
+    pub(crate) fn advance(&self, by: Nanos) {
+        self.inner.advance(by);
+    }
+
+    /// End the oldest transfer; `false` if there is none.
+    pub(crate) fn end_one(&self) -> bool {
+        let Some(io) = self.inner.ios.lock().pop_front() else { return false };
+        if !io.write {
+            self.set_stamp(io.frame, self.block(io.device, io.block));
+        }
+        let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
+        store.cache.io_done(store.memory(), &io);
+        true
+    }
+}
+
+impl Machine for Disks {
+    fn cpus(&self) -> usize {
+        self.inner.cpus()
+    }
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        self.inner.node_of(cpu)
+    }
+    fn memory(&self) -> &[MemoryRange] {
+        self.inner.memory()
+    }
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        self.inner.distance(from, to)
+    }
+    fn cpu(&self) -> CpuId {
+        self.inner.cpu()
+    }
+    fn now(&self) -> Nanos {
+        self.inner.now()
+    }
+    fn table(&self, pfn: Pfn) -> &TablePage {
+        self.inner.table(pfn)
+    }
+    fn zero(&self, pfn: Pfn, pages: u32) {
+        (0..pages).for_each(|i| self.set_stamp(pfn.add(i), 0));
+    }
+    fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
+        self.inner.copy(to, from, pages);
+    }
+    fn has_hw_pte_young(&self) -> bool {
+        true
+    }
+    fn has_hw_nonleaf_young(&self) -> bool {
+        true
+    }
+    fn asids(&self) -> usize {
+        6
+    }
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        self.inner.load_root(root, asid, keep);
+    }
+    fn flush(&self, what: Flush) {
+        self.inner.flush(what);
+    }
+    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        self.inner.shootdown(targets, remote, local);
+    }
+    fn submit(&self, io: Io) {
+        assert_eq!(io.pages, 1);
+        self.submitted.fetch_add(1, Relaxed);
+        if io.write {
+            self.blocks.lock().insert((io.device, io.block), self.stamp(io.frame));
+        }
+        self.inner.submit(io);
+    }
+    fn ticket(&self, key: WaitKey) -> Ticket {
+        self.inner.ticket(key)
+    }
+    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        while self.inner.ticket(ticket.key) == ticket && self.end_one() {}
+        self.inner.wait(ticket, deadline)
+    }
+    fn wake(&self, key: WaitKey) {
+        self.inner.wake(key);
+    }
+    fn resched(&self) {}
+    fn stopping(&self) -> bool {
+        false
+    }
+    fn charge(&self, work: Work, count: u64) {
+        self.inner.charge(work, count);
+    }
+    fn event(&self, event: Event, args: [u64; 4]) {
+        self.inner.event(event, args);
+    }
+}
+
+pub(crate) const DISK: DeviceId = DeviceId(0);
+const SWAP: DeviceId = DeviceId(1);
+pub(crate) const ROOT: Gfp = Gfp::user(GroupId(0));
+
+pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
+    let inner = TestMachine::simple(1, frames);
+    let machine = Disks { inner, blocks: Lock::default(), submitted: AtomicU64::new(0) };
+    let base = Base::new(machine, Knobs::default());
+    let alloc = Allocator::new(&base).unwrap();
+    let lru = Lru::new(&base.machine);
+    let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }], 1);
+    let store = Rc::new(Store::new(Memory::new(base, swap, alloc, lru), Cache::new(), Pfn::NONE));
+    STORE.with_borrow_mut(|place| *place = Some(store.clone()));
+    store
+}
+
+pub(crate) fn disk_file(st: &Store<Disks>, block: u64, pages: u64) -> FileId {
+    st.cache.create(FileKind::Disk { device: DISK, block }, pages * PAGE_SIZE)
+}
+
+pub(crate) fn check(st: &Store<Disks>) {
+    st.cache.validate(st.memory()).unwrap();
+    st.swap.validate().unwrap();
+    st.alloc.validate(st.memory().base()).unwrap();
+}
+
+/// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
+fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
+    let memory = st.memory();
+    let frame = &st.frames[pfn];
+    if !frame.try_get() {
+        return false;
+    }
+    let busy = FrameFlags::WRITEBACK;
+    if !memory.try_lock_folio(pfn) {
+        memory.put(pfn);
+        return false;
+    }
+    let mut gone = false;
+    if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
+        frame.set(FrameFlags::RECLAIM);
+        if !st.cache.write_page_start(memory, pfn) {
+            frame.clear(FrameFlags::RECLAIM);
+        }
+    } else if !frame.has_any(busy) && frame.freeze(2) {
+        let shadow = memory.lru.eviction(memory.base(), pfn, GroupId(0));
+        st.cache.remove(memory, pfn, Some(shadow));
+        gone = true;
+    }
+    memory.unlock_folio(pfn);
+    if gone {
+        memory.free_folio(pfn)
+    } else {
+        memory.put(pfn)
+    }
+    gone
+}
+
+fn read(st: &Store<Disks>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
+    let mut stamps = Vec::new();
+    let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
+    st.cache
+        .read(st.memory(), file, offset, len, ROOT, &mut |pfn, _, _| stamps.push(st.machine.stamp(pfn)))
+        .unwrap();
+    stamps
+}
+
+pub(crate) fn write(st: &Store<Disks>, file: FileId, offset: u64, len: u64, stamp: u64) {
+    let mut done = 0;
+    while done < len {
+        let source = &mut |pfn, _, _| st.machine.set_stamp(pfn, stamp);
+        done += st.cache.write(st.memory(), file, offset + done, len - done, ROOT, source).unwrap();
+    }
+}
+
+fn any_cached(st: &Store<Disks>, file: FileId, from: u64) -> Option<Pfn> {
+    let tree = st.cache.file(file).tree.lock();
+    let found = tree
+        .folios_in(Mark::Folio, from..MAX_INDEX)
+        .next()
+        .or_else(|| tree.folios_in(Mark::Folio, 0..from).next());
+    found.map(|(_, pfn)| pfn)
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Read(usize, u64, u64),
+    Write(usize, u64, u64, bool),
+    Truncate(usize, u64),
+    Sync(usize),
+    Reclaim(usize, u64),
+    ReclaimSwapped(u64),
+    EndIo(u8),
+    DropClean,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let file = 0usize..3;
+    prop_oneof![
+        3 => (file.clone(), 0u64..90, 1u64..12).prop_map(|(f, i, n)| Op::Read(f, i, n)),
+        3 => (file.clone(), 0u64..90, 1u64..6, any::<bool>()).prop_map(|(f, i, n, whole)| Op::Write(f, i, n, whole)),
+        1 => (file.clone(), 0u64..90).prop_map(|(f, n)| Op::Truncate(f, n)),
+        1 => file.clone().prop_map(Op::Sync),
+        6 => (file, 0u64..90).prop_map(|(f, i)| Op::Reclaim(f, i)),
+        4 => (0u64..40).prop_map(Op::ReclaimSwapped),
+        2 => (1u8..9).prop_map(Op::EndIo),
+        1 => Just(Op::DropClean),
+    ]
+}
+
+proptest! {
+    /// Whatever is read, written, cut off, written back, swapped and evicted: reads see what was written last.
+    #[test]
+    fn files_keep_their_content(ops in prop::collection::vec(op(), 1..120)) {
+        let st = store(2048, 64);
+        let files = [
+            disk_file(&st, 0, 40),
+            disk_file(&st, 1000, 7),
+            st.cache.create(FileKind::Shmem, 30 * PAGE_SIZE),
+        ];
+        let mut model: [Vec<u64>; 3] = [
+            (0..40).map(|i| virgin(DISK, i)).collect(),
+            (1000..1007).map(|i| virgin(DISK, i)).collect(),
+            std_alloc::vec![0; 30],
+        ];
+        let state = crate::writeback::Writeback::default();
+        for (stamp, op) in (1u64 << 48..).zip(ops) {
+            match op {
+                Op::Read(f, first, pages) => {
+                    let end = ((first + pages) as usize).min(model[f].len());
+                    let expected = model[f].get(first as usize..end).unwrap_or(&[]);
+                    prop_assert_eq!(&read(&st, files[f], first, pages), expected);
+                }
+                Op::Write(f, first, pages, whole) => {
+                    let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
+                    let end = (first + pages) as usize;
+                    if whole { write(&st, files[f], offset, len, stamp) } else { write(&st, files[f], offset + 9, len - 99, stamp) }
+                    if model[f].len() < end {
+                        model[f].resize(end, 0);
+                    }
+                    model[f][first as usize..end].fill(stamp);
+                }
+                Op::Truncate(f, pages) => {
+                    st.cache.set_size(files[f], pages * PAGE_SIZE);
+                    st.cache.truncate(st.memory(), files[f], PageIndex(pages));
+                    model[f].resize(pages as usize, 0);
+                }
+                Op::Sync(f) => {
+                    crate::writeback::sync_range(&st, &state, files[f], PageIndex(0), PageIndex(u64::MAX));
+                    let base = if f == 0 { 0 } else { 1000 };
+                    let f_ = st.cache.file(files[f]);
+                    prop_assert!(f_.is_shmem() || !st.cache.is_dirty(files[f]));
+                    for (i, &stamp) in model[f].iter().enumerate().filter(|_| f < 2) {
+                        let on_device = f_.extents.lock().contains(i as u64);
+                        prop_assert_eq!(if on_device { st.machine.block(DISK, base + i as u64) } else { 0 }, stamp);
+                    }
+                }
+                Op::Reclaim(f, index) => if let Some(pfn) = any_cached(&st, files[f], index) {
+                    reclaim(&st, pfn);
+                },
+                Op::ReclaimSwapped(n) => {
+                    let mut cached = Vec::new();
+                    st.swap.for_cached(&mut |_, pfn| cached.push(pfn));
+                    if let Some(&pfn) = cached.get(n as usize) {
+                        reclaim(&st, pfn);
+                    }
+                }
+                Op::EndIo(n) => { (0..n).all(|_| st.machine.end_one()); }
+                Op::DropClean => { st.cache.drop_clean(st.memory()); }
+            }
+            check(&st);
+        }
+        while st.machine.end_one() {}
+        for file in files {
+            st.cache.destroy(st.memory(), file);
+        }
+        check(&st);
+        // Slots that lost their last entry while they were written: the folio is reclaim's to find.
+        let mut orphans = Vec::new();
+        st.swap.for_cached(&mut |_, pfn| orphans.push(pfn));
+        for pfn in orphans {
+            prop_assert!(reclaim(&st, pfn));
+        }
+        check(&st);
+        prop_assert_eq!((st.swap.free_slots(), st.stats.read(Stat::NrFilePages)), (64, 0));
+    }
+}
+
+#[test]
+fn a_sequential_reader_waits_less_and_less() {
+    let st = store(4096, 8);
+    let file = disk_file(&st, 0, 200);
+    let mut waits = 0;
+    for index in 0..200 {
+        let page = st.cache.get_page(st.memory(), file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
+        waits += u32::from(page.major);
+        st.put(page.pfn);
+        // The device is fast: what was submitted arrives before the next page is wanted.
+        while st.machine.end_one() {}
+        st.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
+    }
+    assert_eq!((waits, st.machine.submitted()), (1, 200));
+    assert_eq!(st.stats.read(Stat::PgpgIn), 800);
+    check(&st);
+}
+
+#[test]
+fn a_random_reader_reads_what_it_asks_for() {
+    let st = store(4096, 8);
+    let file = disk_file(&st, 0, 2000);
+    for index in [700, 50, 1200, 333, 999] {
+        assert_eq!(read(&st, file, index, 1), [virgin(DISK, index)]);
+    }
+    assert_eq!(st.machine.submitted(), 5);
+    st.cache.advise(file, FileAdvice::Random);
+    read(&st, file, 0, 1);
+    assert_eq!(st.machine.submitted(), 6);
+}
+
+#[test]
+fn a_fault_reads_around_itself() {
+    let st = store(4096, 8);
+    let file = disk_file(&st, 0, 2000);
+    let hint = ReadHint { fault: true, ..ReadHint::default() };
+    let page = st.cache.get_page(st.memory(), file, PageIndex(100), hint, ROOT).unwrap();
+    assert!(page.major);
+    st.put(page.pfn);
+    while st.machine.end_one() {}
+    let mut seen = Vec::new();
+    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |index, pfn| {
+        seen.push(index.0);
+        st.put(pfn);
+    });
+    // The marked page, 8 before the end, must go through get_page.
+    assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());
+    let page = st.cache.get_page(st.memory(), file, PageIndex(108), hint, ROOT).unwrap();
+    assert!(!page.major);
+    st.put(page.pfn);
+    assert_eq!(st.machine.submitted(), 64);
+    check(&st);
+}
+
+#[test]
+fn overwriting_whole_pages_reads_nothing() {
+    let st = store(4096, 8);
+    let file = disk_file(&st, 0, 10);
+    write(&st, file, 0, 4 * PAGE_SIZE, 1);
+    write(&st, file, 10 * PAGE_SIZE + 1, 10, 2);
+    assert_eq!(st.machine.submitted(), 0);
+    write(&st, file, 5 * PAGE_SIZE, 100, 3);
+    assert_eq!(st.machine.submitted(), 1);
+    assert_eq!((st.cache.file(file).size(), st.stats.read(Stat::NrDirty)), (10 * PAGE_SIZE + 11, 6));
+    check(&st);
+}
+
+/// An anonymous folio that was swapped out: written, and gone from memory.
+fn swapped_out(st: &Store<Disks>, stamp: u64) -> SwapSlot {
+    let memory = st.memory();
+    let pfn = memory.new_folio(Order::ZERO, ROOT).unwrap();
+    let frame = &memory.frames[pfn];
+    frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
+    frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+    memory.lru.add(memory.base(), pfn);
+    st.machine.set_stamp(pfn, stamp);
+    memory.lock_folio(pfn);
+    assert!(add_to_swap(memory, pfn));
+    let slot = frame.swap_slot();
+    memory.swap.dup(slot);
+    assert!(st.cache.write_page_start(memory, pfn));
+    memory.unlock_folio(pfn);
+    while st.machine.end_one() {}
+    memory.put(pfn);
+    assert!(reclaim(st, pfn));
+    slot
+}
+
+#[test]
+fn swap_comes_back_in_clusters() {
+    let st = store(4096, 64);
+    let slots: Vec<SwapSlot> = (0..32).map(|stamp| swapped_out(&st, stamp + 500)).collect();
+    assert_eq!(slots, (0..32).map(SwapSlot).collect::<Vec<_>>());
+    let mut majors = 0;
+    for &slot in &slots {
+        let page = swapin(st.memory(), slot, ROOT).unwrap();
+        assert_eq!(st.machine.stamp(page.pfn), slot.0 as u64 + 500);
+        majors += u64::from(page.major);
+        while st.machine.end_one() {}
+        check(&st);
+        drop_swap_entry(st.memory(), slot);
+        st.put(page.pfn);
+    }
+    let reads = [Stat::PswpIn, Stat::PswpOut, Stat::SwapRa, Stat::SwapRaHit, Stat::WorkingsetRefaultAnon];
+    let [pswpin, pswpout, ra, hits, refaults] = reads.map(|stat| st.stats.read(stat));
+    assert_eq!((pswpin, pswpout, refaults), (32, 32, 32));
+    assert_eq!((ra, hits), (32 - majors as i64, ra));
+    assert!(majors < 10, "{majors} of 32 neighbours were waited for");
+    assert_eq!(st.swap.free_slots(), 64);
+    check(&st);
+}
+
+#[test]
+fn shadows_of_more_than_memory_are_forgotten() {
+    let st = store(2048, 8);
+    let file = disk_file(&st, 0, 64 * 400);
+    for leaf in 0..400 {
+        assert_eq!(read(&st, file, leaf * 64 + 3, 1).len(), 1);
+        while st.machine.end_one() {}
+        let pfn = any_cached(&st, file, leaf * 64).unwrap();
+        assert!(reclaim(&st, pfn));
+    }
+    check(&st);
+    let (nodes, freed) = (st.stats.read(Stat::WorkingsetNodes), st.stats.read(Stat::WorkingsetNodereclaim));
+    assert_eq!(nodes + freed, 400);
+    assert!(nodes <= 64, "{nodes} leaves of shadows for empty lists");
+    read(&st, file, 399 * 64 + 3, 1);
+    assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
+    read(&st, file, 3, 1);
+    assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
+}

@@ -1,0 +1,277 @@
+//! The formulas of the classic lists: when an inactive list is too short, and how much of each list is scanned.
+
+use super::control::SWAP_CLUSTER_MAX;
+use crate::lru::{Cost, LruList, Protection};
+use crate::units::int_sqrt;
+
+/// Largest value of `vm.swappiness`.
+const MAX_SWAPPINESS: u64 = 200;
+/// log2 of the pages in a GiB.
+const GIB_SHIFT: u32 = 18;
+
+/// How many times as long as the inactive list the active list may be, when both together have `pages` pages. A
+/// large list needs only a small inactive part to see accesses.
+pub fn inactive_ratio(pages: u64) -> u64 {
+    match pages >> GIB_SHIFT {
+        0 => 1,
+        gib => int_sqrt(10 * gib),
+    }
+}
+
+/// Should active folios be deactivated?
+pub fn inactive_is_low(inactive: u64, active: u64) -> bool {
+    inactive * inactive_ratio(inactive + active) < active
+}
+
+/// How the two types share the scanning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanBalance {
+    /// Both, by their sizes.
+    Equal,
+    /// Anonymous lists only.
+    Anon,
+    /// File lists only.
+    File,
+    /// Both, by [`Share`].
+    Fract(Share),
+}
+
+/// Weights of the types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Of anonymous lists.
+    pub anon: u64,
+    /// Of file lists.
+    pub file: u64,
+}
+
+impl Share {
+    /// Pressure in inverse proportion to what reclaiming each type has cost, and weighted by swappiness. A type gets at
+    /// least a third of the pressure before swappiness, so that none is left behind.
+    pub fn new(cost: Cost, swappiness: u64) -> Share {
+        let total = cost.anon + cost.file;
+        let (anon, file) = (total + cost.anon, total + cost.file);
+        let total = anon + file;
+        Share {
+            anon: swappiness * (total + 1) / (anon + 1),
+            file: (MAX_SWAPPINESS - swappiness) * (total + 1) / (file + 1),
+        }
+    }
+
+    fn of(self, scan: u64, file: bool) -> u64 {
+        let weight = if file { self.file } else { self.anon };
+        (scan as u128 * weight as u128 / (self.anon + self.file) as u128) as u64
+    }
+}
+
+/// What the choice of a balance depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Situation {
+    /// Swapping is allowed and there is swap space.
+    pub can_swap: bool,
+    /// A group reclaims because of its limit.
+    pub is_group: bool,
+    /// 0 to 200.
+    pub swappiness: u64,
+    /// 12 to 0.
+    pub priority: u32,
+    /// See [`ScanControl`](super::ScanControl).
+    pub file_is_tiny: bool,
+    /// See [`ScanControl`](super::ScanControl).
+    pub cache_trim_mode: bool,
+    /// Costs so far.
+    pub cost: Cost,
+}
+
+impl Situation {
+    /// The balance: the first rule that applies.
+    pub fn balance(&self) -> ScanBalance {
+        if !self.can_swap || (self.is_group && self.swappiness == 0) {
+            ScanBalance::File
+        } else if self.priority == 0 && self.swappiness != 0 {
+            ScanBalance::Equal
+        } else if self.file_is_tiny {
+            ScanBalance::Anon
+        } else if self.cache_trim_mode {
+            ScanBalance::File
+        } else {
+            ScanBalance::Fract(Share::new(self.cost, self.swappiness))
+        }
+    }
+}
+
+/// Pages of a list that are open to reclaim when the group has protection: in proportion to how much of the group is
+/// not protected, and at least a batch, so that reclaim moves on. Also says whether memory.low made the difference.
+pub fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: bool) -> (u64, bool) {
+    let Protection { min, low } = protection;
+    if min == 0 && low == 0 {
+        return (size, false);
+    }
+    let skipped = !low_reclaim && low > min;
+    let protected = if skipped { low } else { min };
+    let usage = usage.max(protected);
+    let spared = (size as u128 * protected as u128 / (usage as u128 + 1)) as u64;
+    ((size - spared).max(SWAP_CLUSTER_MAX), skipped)
+}
+
+/// Pages to scan of a list of which `open` pages are open to reclaim.
+pub fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32) -> u64 {
+    let scan = open >> priority;
+    match balance {
+        ScanBalance::Equal => scan,
+        ScanBalance::Fract(share) => share.of(scan, list.is_file()),
+        ScanBalance::File if list.is_file() => scan,
+        ScanBalance::Anon if !list.is_file() => scan,
+        _ => 0,
+    }
+}
+
+/// What is left to scan of each list, in the order of [`LruList::EVICTABLE`], and what it was at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Targets {
+    left: [u64; 4],
+    first: [u64; 4],
+}
+
+const ANON: usize = 0;
+const FILE: usize = 2;
+
+impl Targets {
+    /// Targets not yet begun.
+    pub fn new(targets: [u64; 4]) -> Targets {
+        Targets { left: targets, first: targets }
+    }
+
+    /// Is anything left that scanning could bring pages from? (Active anonymous pages alone could not.)
+    pub fn is_done(&self) -> bool {
+        let [inactive_anon, _, inactive_file, active_file] = self.left;
+        inactive_anon == 0 && inactive_file == 0 && active_file == 0
+    }
+
+    /// Take the next batch of a list off its target.
+    pub fn take(&mut self, list: LruList) -> u64 {
+        let left = &mut self.left[list as usize];
+        let batch = (*left).min(SWAP_CLUSTER_MAX);
+        *left -= batch;
+        batch
+    }
+
+    /// Enough was reclaimed: the type with less left to scan is done, and the other goes on only to the same share of its
+    /// target. `false` if one type is already exhausted: then all is done.
+    pub fn wind_down(&mut self) -> bool {
+        let anon = self.left[ANON] + self.left[ANON + 1];
+        let file = self.left[FILE] + self.left[FILE + 1];
+        if anon == 0 || file == 0 {
+            return false;
+        }
+        let (smaller, larger, left) = if file > anon { (ANON, FILE, anon) } else { (FILE, ANON, file) };
+        let first = self.first[smaller] + self.first[smaller + 1] + 1;
+        let percent_left = left * 100 / first;
+        for list in [smaller, smaller + 1] {
+            self.left[list] = 0;
+        }
+        for list in [larger, larger + 1] {
+            let scanned = self.first[list] - self.left[list];
+            let target = self.first[list] * (100 - percent_left) / 100;
+            self.left[list] = target.saturating_sub(scanned);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// reclaim.md, section 6.
+    #[test]
+    fn inactive_ratio_grows_with_the_square_root() {
+        let got = [1, 10, 100, 1024, 10240].map(|gib| inactive_ratio(gib << GIB_SHIFT));
+        assert_eq!(got, [3, 10, 31, 101, 320]);
+        assert_eq!(inactive_ratio((1 << GIB_SHIFT) - 1), 1);
+        assert!(inactive_is_low(99, 100) && !inactive_is_low(100, 100));
+    }
+
+    /// reclaim.md, 1.19 and section 6: thousandths of the pressure that go to anonymous lists.
+    #[test]
+    fn anonymous_share() {
+        let share = |anon, file, swappiness| {
+            let Share { anon, file } = Share::new(Cost { anon, file }, swappiness);
+            (1000 * anon + (anon + file) / 2) / (anon + file)
+        };
+        assert_eq!(share(0, 0, 60), 300);
+        assert_eq!(share(0, 1000, 60), 461);
+        assert_eq!(share(1000, 0, 60), 175);
+        assert_eq!(share(1000, 1000, 60), 299);
+        assert_eq!(share(0, 1000, 100), 667);
+        assert_eq!(share(5, 7, 200), 1000);
+    }
+
+    #[test]
+    fn the_first_rule_that_applies_chooses_the_balance() {
+        let usual = Situation {
+            can_swap: true,
+            is_group: false,
+            swappiness: 60,
+            priority: 12,
+            file_is_tiny: false,
+            cache_trim_mode: false,
+            cost: Cost::default(),
+        };
+        let all = Situation { priority: 0, file_is_tiny: true, cache_trim_mode: true, ..usual };
+        assert_eq!(Situation { can_swap: false, ..all }.balance(), ScanBalance::File);
+        assert_eq!(Situation { is_group: true, swappiness: 0, ..all }.balance(), ScanBalance::File);
+        assert_eq!(all.balance(), ScanBalance::Equal);
+        assert_eq!(Situation { swappiness: 0, ..all }.balance(), ScanBalance::Anon);
+        assert_eq!(Situation { priority: 1, ..all }.balance(), ScanBalance::Anon);
+        assert_eq!(Situation { priority: 1, file_is_tiny: false, ..all }.balance(), ScanBalance::File);
+        assert_eq!(usual.balance(), ScanBalance::Fract(Share { anon: 60, file: 140 }));
+    }
+
+    #[test]
+    fn protection_scales_the_scan() {
+        let low = Protection { min: 0, low: 500 };
+        assert_eq!(unprotected(1000, 999, low, false), (500, true));
+        assert_eq!(unprotected(1000, 999, low, true), (1000, false));
+        assert_eq!(unprotected(1000, 100, Protection { min: 1000, low: 0 }, false), (32, false));
+        assert_eq!(unprotected(10, 100, Protection::default(), false), (10, false));
+    }
+
+    #[test]
+    fn winding_down_keeps_the_types_in_proportion() {
+        // 1000 of each: after 3 batches of anon and 1 of file, file is at 4 %.
+        let mut targets = Targets::new([100, 0, 1000, 0]);
+        for _ in 0..2 {
+            targets.take(LruList::InactiveAnon);
+            targets.take(LruList::InactiveFile);
+        }
+        assert!(targets.wind_down());
+        // 36 of 101 anon left: 35 % to go, so file stops at 65 % of 1000, of which 64 are done.
+        assert_eq!(targets.left, [0, 0, 650 - 64, 0]);
+        assert!(!targets.wind_down(), "one nudge only");
+    }
+
+    proptest! {
+        /// Winding down never adds work, and ends.
+        #[test]
+        fn winding_down_only_shrinks(first: [u16; 4], batches in prop::collection::vec(0usize..4, 0..40)) {
+            let mut targets = Targets::new(first.map(u64::from));
+            for list in batches {
+                targets.take(LruList::EVICTABLE[list]);
+            }
+            let before = targets;
+            if targets.wind_down() {
+                prop_assert!(targets.left.iter().zip(before.left).all(|(now, then)| *now <= then));
+                prop_assert!(!targets.wind_down());
+            }
+        }
+
+        /// No type is left behind completely unless swappiness says so.
+        #[test]
+        fn each_type_gets_its_share(anon in 0u64..1 << 30, file in 0u64..1 << 30, swappiness in 1u64..200) {
+            let share = Share::new(Cost { anon, file }, swappiness);
+            prop_assert!(share.anon > 0 && share.file > 0);
+        }
+    }
+}

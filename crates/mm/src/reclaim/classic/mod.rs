@@ -1,0 +1,138 @@
+//! The classic front end: active and inactive lists, balanced by what reclaiming each type has cost.
+//!
+//! New folios start on the inactive list and have until its end to be used a second time; the active list feeds the
+//! inactive one when that gets short. How much of which list is scanned is [`balance`](super::balance).
+
+mod active;
+mod inactive;
+
+use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
+use super::{DEF_PRIORITY, FrontEnd, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
+use crate::alloc::Mark;
+use crate::knobs::Knob;
+use crate::lru::{LruList, LruVec};
+use crate::machine::{Machine, ZoneKind};
+use crate::units::*;
+
+/// The classic lists.
+pub(super) struct Classic;
+
+fn is_low(vec: &LruVec, file: bool) -> bool {
+    inactive_is_low(vec.pages(LruList::new(file, false)), vec.pages(LruList::new(file, true)))
+}
+
+impl<M: Machine> FrontEnd<M> for Classic {
+    fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
+        let vec = cx.st.lru.vec(node, sc.top());
+        sc.cost = vec.cost();
+        for file in [false, true] {
+            // Refaults that led to activation: a new working set is settling in, and what is active may be stale.
+            sc.may_deactivate[file as usize] =
+                sc.force_deactivate || vec.refaulted_since(file) || is_low(vec, file);
+        }
+        let [anon_ages, file_ages] = sc.may_deactivate;
+        let inactive_file = vec.pages(LruList::InactiveFile);
+        sc.cache_trim_mode = inactive_file >> sc.priority != 0 && !file_ages && !sc.no_cache_trim_mode;
+        if !sc.is_group() {
+            sc.file_is_tiny = file_is_tiny(cx, node, anon_ages, sc.priority);
+        }
+    }
+
+    fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
+        let mut targets = scan_targets(cx, node, group, sc);
+        let mut reclaimed = 0;
+        // A direct reclaim at the first priority is no emergency: kswapd is behind, so it does its whole share at once.
+        let whole = !sc.is_group() && !sc.kswapd && sc.priority == DEF_PRIORITY;
+        while !targets.is_done() {
+            for list in LruList::EVICTABLE {
+                let pages = targets.take(list);
+                if pages > 0 {
+                    reclaimed += cx.shrink_list(node, group, list, pages, sc);
+                }
+            }
+            cx.st.machine.resched();
+            if reclaimed >= sc.nr_to_reclaim && !whole && !targets.wind_down() {
+                break;
+            }
+        }
+        sc.nr_reclaimed += reclaimed;
+        // Even if no anonymous page was to be taken now: keep the balance for later.
+        if cx.can_age_anon() && is_low(cx.st.lru.vec(node, group), false) {
+            cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
+        }
+    }
+
+    fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
+        if !cx.can_age_anon() || !is_low(cx.st.lru.node_vec(node), false) {
+            return;
+        }
+        for group in cx.st.lru.groups.subtree(crate::lru::ROOT) {
+            cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
+        }
+    }
+
+    fn finish(&self, cx: Reclaim<'_, M>, node: NodeId, top: GroupId) {
+        cx.st.lru.vec(node, top).snapshot_refaults();
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    fn shrink_list(
+        self,
+        node: NodeId,
+        group: GroupId,
+        list: LruList,
+        pages: u64,
+        sc: &mut ScanControl,
+    ) -> u64 {
+        if !list.is_active() {
+            return self.shrink_inactive(node, group, list, pages, sc);
+        }
+        if sc.may_deactivate[list.is_file() as usize] {
+            self.shrink_active(node, group, list, pages, sc);
+        } else {
+            sc.skipped_deactivate = true;
+        }
+        0
+    }
+}
+
+/// Is the whole node so short of file pages that free memory and they together are below the high marks, while anonymous
+/// memory has cold pages to offer? Then more scanning of files would only make the few left thrash.
+fn file_is_tiny<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, anon_ages: bool, priority: u32) -> bool {
+    let vec = cx.st.lru.node_vec(node);
+    let (mut free, mut high) = (0, 0);
+    for zone in cx.st.alloc.zones_of(node, ZoneKind::Movable) {
+        free += zone.free_pages();
+        high += zone.mark(Mark::High);
+    }
+    let file = vec.pages(LruList::ActiveFile) + vec.pages(LruList::InactiveFile);
+    file + free <= high && !anon_ages && vec.pages(LruList::InactiveAnon) >> priority != 0
+}
+
+fn scan_targets<M: Machine>(
+    cx: Reclaim<'_, M>,
+    node: NodeId,
+    group: GroupId,
+    sc: &mut ScanControl,
+) -> Targets {
+    let (lru, groups) = (&cx.st.lru, &cx.st.lru.groups);
+    let situation = Situation {
+        can_swap: sc.may_swap && cx.can_swap(),
+        is_group: sc.is_group(),
+        swappiness: sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness)),
+        priority: sc.priority,
+        file_is_tiny: sc.file_is_tiny,
+        cache_trim_mode: sc.cache_trim_mode,
+        cost: sc.cost,
+    };
+    let balance = situation.balance();
+    let protection = groups.protection(sc.top(), group);
+    let usage = groups.usage(group);
+    Targets::new(LruList::EVICTABLE.map(|list| {
+        let size = lru.vec(node, group).own_pages(list, sc.reclaim_idx);
+        let (open, skipped) = unprotected(size, usage, protection, sc.memcg_low_reclaim);
+        sc.memcg_low_skipped |= skipped;
+        scan_target(balance, list, open, sc.priority)
+    }))
+}

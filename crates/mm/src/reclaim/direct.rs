@@ -1,0 +1,175 @@
+//! Reclaim by those who need the memory: allocations, groups at their limit, and programs that give pages away.
+
+use super::*;
+use crate::alloc::{Mark, NeedsReclaim, Reserve};
+use crate::event::Event;
+use crate::frame::{FrameFlags, List};
+use crate::machine::Machine;
+use crate::store::Store;
+
+/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if a
+/// large block has turned up meanwhile.
+pub fn direct<M: Machine>(st: &Store<M>, state: &ReclaimState, needs: &NeedsReclaim) -> u64 {
+    let cx = Reclaim { st, state };
+    let zones = st.alloc.zonelist(needs.node, needs.highest);
+    cx.throttle_direct(zones);
+    st.event(Event::MmVmscanDirectReclaimBegin, [needs.order.0 as u64, 0, 0, 0]);
+    let mut sc = ScanControl::new(SWAP_CLUSTER_MAX, needs.order, needs.highest);
+    let reclaimed = cx.try_to_free(zones, &mut sc);
+    st.event(Event::MmVmscanDirectReclaimEnd, [reclaimed, 0, 0, 0]);
+    reclaimed
+}
+
+/// Reclaim `pages` from a group and those below it. Returns the pages reclaimed.
+pub fn group<M: Machine>(st: &Store<M>, state: &ReclaimState, group: GroupId, pages: u64) -> u64 {
+    let cx = Reclaim { st, state };
+    st.event(Event::MmVmscanMemcgReclaimBegin, [group.0 as u64, 0, 0, 0]);
+    let mut sc = ScanControl::new(pages.max(SWAP_CLUSTER_MAX), Order::ZERO, ZoneKind::Movable);
+    sc.target = Some(group);
+    let zones = st.alloc.zonelist(st.node(), ZoneKind::Movable);
+    let reclaimed = cx.try_to_free(zones, &mut sc);
+    st.event(Event::MmVmscanMemcgReclaimEnd, [reclaimed, 0, 0, 0]);
+    reclaimed
+}
+
+/// Reclaim these folios, used or not (MADV_PAGEOUT). They are isolated, each with a reference of the caller's, which is
+/// taken over. Returns the pages reclaimed; the others go back to their lists.
+pub fn pageout<M: Machine>(st: &Store<M>, state: &ReclaimState, pfns: &[Pfn]) -> u64 {
+    let cx = Reclaim { st, state };
+    let mut reclaimed = 0;
+    for run in pfns.chunk_by(|a, b| st.frames[*a].node() == st.frames[*b].node()) {
+        for batch in run.chunks(SWAP_CLUSTER_MAX as usize) {
+            let mut folios = List::new();
+            for &pfn in batch {
+                st.frames[pfn].clear(FrameFlags::ACTIVE);
+                folios.push_head(&st.frames, pfn);
+            }
+            let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
+            reclaimed +=
+                cx.shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, true).reclaimed;
+            cx.put_back(&mut folios);
+            st.machine.resched();
+        }
+    }
+    reclaimed
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Pass over the nodes of a zone list with rising priority until enough was reclaimed. When nothing was, try again:
+    /// first visit all groups, then deactivate by force if that was left out, then take what memory.low spares.
+    fn try_to_free(self, zones: &[ZoneId], sc: &mut ScanControl) -> u64 {
+        loop {
+            self.rising_priorities(zones, sc);
+            if sc.nr_reclaimed > 0 {
+                return sc.nr_reclaimed;
+            }
+            if sc.compaction_ready {
+                return 1;
+            }
+            if !sc.memcg_full_walk {
+                sc.memcg_full_walk = true;
+            } else if sc.skipped_deactivate {
+                sc.force_deactivate = true;
+                sc.skipped_deactivate = false;
+            } else if sc.memcg_low_skipped {
+                sc.force_deactivate = false;
+                sc.memcg_low_reclaim = true;
+                sc.memcg_low_skipped = false;
+            } else {
+                return 0;
+            }
+        }
+    }
+
+    fn rising_priorities(self, zones: &[ZoneId], sc: &mut ScanControl) {
+        if !sc.is_group() {
+            let stalls = [Stat::AllocstallDma32, Stat::AllocstallNormal, Stat::AllocstallMovable];
+            self.st.count(stalls[sc.reclaim_idx as usize], 1);
+        }
+        for priority in (0..=DEF_PRIORITY).rev() {
+            sc.priority = priority;
+            sc.nr_scanned = 0;
+            self.shrink_zones(zones, sc);
+            if sc.nr_reclaimed >= sc.nr_to_reclaim || sc.compaction_ready {
+                break;
+            }
+            if priority < DEF_PRIORITY - 2 {
+                sc.may_writepage = true;
+            }
+        }
+        self.each_node(zones, |node| {
+            self.front().finish(self, node, sc.top());
+            if sc.is_group() {
+                self.st.lru.vec(node, sc.top()).set_congested(false);
+            }
+        });
+    }
+
+    fn shrink_zones(self, zones: &[ZoneId], sc: &mut ScanControl) {
+        let mut first = None;
+        let mut last = None;
+        for &id in zones {
+            let zone = self.st.alloc.zone(id);
+            if !sc.is_group()
+                && sc.order > COSTLY_ORDER
+                && zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)
+            {
+                sc.compaction_ready = true;
+                continue;
+            }
+            if last != Some(zone.node()) {
+                last = Some(zone.node());
+                first = first.or(last);
+                self.shrink_node(zone.node(), sc);
+            }
+        }
+        if let Some(node) = first {
+            self.consider_throttle(node, sc);
+        }
+    }
+
+    /// The nodes of a zone list: those of one node stand next to each other.
+    fn each_node(self, zones: &[ZoneId], mut visit: impl FnMut(NodeId)) {
+        let mut last = None;
+        for &zone in zones {
+            let node = self.st.alloc.zone(zone).node();
+            if last.replace(node) != Some(node) {
+                visit(node);
+            }
+        }
+    }
+}
+
+/// How long an allocation has been trying.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retries {
+    /// Rounds of reclaim that brought nothing, in a row.
+    no_progress: u32,
+}
+
+/// After a direct reclaim that freed `freed` pages: is there any point in trying again? There is while reclaim makes
+/// progress, or has failed for at most 16 rounds and some zone would be above its min mark if everything reclaimable in
+/// it were free. If not, memory is out.
+pub fn should_retry<M: Machine>(
+    st: &Store<M>,
+    needs: &NeedsReclaim,
+    freed: u64,
+    retries: &mut Retries,
+) -> bool {
+    if freed > 0 && needs.order <= COSTLY_ORDER {
+        retries.no_progress = 0;
+    } else {
+        retries.no_progress += 1;
+    }
+    if retries.no_progress > MAX_RECLAIM_RETRIES {
+        return false;
+    }
+    let hope = st.alloc.zonelist(needs.node, needs.highest).iter().any(|&id| {
+        let zone = st.alloc.zone(id);
+        let available = reclaimable(st, zone.node(), zone.kind()) + zone.free_pages();
+        let reserve = zone.mark(Mark::Min) + zone.lowmem_reserve(needs.highest);
+        available > reserve + needs.order.frames() as u64 - 1
+    });
+    st.machine.resched();
+    hope
+}

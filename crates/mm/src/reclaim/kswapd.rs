@@ -1,0 +1,164 @@
+//! kswapd: one daemon a node. Woken at the low mark, it reclaims until some zone is above its high mark, naps for a tenth
+//! of a second, and if all is still well goes to sleep.
+//!
+//! A wake-up leaves a request: the largest order and highest kind of zone that was wanted. While a request lies there,
+//! smaller ones send no further wake-up; so kswapd takes the request first, draws its ticket, and looks once more before
+//! it sleeps.
+
+use super::*;
+use crate::alloc::{KswapdRequest, Mark};
+use crate::event::Event;
+use crate::machine::{Machine, WaitKey};
+use crate::store::Store;
+use std_alloc::vec::Vec;
+
+/// Length of the nap.
+const NAP: Nanos = 100_000_000;
+
+/// Run the daemon of a node until the machine stops.
+pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, node: NodeId) {
+    let cx = Reclaim { st, state };
+    let mut wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Movable };
+    while !st.machine.stopping() {
+        cx.try_to_sleep(node, wanted);
+        if st.machine.stopping() {
+            return;
+        }
+        let again = KswapdRequest { order: Order::ZERO, ..wanted };
+        wanted = st.alloc.take_kswapd_request(node).unwrap_or(again);
+        let reached = cx.balance(node, wanted);
+        if reached < wanted.order {
+            // A block of that order could not be made: be content with less before sleeping.
+            wanted.order = reached;
+        } else if let Some(newer) = st.alloc.kswapd_request(node) {
+            wanted = newer;
+        }
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Sleep if the node is balanced for what was wanted: first a nap, then for good.
+    pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest) {
+        let (st, machine) = (self.st, &self.st.machine);
+        let pending = || st.alloc.kswapd_request(node).is_some() || machine.stopping();
+        let mut woken_early = false;
+        if self.may_sleep(node, wanted) {
+            let ticket = machine.ticket(WaitKey::Kswapd(node));
+            woken_early = pending() || machine.wait(ticket, Some(machine.now() + NAP));
+        }
+        if !woken_early && self.may_sleep(node, wanted) {
+            let ticket = machine.ticket(WaitKey::Kswapd(node));
+            if !pending() {
+                st.event(Event::MmVmscanKswapdSleep, [node.0 as u64, 0, 0, 0]);
+                machine.wait(ticket, None);
+            }
+        } else if woken_early {
+            st.count(Stat::KswapdLowWmarkHitQuickly, 1);
+        } else {
+            st.count(Stat::KswapdHighWmarkHitQuickly, 1);
+        }
+    }
+
+    /// May kswapd sleep? If so, nobody may be left waiting for it.
+    pub(super) fn may_sleep(self, node: NodeId, wanted: KswapdRequest) -> bool {
+        self.unthrottle(node, Throttle::Pfmemalloc);
+        if self.state.is_hopeless(node) {
+            return true;
+        }
+        let balanced = self.st.alloc.balanced(node, wanted.order, wanted.highest);
+        if balanced {
+            self.clear_congested(node);
+        }
+        balanced
+    }
+
+    /// Reclaim until the node is balanced. Returns the order for which it was at the end.
+    pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
+        let st = self.st;
+        st.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
+        st.count(Stat::Pageoutrun, 1);
+        let mut sc = ScanControl::new(0, wanted.order, wanted.highest);
+        sc.kswapd = true;
+        // The boost stays in place meanwhile, so that allocations near the mark wait until kswapd has done.
+        let boosts: Vec<(ZoneId, u64)> = st
+            .alloc
+            .zones_of(node, wanted.highest)
+            .filter(|zone| zone.boost() > 0)
+            .map(|zone| (zone.id(), zone.boost()))
+            .collect();
+        let boost: u64 = boosts.iter().map(|(_, pages)| pages).sum();
+        st.alloc.set_reclaim_active(node, wanted.highest, true);
+        if !self.balance_passes(node, &mut sc, boost) && sc.nr_reclaimed == 0 {
+            let failures = self.node(node).failures.fetch_add(1, Relaxed) + 1;
+            st.alloc.set_hopeless(node, failures >= MAX_RECLAIM_RETRIES);
+        }
+        st.alloc.set_reclaim_active(node, wanted.highest, false);
+        for (zone, pages) in boosts {
+            st.alloc.subtract_boost(zone, pages);
+        }
+        self.front().finish(self, node, crate::lru::ROOT);
+        sc.order
+    }
+
+    /// Passes with rising priority; `true` if they ended with the node balanced. `boost` is what the raised marks ask
+    /// for on top: as long as it is all that is asked for, nothing is written or swapped for it.
+    fn balance_passes(self, node: NodeId, sc: &mut ScanControl, mut boost: u64) -> bool {
+        let st = self.st;
+        'restart: loop {
+            sc.priority = DEF_PRIORITY;
+            while sc.priority >= 1 {
+                let before = sc.nr_reclaimed;
+                let balanced = st.alloc.balanced(node, sc.order, sc.reclaim_idx);
+                if !balanced && boost > 0 {
+                    boost = 0;
+                    continue 'restart;
+                }
+                if balanced && boost == 0 {
+                    return true;
+                }
+                let mut raise = boost == 0 || sc.priority != DEF_PRIORITY - 2;
+                sc.may_writepage = boost == 0 || sc.priority < DEF_PRIORITY - 2;
+                sc.may_swap = boost == 0;
+                self.front().age_node(self, node, sc);
+                sc.nr_scanned = 0;
+                if self.kswapd_shrink_node(node, sc) {
+                    raise = false;
+                }
+                if self.allow_direct(node) {
+                    self.unthrottle(node, Throttle::Pfmemalloc);
+                }
+                st.machine.resched();
+                if st.machine.stopping() {
+                    break;
+                }
+                let reclaimed = sc.nr_reclaimed - before;
+                boost = boost.saturating_sub(reclaimed);
+                if boost > 0 && reclaimed == 0 {
+                    break;
+                }
+                if raise || reclaimed == 0 {
+                    sc.priority -= 1;
+                }
+            }
+            let in_vain = sc.nr_reclaimed == 0 && sc.priority < 1;
+            if in_vain && !sc.no_cache_trim_mode && sc.cache_trim_mode_failed {
+                sc.no_cache_trim_mode = true;
+                continue 'restart;
+            }
+            return false;
+        }
+    }
+
+    /// One pass. `true` if so much was scanned that a higher priority is not needed.
+    fn kswapd_shrink_node(self, node: NodeId, sc: &mut ScanControl) -> bool {
+        let before = sc.nr_reclaimed;
+        let zones = self.st.alloc.zones_of(node, sc.reclaim_idx);
+        sc.nr_to_reclaim = zones.map(|zone| zone.mark(Mark::High).max(SWAP_CLUSTER_MAX)).sum();
+        self.shrink_node(node, sc);
+        if sc.order > Order::ZERO && sc.nr_reclaimed >= compact_gap(sc.order) {
+            // Enough for a block of that order, were it in one piece.
+            sc.order = Order::ZERO;
+        }
+        sc.nr_scanned.max(sc.nr_reclaimed - before) >= sc.nr_to_reclaim
+    }
+}

@@ -1,0 +1,170 @@
+//! Reclaim: find cold folios and take them back.
+//!
+//! Who reclaims: each node's [`kswapd`], in the background, from the low mark up to the high one; an allocation that found
+//! nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
+//!
+//! How: [`node`](self::node) passes over a node's groups with rising priority. A front end chooses what to look at and
+//! keeps the lists in order: [`classic`] today. Whatever was chosen goes through one shared inner loop, [`shrink`], which
+//! unmaps, writes and frees.
+//!
+//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and nothing allocates: batches are lists that are
+//! linked through the frame table.
+
+pub mod balance;
+mod classic;
+mod control;
+mod direct;
+mod kswapd;
+mod node;
+mod pageout;
+mod references;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod throttle;
+
+pub use control::*;
+pub use direct::{Retries, direct, group, pageout, should_retry};
+pub use kswapd::kswapd;
+pub use throttle::Throttle;
+
+use crate::lru::LruList;
+use crate::machine::{Machine, ZoneKind};
+use crate::memory::Memory;
+use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+use std_alloc::boxed::Box;
+use std_alloc::format;
+use std_alloc::string::String;
+
+/// What reclaim knows of a node.
+#[derive(Default)]
+struct NodeState {
+    /// Rounds of kswapd without progress.
+    failures: AtomicU32,
+    /// kswapd may write file pages: it met only dirty ones that nobody writes.
+    dirty: AtomicBool,
+    /// Pages come to the tail of the lists faster than they are written.
+    writeback: AtomicBool,
+    /// Pages that reclaim holds: anonymous, file.
+    isolated: [AtomicI64; 2],
+    /// Throttled reclaimers, and wake-ups sent to them, by reason.
+    waiters: [AtomicU32; Throttle::COUNT],
+    wakes: [AtomicU32; Throttle::COUNT],
+    /// Reclaimers that wait for writes.
+    writeback_throttled: AtomicU32,
+}
+
+/// State of reclaim.
+pub struct ReclaimState {
+    nodes: Box<[NodeState]>,
+}
+
+impl ReclaimState {
+    /// For all nodes of the machine.
+    pub fn new<M: Machine>(memory: &Memory<M>) -> ReclaimState {
+        let nodes = memory.alloc.nodes().max(memory.lru.nodes());
+        ReclaimState { nodes: (0..nodes).map(|_| NodeState::default()).collect() }
+    }
+
+    fn node(&self, node: NodeId) -> &NodeState {
+        &self.nodes[node.index()]
+    }
+
+    /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons that
+    /// wait, nothing is isolated.
+    pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
+        for (file, stat) in [Stat::NrIsolatedAnon, Stat::NrIsolatedFile].into_iter().enumerate() {
+            let held: i64 = self.nodes.iter().map(|node| node.isolated[file].load(Relaxed)).sum();
+            let counted = memory.stats.read(stat);
+            if (held, counted) != (0, 0) {
+                return Err(format!(
+                    "{} is {counted}, reclaim holds {held} pages; both should be 0",
+                    stat.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has kswapd given the node up?
+    pub fn is_hopeless(&self, node: NodeId) -> bool {
+        self.node(node).failures.load(Relaxed) >= MAX_RECLAIM_RETRIES
+    }
+}
+
+/// Everything that one reclaim works on.
+struct Reclaim<'a, M> {
+    st: &'a Store<M>,
+    state: &'a ReclaimState,
+}
+
+impl<M> Clone for Reclaim<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Reclaim<'_, M> {}
+
+/// The policy that chooses what to look at, before the shared inner loop decides about each folio.
+trait FrontEnd<M> {
+    /// Before a pass over the groups of a node: look at the whole.
+    fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl);
+
+    /// Reclaim from one group's vector on a node.
+    fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl);
+
+    /// kswapd is about to make a pass: let pages grow old first.
+    fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl);
+
+    /// A reclaim of the group (or node, for the root) has ended.
+    fn finish(&self, cx: Reclaim<'_, M>, node: NodeId, top: GroupId);
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    fn node(&self, node: NodeId) -> &NodeState {
+        self.state.node(node)
+    }
+
+    fn front(&self) -> &dyn FrontEnd<M> {
+        &classic::Classic
+    }
+
+    /// Reclaim made progress on a node: kswapd may try again.
+    fn made_progress(&self, node: NodeId) {
+        if self.node(node).failures.load(Relaxed) != 0 {
+            self.node(node).failures.store(0, Relaxed);
+            self.st.alloc.set_hopeless(node, false);
+        }
+    }
+
+    /// Pages are held by reclaim, or no longer.
+    fn note_isolated(&self, node: NodeId, file: bool, by: i64) {
+        self.node(node).isolated[file as usize].fetch_add(by, Relaxed);
+        self.st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
+    }
+
+    /// Is there anywhere to put anonymous pages?
+    fn can_swap(&self) -> bool {
+        self.st.swap.free_slots() > 0
+    }
+
+    /// Is it any use to keep anonymous pages in order of age?
+    fn can_age_anon(&self) -> bool {
+        self.st.swap.total() > 0
+    }
+}
+
+/// Pages of a kind of zone that reclaim could free, at best.
+fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
+    let vec = st.lru.node_vec(node);
+    let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
+    if st.swap.free_slots() > 0 {
+        file + vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind)
+    } else {
+        file
+    }
+}

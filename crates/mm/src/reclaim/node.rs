@@ -1,0 +1,109 @@
+//! One pass over a node: its groups one after the other, then what the whole of it says about the disks.
+
+use super::{COSTLY_ORDER, DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle, compact_gap};
+use crate::alloc::{Mark, Reserve};
+use crate::lru::LruList;
+use crate::machine::Machine;
+use crate::primitive::Ordering::Relaxed;
+use crate::units::*;
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
+    pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
+        let mut reclaimable = false;
+        loop {
+            sc.met = Met::default();
+            let before = sc.nr_reclaimed;
+            self.front().prepare(self, node, sc);
+            self.shrink_groups(node, sc);
+            let reclaimed = sc.nr_reclaimed - before;
+            reclaimable |= reclaimed > 0;
+            if sc.kswapd {
+                self.judge_disks(node, &sc.met);
+            }
+            self.consider_congestion(node, sc);
+            if !self.should_continue(node, reclaimed, sc) {
+                break;
+            }
+        }
+        if reclaimable {
+            self.made_progress(node);
+        } else if sc.cache_trim_mode {
+            sc.cache_trim_mode_failed = true;
+        }
+    }
+
+    fn shrink_groups(self, node: NodeId, sc: &mut ScanControl) {
+        let (lru, groups, top) = (&self.st.lru, &self.st.lru.groups, sc.top());
+        // kswapd needs steady progress; others may stop early and leave the next groups to the next reclaimer.
+        let partial = !sc.kswapd && !sc.memcg_full_walk;
+        let mut cycle = None;
+        let mut at = if partial { lru.next_shared(top, node, &mut cycle) } else { groups.next(top, None) };
+        while let Some(group) = at {
+            self.st.machine.resched();
+            groups.calculate_protection(top, group);
+            if !groups.below_min(top, group) {
+                if groups.below_low(top, group) && !sc.memcg_low_reclaim {
+                    sc.memcg_low_skipped = true;
+                } else {
+                    self.front().shrink_vec(self, node, group, sc);
+                    if partial && sc.nr_reclaimed >= sc.nr_to_reclaim {
+                        return;
+                    }
+                }
+            }
+            at = if partial { lru.next_shared(top, node, &mut cycle) } else { groups.next(top, Some(group)) };
+        }
+    }
+
+    /// kswapd: what does the pass say about writing?
+    fn judge_disks(self, node: NodeId, met: &Met) {
+        let state = self.node(node);
+        if met.writeback > 0 && met.writeback == met.taken {
+            state.writeback.store(true, Relaxed);
+        }
+        if met.unqueued_dirty == met.file_taken {
+            state.dirty.store(true, Relaxed);
+        }
+        if met.immediate > 0 {
+            self.throttle(node, Throttle::Writeback);
+        }
+    }
+
+    /// If every dirty page is already on its way, direct reclaimers wait a little for the disks.
+    fn consider_congestion(self, node: NodeId, sc: &ScanControl) {
+        let vec = self.st.lru.vec(node, sc.top());
+        if sc.met.dirty > 0 && sc.met.dirty == sc.met.congested && (sc.is_group() || sc.kswapd) {
+            vec.set_congested(true);
+        }
+        if !sc.kswapd && vec.congested() {
+            self.throttle(node, Throttle::Congested);
+        }
+    }
+
+    /// The node is balanced: forget what was said about the disks.
+    pub(super) fn clear_congested(self, node: NodeId) {
+        let state = self.node(node);
+        state.dirty.store(false, Relaxed);
+        state.writeback.store(false, Relaxed);
+        self.st.lru.node_vec(node).set_congested(false);
+    }
+
+    /// For a large block: go on until there is room to make one, or nothing more is to be had.
+    fn should_continue(self, node: NodeId, reclaimed: u64, sc: &ScanControl) -> bool {
+        let large = sc.order > COSTLY_ORDER || (sc.order.0 > 0 && sc.priority < DEF_PRIORITY - 2);
+        if !large || reclaimed == 0 {
+            return false;
+        }
+        let mut zones = self.st.alloc.zones_of(node, sc.reclaim_idx);
+        if zones.any(|zone| zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)) {
+            return false;
+        }
+        let vec = self.st.lru.node_vec(node);
+        let mut inactive = vec.pages(LruList::InactiveFile);
+        if self.can_swap() {
+            inactive += vec.pages(LruList::InactiveAnon);
+        }
+        inactive > compact_gap(sc.order)
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a folio's content goes before the folio is freed: swap, its file, or nowhere.
+
+use super::references::Verdict;
+use super::shrink::{Fate, Pass};
+use super::{Reclaim, ScanControl};
+use crate::event::Event;
+use crate::frame::{Frame, FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::primitive::Ordering::Relaxed;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// References of a folio that only its cache and the isolating reclaimer hold.
+const CACHE_AND_ISOLATION: u32 = 2;
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// A dirty folio that is not mapped any more: write it, if that is reclaim's business. `Ok`: it is clean now and can
+    /// be freed.
+    pub(super) fn write_dirty(
+        self,
+        pfn: Pfn,
+        verdict: Verdict,
+        pages: u64,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), Fate> {
+        let frame = &self.st.frames[pfn];
+        if !frame.has(FrameFlags::SWAPBACKED) && !self.may_write_file(frame, pass.sc, pass.node) {
+            // The flushers write in better order. It is freed first once they have.
+            self.st.count(Stat::NrVmscanImmediateReclaim, pages as i64);
+            frame.set(FrameFlags::RECLAIM);
+            return Err(Fate::Activate);
+        }
+        if verdict == Verdict::ReclaimClean || !pass.sc.may_writepage {
+            return Err(Fate::Keep);
+        }
+        pass.batch.settle_dirty(self.st.memory().base(), &self.st.tlb);
+        self.write(pfn, pages, pass)
+    }
+
+    /// Only kswapd writes file pages, and only when it meets nothing but dirty pages that nobody writes, and meets this
+    /// one for the second time.
+    fn may_write_file(self, frame: &Frame, sc: &ScanControl, node: NodeId) -> bool {
+        sc.kswapd && frame.has(FrameFlags::RECLAIM) && self.node(node).dirty.load(Relaxed)
+    }
+
+    fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
+        if frame.refs() != CACHE_AND_ISOLATION || !cached {
+            return Err(Fate::Keep);
+        }
+        frame.set(FrameFlags::RECLAIM);
+        if !st.cache.write_page_start(st.memory(), pfn) {
+            frame.clear(FrameFlags::RECLAIM);
+            return Err(Fate::Activate);
+        }
+        st.unlock_folio(pfn);
+        pass.out.pageout += pages;
+        st.count(Stat::NrVmscanWrite, pages as i64);
+        st.event(Event::MmVmscanWriteFolio, [pfn.0 as u64, frame.is_anon() as u64, 0, 0]);
+        let busy = FrameFlags::WRITEBACK | FrameFlags::DIRTY;
+        if frame.has_any(busy) || !st.try_lock_folio(pfn) {
+            return Err(Fate::KeepUnlocked);
+        }
+        // The device was fast enough.
+        frame.clear(FrameFlags::RECLAIM);
+        if frame.has_any(busy) { Err(Fate::Keep) } else { Ok(()) }
+    }
+
+    /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the driving
+    /// group, must know when the page returns is left in its place.
+    pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let (swap, file) = (frame.has(FrameFlags::SWAPCACHE), matches!(frame.owner(), Owner::File(_)));
+        if !(swap || file) || !frame.freeze(CACHE_AND_ISOLATION) {
+            return false;
+        }
+        if frame.has(FrameFlags::DIRTY) {
+            frame.unfreeze(CACHE_AND_ISOLATION);
+            return false;
+        }
+        let base = st.memory().base();
+        if swap {
+            let shadow = st.lru.eviction(base, pfn, top);
+            st.swap.cache_remove(base, frame.swap_slot(), Some(shadow));
+        } else {
+            let evicted = !frame.has(FrameFlags::SWAPBACKED);
+            let shadow = evicted.then(|| st.lru.eviction(base, pfn, top));
+            st.cache.remove(st.memory(), pfn, shadow);
+        }
+        true
+    }
+}

@@ -1,0 +1,82 @@
+//! The second chance: what the accesses to a folio since the last look mean for it.
+
+use super::{Reclaim, ScanControl};
+use crate::frame::FrameFlags;
+use crate::machine::Machine;
+use crate::rmap::Referenced;
+use crate::units::*;
+
+/// The verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// To the active list (or, if locked in memory, to the unevictable one).
+    Activate,
+    /// One more round on the inactive list.
+    Keep,
+    /// Take it.
+    Reclaim,
+    /// Take it if that needs no write.
+    ReclaimClean,
+}
+
+/// Decide. `was_referenced`: the flag stood from the last round. Also says whether the flag is to be set.
+fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (Verdict, bool) {
+    if found.locked {
+        (Verdict::Activate, false)
+    } else if found.vmas < 0 {
+        (Verdict::Keep, false)
+    } else if found.vmas > 0 {
+        // Every page that was faulted in starts with a young entry, so one use says little; a second one, or use through
+        // two mappings, does. Program text is activated at once.
+        let hot = was_referenced || found.vmas > 1 || (found.exec && file);
+        (if hot { Verdict::Activate } else { Verdict::Keep }, true)
+    } else if was_referenced && file {
+        (Verdict::ReclaimClean, false)
+    } else {
+        (Verdict::Reclaim, false)
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Look at an isolated, locked folio's accesses, and clear their traces.
+    pub(super) fn check_references(self, pfn: Pfn, sc: &ScanControl) -> Verdict {
+        let frame = &self.st.frames[pfn];
+        let found = self.st.rmap.referenced(self.st.memory(), pfn, sc.target);
+        let was = frame.has(FrameFlags::REFERENCED) && frame.test_and_clear(FrameFlags::REFERENCED);
+        if found.locked {
+            self.st.lru.mlock(self.st.memory().base(), pfn);
+        }
+        let (verdict, mark) = verdict(found, was, !frame.has(FrameFlags::SWAPBACKED));
+        if mark {
+            frame.set(FrameFlags::REFERENCED);
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_chance() {
+        let seen = |vmas, exec, locked| Referenced { vmas, exec, locked };
+        use Verdict::*;
+        let table = [
+            // found, flag before, file -> verdict, flag after
+            (seen(0, false, false), false, true, (Reclaim, false)),
+            (seen(0, false, false), true, true, (ReclaimClean, false)),
+            (seen(0, false, false), true, false, (Reclaim, false)),
+            (seen(1, false, false), false, true, (Keep, true)),
+            (seen(1, false, false), true, false, (Activate, true)),
+            (seen(2, false, false), false, false, (Activate, true)),
+            (seen(1, true, false), false, true, (Activate, true)),
+            (seen(1, true, false), false, false, (Keep, true)),
+            (seen(-1, false, false), true, true, (Keep, false)),
+            (seen(1, false, true), true, true, (Activate, false)),
+        ];
+        for (found, was, file, expected) in table {
+            assert_eq!(verdict(found, was, file), expected, "{found:?} {was} {file}");
+        }
+    }
+}

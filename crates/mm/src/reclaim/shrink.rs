@@ -1,0 +1,219 @@
+//! The inner loop that all reclaim shares: for each isolated folio decide, unmap, write, free.
+//!
+//! The steps and their order are Linux's `shrink_folio_list`. What a step means for the folio is a [`Fate`]. A folio is
+//! freed only after the batch of unmaps has been settled, so no CPU can reach it through an old translation; a folio
+//! whose entries could have been written through is settled before its content goes to the store.
+
+use super::references::Verdict;
+use super::{Met, Reclaim, ScanControl};
+use crate::cache::{add_to_swap, free_swap};
+use crate::frame::{Frame, FrameFlags, List};
+use crate::lru::evictable;
+use crate::machine::{Machine, Work};
+use crate::primitive::Ordering::Relaxed;
+use crate::rmap::UnmapMode;
+use crate::stat::Stat;
+use crate::tlb::Batch;
+use crate::units::*;
+
+/// Folios that are freed together.
+const FREE_BATCH: usize = 31;
+
+/// What the loop did, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Shrunk {
+    /// Freed.
+    pub reclaimed: u64,
+    /// Handed to a device.
+    pub pageout: u64,
+    /// Activated.
+    pub activated: u64,
+    /// Dirty and written pages on the way; `taken` is the caller's to fill in.
+    pub met: Met,
+}
+
+/// What becomes of a folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// Active from now on.
+    Activate,
+    /// Back on the list that it came from.
+    Keep,
+    /// The same, and its lock is gone already.
+    KeepUnlocked,
+    /// Nobody refers to it any more.
+    Free,
+}
+
+/// Who asks, and what is owed meanwhile.
+pub(super) struct Pass<'a> {
+    pub sc: &'a mut ScanControl,
+    pub node: NodeId,
+    /// Take pages whether or not they were used lately.
+    pub ignore_references: bool,
+    pub batch: Batch,
+    pub out: Shrunk,
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Reclaim from isolated folios of one node, the list's tail first. Those that stay are left in `folios`, to be put
+    /// back by the caller.
+    pub(super) fn shrink_folio_list(
+        self,
+        node: NodeId,
+        folios: &mut List,
+        sc: &mut ScanControl,
+        ignore_references: bool,
+    ) -> Shrunk {
+        let frames = &self.st.frames;
+        self.st.charge(Work::ReclaimBatch, 1);
+        self.st.charge(Work::ReclaimFolio, folios.len() as u64);
+        let mut pass = Pass { sc, node, ignore_references, batch: Batch::new(), out: Shrunk::default() };
+        let (mut kept, mut free) = (List::new(), List::new());
+        while let Some(pfn) = folios.pop_tail(frames) {
+            let pages = frames[pfn].pages() as u64;
+            let fate = if self.st.try_lock_folio(pfn) {
+                self.decide(pfn, pages, &mut pass)
+            } else {
+                Fate::KeepUnlocked
+            };
+            if fate == Fate::Activate {
+                self.activate(pfn, pages, &mut pass.out);
+            }
+            if fate != Fate::KeepUnlocked {
+                self.st.unlock_folio(pfn);
+            }
+            if fate == Fate::Free {
+                pass.out.reclaimed += pages;
+                free.push_head(frames, pfn);
+                if free.len() == FREE_BATCH {
+                    self.free_batch(&mut free, &mut pass.batch);
+                }
+            } else {
+                kept.push_head(frames, pfn);
+            }
+        }
+        self.free_batch(&mut free, &mut pass.batch);
+        let out = pass.out;
+        *folios = kept;
+        if out.activated > 0 {
+            self.st.count(Stat::Pgactivate, out.activated as i64);
+        }
+        out
+    }
+
+    fn free_batch(self, free: &mut List, batch: &mut Batch) {
+        let st = self.st;
+        batch.settle(st.memory().base(), &st.tlb);
+        while let Some(pfn) = free.pop_tail(&st.frames) {
+            st.free_folio(pfn);
+        }
+    }
+
+    /// The steps for one folio, which is locked and isolated.
+    fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
+        let frame = &self.st.frames[pfn];
+        debug_assert!(
+            !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
+            "{pfn} is not an isolated inactive folio"
+        );
+        pass.sc.nr_scanned += pages;
+        if !evictable(frame) {
+            return Fate::Activate;
+        }
+        if !pass.sc.may_unmap && frame.mapcount() > 0 {
+            return Fate::Keep;
+        }
+        note_dirty(frame, pages, &mut pass.out.met);
+        if frame.has(FrameFlags::WRITEBACK) {
+            return self.meet_writeback(frame, pages, pass);
+        }
+        let verdict =
+            if pass.ignore_references { Verdict::Reclaim } else { self.check_references(pfn, pass.sc) };
+        match verdict {
+            Verdict::Activate => return Fate::Activate,
+            Verdict::Keep => return Fate::Keep,
+            Verdict::Reclaim | Verdict::ReclaimClean => {}
+        }
+        let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
+        if anon && !frame.has(FrameFlags::SWAPCACHE) {
+            // A slot is a page; larger folios would have to be split first.
+            let whole = frame.order() == Order::ZERO;
+            if !whole || !add_to_swap(self.st.memory(), pfn) {
+                return Fate::Activate;
+            }
+        }
+        if frame.mapcount() > 0 && !self.unmap(pfn, pass) {
+            return Fate::Activate;
+        }
+        if frame.has(FrameFlags::DIRTY)
+            && let Err(fate) = self.write_dirty(pfn, verdict, pages, pass)
+        {
+            return fate;
+        }
+        if frame.is_anon() && !frame.has(FrameFlags::SWAPBACKED) {
+            // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
+            if !frame.freeze(1) {
+                return Fate::Keep;
+            }
+            self.st.count(Stat::Pglazyfreed, pages as i64);
+            return Fate::Free;
+        }
+        if self.remove_mapping(pfn, pass.sc.top()) { Fate::Free } else { Fate::Keep }
+    }
+
+    /// A folio that is being written cannot be freed now. It is marked, so that it is freed first when the write ends,
+    /// and goes to the active list so that reclaim does not meet it again before.
+    fn meet_writeback(self, frame: &Frame, pages: u64, pass: &mut Pass<'_>) -> Fate {
+        let marked = frame.has(FrameFlags::RECLAIM);
+        if pass.sc.kswapd && marked && self.node(pass.node).writeback.load(Relaxed) {
+            pass.out.met.immediate += pages;
+        } else {
+            frame.set(FrameFlags::RECLAIM);
+            pass.out.met.writeback += pages;
+        }
+        Fate::Activate
+    }
+
+    /// Take all mappings away. `false` if some are left.
+    fn unmap(self, pfn: Pfn, pass: &mut Pass<'_>) -> bool {
+        let st = self.st;
+        let unmapped = st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut pass.batch);
+        if unmapped.dirty && !st.frames[pfn].is_anon() {
+            st.cache.mark_dirty(st.memory(), pfn);
+        }
+        unmapped.all
+    }
+
+    /// Reclaim could not take it.
+    fn activate(self, pfn: Pfn, pages: u64, out: &mut Shrunk) {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        if frame.has(FrameFlags::SWAPCACHE) {
+            let scarce = st.swap.free_slots() * 2 < st.swap.total();
+            if scarce || frame.has(FrameFlags::MLOCKED) {
+                free_swap(st.memory(), pfn);
+            }
+        }
+        if !frame.has(FrameFlags::MLOCKED) {
+            frame.set(FrameFlags::ACTIVE);
+            out.activated += pages;
+        }
+    }
+}
+
+/// Count what the flushers should be told about. They do not care for anonymous memory: only reclaim writes it.
+fn note_dirty(frame: &Frame, pages: u64, met: &mut Met) {
+    let flags = frame.flags();
+    let file = !flags.contains(FrameFlags::SWAPBACKED) && !frame.is_anon();
+    let dirty = file && flags.contains(FrameFlags::DIRTY);
+    let writeback = file && flags.contains(FrameFlags::WRITEBACK);
+    if dirty || writeback {
+        met.dirty += pages;
+    }
+    if dirty && !writeback {
+        met.unqueued_dirty += pages;
+    }
+    if writeback && flags.contains(FrameFlags::RECLAIM) {
+        met.congested += pages;
+    }
+}

@@ -1,0 +1,511 @@
+//! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
+
+use super::*;
+use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
+use crate::api::{FileKind, GroupLimits, SwapArea};
+use crate::base::Base;
+use crate::cache::Cache;
+use crate::frame::{FrameFlags, Owner};
+use crate::knobs::{Knob, Knobs};
+use crate::lru::{Lru, ROOT};
+use crate::machine::{WaitKey, Work};
+use crate::memory::Gfp;
+use crate::rmap::{Span, SpanFlags};
+use crate::swap::Swap;
+use crate::table::{Bits, Entry, Resident};
+use crate::testing::TestMachine;
+use std_alloc::vec::Vec;
+
+const SWAP_DEVICE: DeviceId = DeviceId(1);
+const START: Vpn = Vpn(0x1000);
+
+struct Bench {
+    st: Store<TestMachine>,
+    state: ReclaimState,
+    space: SpaceId,
+    set: AnonId,
+    file: FileId,
+}
+
+impl Bench {
+    /// One Normal zone of 2048 frames, `swap` pages of swap.
+    fn new(swap: u32) -> Bench {
+        let knobs = Knobs::default();
+        // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
+        knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
+        let base = Base::new(TestMachine::simple(1, 2048), knobs);
+        let alloc = Allocator::new(&base).unwrap();
+        let lru = Lru::new(&base.machine);
+        let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0 }];
+        let swap = Swap::new(if swap > 0 { &areas } else { &[] }, 1);
+        let memory = Memory::new(base, swap, alloc, lru);
+        let state = ReclaimState::new(&memory);
+        let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
+        let st = Store::new(memory, Cache::new(), zero);
+        let space = st.tlb.create();
+        st.tables.create(st.memory().base(), &st.alloc, space, Mark::Min, Reserve::None).unwrap();
+        let set = st.rmap.create_anon();
+        let file = st.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
+        let bench = Bench { st, state, space, set, file };
+        bench.link(ROOT, SpanFlags::empty());
+        bench
+    }
+
+    fn span(&self, group: GroupId, flags: SpanFlags) -> Span {
+        let (vma, index) = (VmaId(1), PageIndex(0));
+        Span { vma, space: self.space, group, start: START, pages: 4096, index, flags }
+    }
+
+    fn link(&self, group: GroupId, flags: SpanFlags) {
+        self.st.rmap.link(Owner::Anon(self.set), self.span(group, flags));
+    }
+
+    /// An anonymous page of the space, mapped with these bits and on the inactive list.
+    fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
+        let st = &self.st;
+        let base = st.memory().base();
+        let pfn = st.memory().new_folio(Order::ZERO, Gfp::user(group)).unwrap();
+        let frame = &st.frames[pfn];
+        frame.set_owner(Owner::Anon(self.set), PageIndex(index));
+        frame.set(FrameFlags::SWAPBACKED | FrameFlags::UPTODATE | FrameFlags::EXCLUSIVE);
+        st.rmap.add(base, pfn);
+        let mut tables = st.tables.lock(base, self.space);
+        let slot = tables.reserve(&st.alloc, Vpn(START.0 + index), Mark::Min, Reserve::None).unwrap();
+        tables.replace(slot, Entry::new(pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits));
+        tables.counts().add(Resident::Anon, 1);
+        drop(tables);
+        st.lru.add(base, pfn);
+        pfn
+    }
+
+    fn anons(&self, count: u64, group: GroupId, bits: Bits) -> Vec<Pfn> {
+        (0..count).map(|index| self.anon(index, group, bits)).collect()
+    }
+
+    fn entry(&self, index: u64) -> Entry {
+        let tables = self.st.tables.lock(self.st.memory().base(), self.space);
+        tables.find(Vpn(START.0 + index)).map_or(Entry::NONE, |leaf| leaf.entry)
+    }
+
+    /// Write pages to the file; they are dirty then.
+    fn write(&self, pages: core::ops::Range<u64>, group: GroupId) {
+        for page in pages {
+            let gfp = Gfp::user(group);
+            let at = page * PAGE_SIZE;
+            self.st.cache.write(self.st.memory(), self.file, at, PAGE_SIZE, gfp, &mut |_, _, _| ()).unwrap();
+        }
+    }
+
+    /// Pages of the file that are in memory, clean, and were not used since.
+    fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
+        self.write(pages.clone(), group);
+        for page in pages {
+            let pfn = self.folio(page).expect("just written");
+            self.st.frames[pfn].clear(FrameFlags::REFERENCED);
+            self.st.lock_folio(pfn);
+            assert!(self.st.cache.write_page_start(self.st.memory(), pfn));
+            self.st.unlock_folio(pfn);
+        }
+        self.finish_io();
+    }
+
+    fn folio(&self, page: u64) -> Option<Pfn> {
+        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?;
+        self.st.put(pfn);
+        Some(pfn)
+    }
+
+    fn resident(&self, pages: core::ops::Range<u64>) -> usize {
+        pages.filter(|&page| self.folio(page).is_some()).count()
+    }
+
+    /// All transfers end. Returns how many pages were written.
+    fn finish_io(&self) -> u32 {
+        let mut written = 0;
+        loop {
+            let Some(io) = self.st.machine.ios.lock().pop_front() else { return written };
+            written += if io.write { io.pages } else { 0 };
+            self.st.cache.io_done(self.st.memory(), &io);
+        }
+    }
+
+    fn needs(&self) -> NeedsReclaim {
+        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Normal }
+    }
+
+    fn direct(&self) -> u64 {
+        direct(&self.st, &self.state, &self.needs())
+    }
+
+    fn stat(&self, stat: Stat) -> i64 {
+        self.st.stats.read(stat)
+    }
+
+    fn validate(&self) {
+        let base = self.st.memory().base();
+        self.st.lru.validate(base).unwrap();
+        self.st.alloc.validate(base).unwrap();
+        self.st.swap.validate().unwrap();
+        self.state.validate(self.st.memory()).unwrap();
+    }
+}
+
+#[test]
+fn clean_file_pages_go_first_and_leave_shadows() {
+    let bench = Bench::new(64);
+    bench.clean_file(0..200, ROOT);
+    bench.anons(200, ROOT, Bits::empty());
+    assert!(bench.direct() >= 32);
+    assert_eq!(bench.stat(Stat::PgscanAnon), 0, "plenty of inactive file pages: only those are trimmed");
+    assert_eq!(bench.stat(Stat::PgstealFile), bench.stat(Stat::PgstealDirect));
+    assert_eq!(bench.stat(Stat::AllocstallNormal), 1);
+    assert!(bench.resident(0..200) <= 168 && bench.folio(199).is_some(), "the oldest go");
+    bench.validate();
+    // A page that returns is recognised; without active pages it competes with the anonymous ones.
+    bench.write(0..1, ROOT);
+    assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
+    bench.validate();
+}
+
+#[test]
+fn work_is_charged_and_events_are_told() {
+    let bench = Bench::new(0);
+    bench.clean_file(0..64, ROOT);
+    let freed = bench.direct();
+    let machine = &bench.st.machine;
+    assert_eq!(machine.work(Work::ReclaimFolio), bench.stat(Stat::PgscanDirect) as u64);
+    assert!(machine.work(Work::ReclaimBatch) >= freed / 32);
+    use crate::event::Event::*;
+    for event in [MmVmscanDirectReclaimBegin, MmVmscanDirectReclaimEnd] {
+        assert_eq!(machine.events(event), 1);
+    }
+    assert!(machine.events(MmVmscanLruShrinkInactive) > 0);
+}
+
+#[test]
+fn anonymous_pages_get_a_second_chance_then_go_to_swap() {
+    let bench = Bench::new(2048);
+    let pfns = bench.anons(256, ROOT, Bits::YOUNG | Bits::DIRTY);
+    let mut rounds = 0;
+    while bench.stat(Stat::PgstealAnon) < 64 {
+        bench.direct();
+        bench.finish_io();
+        bench.validate();
+        rounds += 1;
+        assert!(rounds < 20, "no progress");
+    }
+    assert!(bench.stat(Stat::NrVmscanWrite) >= 64 && bench.stat(Stat::PswpOut) >= 64);
+    assert!(bench.stat(Stat::Pgrotated) > 0, "written pages come to the tail");
+    let swapped = (0..256).filter(|&index| bench.entry(index).as_swap().is_some()).count() as u64;
+    assert!(swapped >= 64);
+    let used = bench.st.swap.total() - bench.st.swap.free_slots();
+    assert_eq!(used, swapped, "each swapped page has one slot");
+    let mapped: Vec<_> = pfns.iter().filter(|&&pfn| bench.st.frames[pfn].mapcount() > 0).collect();
+    assert_eq!(mapped.len() as u64, 256 - swapped);
+    assert!(!bench.st.machine.flushes.lock().is_empty() || bench.st.machine.roots.lock().is_empty());
+}
+
+#[test]
+fn dirty_file_pages_are_left_to_the_flusher() {
+    let bench = Bench::new(0);
+    bench.write(0..64, ROOT);
+    for page in 0..64 {
+        bench.st.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
+    }
+    assert_eq!(bench.direct(), 0);
+    assert!(bench.stat(Stat::NrVmscanImmediateReclaim) >= 64);
+    assert!(bench.st.machine.wakes(WaitKey::Flusher) > 0);
+    assert!(bench.st.machine.ios.lock().is_empty(), "a direct reclaimer writes no file pages");
+    assert!(bench.st.frames[bench.folio(0).unwrap()].has(FrameFlags::RECLAIM | FrameFlags::DIRTY));
+    bench.validate();
+}
+
+#[test]
+fn lazily_freed_pages_are_dropped_unless_written_since() {
+    let bench = Bench::new(64);
+    let base = bench.st.memory().base();
+    for pfn in bench.anons(64, ROOT, Bits::empty()) {
+        bench.st.lru.lazyfree(base, pfn);
+    }
+    let written = bench.anon(64, ROOT, Bits::DIRTY);
+    bench.st.lru.lazyfree(base, written);
+    while bench.stat(Stat::Pglazyfreed) < 64 {
+        assert!(bench.direct() > 0);
+    }
+    assert_eq!(bench.stat(Stat::PswpOut), 0);
+    bench.direct();
+    assert!(bench.entry(0).is_none());
+    assert!(bench.st.frames[written].has(FrameFlags::SWAPBACKED), "it is ordinary memory again");
+    assert!(!bench.entry(64).is_none(), "its content is mapped, or in swap");
+    bench.validate();
+}
+
+#[test]
+fn locked_pages_are_culled() {
+    let bench = Bench::new(256);
+    bench.st.rmap.relink(Owner::Anon(bench.set), bench.span(ROOT, SpanFlags::LOCKED));
+    bench.anons(64, ROOT, Bits::YOUNG);
+    assert_eq!(bench.direct(), 0);
+    assert_eq!(bench.stat(Stat::NrUnevictable), 64);
+    assert_eq!(bench.stat(Stat::UnevictablePgsCulled), 64);
+    assert_eq!(bench.stat(Stat::NrMlock), 64);
+    bench.validate();
+}
+
+#[test]
+fn a_group_reclaims_from_itself_and_those_below() {
+    let bench = Bench::new(0);
+    let groups = &bench.st.lru;
+    let limit = |max| GroupLimits { max, ..GroupLimits::default() };
+    let top = groups.create_group(ROOT, limit(100)).unwrap();
+    let child = groups.create_group(top, limit(u64::MAX)).unwrap();
+    bench.clean_file(0..60, ROOT);
+    bench.clean_file(60..100, top);
+    bench.clean_file(100..160, child);
+    assert_eq!(groups.groups.try_charge(bench.st.memory().base(), child, 1), Err(top));
+    assert!(group(&bench.st, &bench.state, top, 1) >= 32);
+    assert_eq!(bench.resident(0..60), 60);
+    assert!(groups.groups.usage(top) <= 68);
+    assert_eq!(bench.stat(Stat::PgscanDirect), 0, "not the node's reclaim");
+    bench.validate();
+}
+
+#[test]
+fn memory_low_spares_a_group_as_long_as_others_have_something() {
+    let bench = Bench::new(0);
+    let lru = &bench.st.lru;
+    let low = GroupLimits { low: 64, ..GroupLimits::default() };
+    let min = GroupLimits { min: 64, ..GroupLimits::default() };
+    let (soft, hard) = (lru.create_group(ROOT, low).unwrap(), lru.create_group(ROOT, min).unwrap());
+    bench.clean_file(0..64, soft);
+    bench.clean_file(64..128, hard);
+    bench.clean_file(128..192, ROOT);
+    while bench.resident(128..192) > 0 {
+        assert_eq!(bench.resident(0..128), 128, "others have something");
+        assert!(bench.direct() > 0);
+    }
+    while bench.resident(0..64) > 0 {
+        assert!(bench.direct() > 0, "rather than run out of memory");
+    }
+    assert_eq!(bench.direct(), 0);
+    assert_eq!(bench.resident(64..128), 64, "memory.min holds whatever happens");
+    let mut retries = Retries::default();
+    let mut rounds = 0;
+    while should_retry(&bench.st, &bench.needs(), 0, &mut retries) {
+        rounds += 1;
+    }
+    assert_eq!(rounds, 16);
+    bench.validate();
+}
+
+#[test]
+fn pages_given_away_go_whether_or_not_they_were_used() {
+    let bench = Bench::new(256);
+    let base = bench.st.memory().base();
+    let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
+    let isolate = || pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect::<Vec<_>>();
+    assert_eq!(pageout(&bench.st, &bench.state, &isolate()), 0, "they are on their way to swap");
+    assert_eq!(bench.finish_io(), 40);
+    bench.validate();
+    assert_eq!(pageout(&bench.st, &bench.state, &isolate()), 40);
+    bench.validate();
+}
+
+#[test]
+fn kswapd_restores_the_high_mark() {
+    let bench = Bench::new(0);
+    let zone = &bench.st.alloc.zones()[0];
+    // Down to the low mark: this leaves a request for kswapd.
+    bench.clean_file(0..1800, ROOT);
+    let fill = || bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
+    let filled = core::iter::from_fn(fill).count();
+    assert!(filled > 0 && filled < 248);
+    assert!(!bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    assert_eq!(cx.balance(NodeId(0), wanted), Order::ZERO);
+    assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(zone.free_pages() > zone.mark(Mark::High));
+    assert_eq!(bench.stat(Stat::Pageoutrun), 1);
+    assert!(bench.stat(Stat::PgstealKswapd) > 0 && bench.stat(Stat::PgscanDirect) == 0);
+    bench.validate();
+}
+
+#[test]
+fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
+    let bench = Bench::new(0);
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let pinned: Vec<_> =
+        core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
+    for round in 1..=16 {
+        assert!(!bench.state.is_hopeless(NodeId(0)), "round {round}");
+        cx.balance(NodeId(0), wanted);
+    }
+    assert!(bench.state.is_hopeless(NodeId(0)));
+    assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers take over");
+    for pfn in pinned {
+        bench.st.put(pfn);
+    }
+    bench.clean_file(0..64, ROOT);
+    assert!(bench.direct() > 0);
+    assert!(!bench.state.is_hopeless(NodeId(0)));
+}
+
+#[test]
+fn swappiness_0_keeps_anonymous_memory() {
+    let bench = Bench::new(2048);
+    bench.st.knobs.set(Knob::Swappiness, 0).unwrap();
+    bench.anons(128, ROOT, Bits::empty());
+    bench.clean_file(0..512, ROOT);
+    for _ in 0..8 {
+        bench.direct();
+    }
+    assert_eq!(bench.stat(Stat::PgstealAnon) + bench.stat(Stat::PswpOut), 0);
+    bench.validate();
+}
+
+#[test]
+fn kswapd_naps_before_it_sleeps() {
+    let bench = Bench::new(0);
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
+    let pinned: Vec<_> =
+        core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    cx.try_to_sleep(NodeId(0), wanted);
+    assert_eq!(bench.stat(Stat::KswapdHighWmarkHitQuickly), 1, "the node is not balanced: no sleep");
+    for pfn in pinned {
+        bench.st.put(pfn);
+    }
+    assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    let before = bench.st.machine.now();
+    cx.try_to_sleep(NodeId(0), wanted);
+    assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");
+    assert_eq!(bench.st.machine.now(), before, "so it does not nap");
+    assert_eq!(bench.st.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);
+}
+
+#[test]
+fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
+    let bench = Bench::new(0);
+    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    bench.clean_file(0..64, ROOT);
+    cx.note_isolated(NodeId(0), true, 9);
+    let (before, needs) = (bench.st.machine.now(), bench.needs());
+    assert_eq!(direct(&bench.st, &bench.state, &needs), 0, "9 pages held, 64 / 8 allowed");
+    assert!(bench.st.machine.now() - before >= 20_000_000);
+    assert!(bench.st.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
+    cx.note_isolated(NodeId(0), true, -9);
+    assert!(bench.direct() > 0);
+    bench.validate();
+}
+
+#[test]
+fn direct_reclaimers_leave_the_reserve_to_kswapd() {
+    let bench = Bench::new(0);
+    bench.clean_file(0..64, ROOT);
+    let reserve = |mark, reserve| Gfp { group: ROOT, mark, reserve };
+    while bench.st.memory().new_folio(Order::ZERO, reserve(Mark::Min, Reserve::All)).is_ok() {}
+    let wakes = bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0)));
+    let before = bench.st.machine.now();
+    assert!(bench.direct() > 0, "it goes on when its time is over");
+    assert_eq!(bench.stat(Stat::PgscanDirectThrottle), 1);
+    assert!(bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0))) > wakes);
+    assert!(bench.st.machine.now() - before >= 1_000_000_000);
+}
+
+/// Random reclaims against random memory: lists, charges and swap stay consistent, and no content is lost.
+mod random {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Anon { group: bool, young: bool },
+        Write(u64),
+        Touch(u64),
+        Direct,
+        Group,
+        Kswapd,
+        Pageout(usize),
+        FinishIo,
+        Lazyfree(usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            8 => (any::<bool>(), any::<bool>()).prop_map(|(group, young)| Op::Anon { group, young }),
+            6 => (0u64..96).prop_map(Op::Write),
+            3 => (0u64..96).prop_map(Op::Touch),
+            2 => Just(Op::Direct),
+            1 => Just(Op::Group),
+            1 => Just(Op::Kswapd),
+            1 => (0usize..64).prop_map(Op::Pageout),
+            2 => Just(Op::FinishIo),
+            1 => (0usize..64).prop_map(Op::Lazyfree),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {
+            let bench = Bench::new(96);
+            let lru = &bench.st.lru;
+            let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }).unwrap();
+            let base = bench.st.memory().base();
+            let cx = Reclaim { st: &bench.st, state: &bench.state };
+            let mut count = 0;
+            let mut lazy = std_alloc::collections::BTreeSet::new();
+            for op in ops {
+                let present = |i: usize| {
+                    Some(bench.entry(i as u64)).filter(|entry| entry.is_present()).map(|entry| entry.pfn())
+                };
+                match op {
+                    Op::Anon { group, young } => {
+                        let bits = if young { Bits::YOUNG | Bits::DIRTY } else { Bits::DIRTY };
+                        bench.anon(count, if group { below } else { ROOT }, bits);
+                        count += 1;
+                    }
+                    Op::Write(page) => bench.write(page..page + 1, below),
+                    Op::Touch(page) => {
+                        if let Some(pfn) = bench.folio(page) {
+                            lru.mark_accessed(base, pfn);
+                        }
+                    }
+                    Op::Direct => {
+                        let _ = bench.direct();
+                    }
+                    Op::Group => {
+                        let _ = group(&bench.st, &bench.state, below, 8);
+                    }
+                    Op::Kswapd => {
+                        let highest = ZoneKind::Normal;
+                        let _ = cx.balance(NodeId(0), KswapdRequest { order: Order::ZERO, highest });
+                    }
+                    Op::Pageout(i) => {
+                        if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(base, pfn)) {
+                            pageout(&bench.st, &bench.state, &[pfn]);
+                        }
+                    }
+                    Op::FinishIo => {
+                        let _ = bench.finish_io();
+                    }
+                    Op::Lazyfree(i) => {
+                        if let Some(pfn) = present(i) {
+                            lru.lazyfree(base, pfn);
+                            lazy.insert(i as u64);
+                        }
+                    }
+                }
+                bench.validate();
+                for index in (0..count).filter(|index| !lazy.contains(index)) {
+                    prop_assert!(!bench.entry(index).is_none(), "page {index} is lost");
+                }
+            }
+            bench.finish_io();
+            bench.validate();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Making reclaimers wait: for the disks, for each other, or because there is nothing to be had.
+
+use super::control::ScanControl;
+use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
+use crate::alloc::Mark;
+use crate::event::Event;
+use crate::lru::LruList;
+use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::primitive::Ordering::*;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// The tick in which Linux counts these waits (HZ = 250).
+const JIFFY: Nanos = 4_000_000;
+const SECOND: Nanos = 1_000_000_000;
+
+/// Why a reclaimer has to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Throttle {
+    /// kswapd meets pages that it has marked before and that are still being written.
+    Writeback = 0,
+    /// Reclaimers hold too many pages already.
+    Isolated = 1,
+    /// Nothing was reclaimed, even at a high priority.
+    NoProgress = 2,
+    /// Every dirty page is being written.
+    Congested = 3,
+    /// Free memory is at half of the reserve: direct reclaimers wait for kswapd.
+    Pfmemalloc = 4,
+}
+
+impl Throttle {
+    /// Number of reasons.
+    pub const COUNT: usize = 5;
+
+    /// Longest wait.
+    fn timeout(self) -> Nanos {
+        match self {
+            Throttle::Writeback => SECOND / 10,
+            Throttle::Isolated => SECOND / 50,
+            Throttle::NoProgress | Throttle::Congested => JIFFY,
+            Throttle::Pfmemalloc => SECOND,
+        }
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Sleep until the reason is gone or its time is over.
+    pub(super) fn throttle(self, node: NodeId, reason: Throttle) {
+        let (machine, state) = (&self.st.machine, self.node(node));
+        let vain = matches!(reason, Throttle::NoProgress | Throttle::Congested);
+        if vain && self.need_not_throttle(node) {
+            machine.resched();
+            return;
+        }
+        let start = machine.now();
+        if reason == Throttle::Writeback {
+            let throttled = state.writeback_throttled.fetch_add(1, Relaxed) + 1;
+            self.wait_for_writes(start + reason.timeout(), throttled as u64 * SWAP_CLUSTER_MAX);
+            state.writeback_throttled.fetch_sub(1, Relaxed);
+        } else {
+            let seen = state.wakes[reason as usize].load(Acquire);
+            state.waiters[reason as usize].fetch_add(1, AcqRel);
+            loop {
+                let ticket = machine.ticket(WaitKey::Reclaim(node));
+                if state.wakes[reason as usize].load(Acquire) != seen
+                    || !machine.wait(ticket, Some(start + reason.timeout()))
+                {
+                    break;
+                }
+            }
+            state.waiters[reason as usize].fetch_sub(1, AcqRel);
+        }
+        let args = [node.0 as u64, machine.now() - start, reason as u64, 0];
+        self.st.event(Event::MmVmscanThrottled, args);
+    }
+
+    fn wait_for_writes(self, deadline: Nanos, pages: u64) {
+        let written = || self.st.stats.read(Stat::NrWritten);
+        let enough = written() + pages as i64;
+        while written() < enough && self.st.machine.now() < deadline {
+            self.st.cache.wait_for_a_write(self.st.memory(), deadline);
+        }
+    }
+
+    /// Wake those who wait for this reason, if there are any.
+    pub(super) fn unthrottle(self, node: NodeId, reason: Throttle) {
+        if self.node(node).waiters[reason as usize].load(Acquire) == 0 {
+            return;
+        }
+        self.node(node).wakes[reason as usize].fetch_add(1, AcqRel);
+        self.st.machine.wake(WaitKey::Reclaim(node));
+    }
+
+    /// A lack of progress is worth a wait only if writes are what stands in the way. A node that kswapd has given up is
+    /// near the end of its memory anyway.
+    fn need_not_throttle(self, node: NodeId) -> bool {
+        if self.state.is_hopeless(node) {
+            return true;
+        }
+        let kinds = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
+        let open: u64 = kinds.iter().map(|&kind| reclaimable(self.st, node, kind)).sum();
+        let pending = self.st.stats.read(Stat::NrDirty) + self.st.stats.read(Stat::NrWriteback);
+        2 * pending.max(0) as u64 <= open
+    }
+
+    /// Do reclaimers hold more pages of the type than an eighth of the inactive list?
+    pub(super) fn too_many_isolated(self, node: NodeId, file: bool, sc: &ScanControl) -> bool {
+        if sc.kswapd {
+            return false;
+        }
+        let inactive = self.st.lru.node_vec(node).pages(LruList::new(file, false)) >> 3;
+        let isolated = self.node(node).isolated[file as usize].load(Relaxed).max(0) as u64;
+        let too_many = isolated > inactive;
+        if !too_many {
+            self.unthrottle(node, Throttle::Isolated);
+        }
+        too_many
+    }
+
+    /// After a pass: wake those who wait for progress if it went well, or wait oneself.
+    pub(super) fn consider_throttle(self, node: NodeId, sc: &ScanControl) {
+        if sc.nr_reclaimed > sc.nr_scanned >> 3 {
+            self.unthrottle(node, Throttle::NoProgress);
+        } else if !sc.kswapd && !sc.is_group() && sc.priority == 1 && sc.nr_reclaimed == 0 {
+            self.throttle(node, Throttle::NoProgress);
+        }
+    }
+
+    /// Before direct reclaim: while free memory is so low that kswapd itself may run out, leave the rest to it.
+    pub(super) fn throttle_direct(self, zones: &[ZoneId]) {
+        let zones = zones.iter().map(|&zone| self.st.alloc.zone(zone));
+        let Some(zone) = zones.into_iter().find(|zone| zone.kind() <= ZoneKind::Normal) else { return };
+        let node = zone.node();
+        if self.allow_direct(node) {
+            return;
+        }
+        self.st.count(Stat::PgscanDirectThrottle, 1);
+        self.throttle(node, Throttle::Pfmemalloc);
+    }
+
+    /// Is more than half of the reserve free? If not, kswapd must be awake.
+    pub(super) fn allow_direct(self, node: NodeId) -> bool {
+        if self.state.is_hopeless(node) {
+            return true;
+        }
+        let (mut reserve, mut free) = (0, 0);
+        for zone in self.st.alloc.zones_of(node, ZoneKind::Normal) {
+            if reclaimable(self.st, node, zone.kind()) > 0 {
+                reserve += zone.mark(Mark::Min);
+                free += zone.free_pages();
+            }
+        }
+        let allowed = reserve == 0 || free > reserve / 2;
+        if !allowed {
+            self.st.charge(Work::DaemonWake, 1);
+            self.st.machine.wake(WaitKey::Kswapd(node));
+        }
+        allowed
+    }
+}

@@ -1,0 +1,126 @@
+//! Writing dirty pages of files back: on request, by age, and by amount.
+//!
+//! A page becomes dirty in the cache ([`Cache::mark_dirty`](crate::cache::Cache::mark_dirty)) and is written by one of
+//! - the flusher, a daemon: when more than the background share of memory is dirty, when pages have been dirty for too
+//!   long, or when reclaim meets nothing but dirty pages;
+//! - whoever asks for it: fsync, msync.
+//!
+//! Those who make pages dirty faster than the device takes them are slowed down ([`balance_dirty`]): gently when the
+//! amount has passed the middle between the background and the dirty threshold, until it falls when it has passed the
+//! latter. (Linux sets each writer's pace from the measured bandwidth of the device instead.)
+//!
+//! Order of one page's write: lock the folio; write-protect and clean all its entries, flushed
+//! ([`mkclean`](crate::rmap::Rmap::mkclean)); start. A store that comes later faults, and makes the page dirty again.
+
+mod flusher;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub use flusher::flusher;
+pub use limits::{Limits, balance_dirty, limits};
+
+use crate::cache::tree::{MAX_INDEX, Mark};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::primitive::{AtomicBool, AtomicU32};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+use core::ops::Range;
+
+/// Pages that may be under way to devices before who writes for no one in particular waits for some to arrive: 4 MiB,
+/// as much as a device's queue holds.
+const QUEUE_PAGES: i64 = 1024;
+/// Pages written between two looks at the queue.
+const LOOK_EVERY: u64 = 32;
+
+/// The longest that the flusher sleeps before it looks again whether a write has ended, in nanoseconds.
+const PATIENCE: Nanos = 10_000_000;
+
+/// What write-back remembers.
+#[derive(Default)]
+pub struct Writeback {
+    /// Calls of [`balance_dirty`] since the last look at the counters.
+    calls: AtomicU32,
+    /// At the last look there was too much.
+    pressed: AtomicBool,
+}
+
+/// Write all dirty pages of `[first, end)` of a file, in order, and wait until they, and those that were being written
+/// already, have arrived.
+pub fn sync_range<M: Machine>(
+    st: &Store<M>,
+    _state: &Writeback,
+    file: FileId,
+    first: PageIndex,
+    end: PageIndex,
+) {
+    if st.cache.file(file).is_shmem() {
+        return;
+    }
+    let range = first.0..end.0.min(MAX_INDEX);
+    write_chosen(st, file, range.clone(), u64::MAX, Wait::ForPage);
+    let mut from = range.start;
+    while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::Writeback, from..range.end) {
+        st.wait_writeback(pfn);
+        st.put(pfn);
+        from = index.0 + 1;
+    }
+}
+
+/// What to do about a page that is being written already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Wait, and write what has changed since: the caller promises that all is on the device.
+    ForPage,
+    /// Leave it for the next time.
+    Never,
+}
+
+/// Start writing the pages of a range that are dirty now, at most `most`, in order. Returns how many were started.
+fn write_chosen<M: Machine>(st: &Store<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
+    // Pages that become dirty while we write are not chosen, so this ends however fast they do.
+    if st.cache.choose_dirty(file, range.clone(), most) == 0 {
+        return 0;
+    }
+    let mut from = range.start;
+    let mut started = 0;
+    while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::ToWrite, from..range.end) {
+        started += u64::from(write_page(st, file, index, pfn, wait));
+        st.put(pfn);
+        from = index.0 + 1;
+        if started % LOOK_EVERY == LOOK_EVERY - 1 {
+            wait_for_queue(st);
+        }
+    }
+    started
+}
+
+/// Start writing one page, if it still is dirty.
+fn write_page<M: Machine>(st: &Store<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
+    let frame = &st.frames[pfn];
+    st.lock_folio(pfn);
+    if wait == Wait::ForPage {
+        st.wait_writeback(pfn);
+    }
+    let is_it = (frame.owner(), frame.page_index()) == (Owner::File(file), index);
+    let ready = is_it && frame.has(FrameFlags::DIRTY) && !frame.has(FrameFlags::WRITEBACK);
+    let mut started = false;
+    if ready {
+        st.rmap.mkclean(st.memory(), pfn);
+        started = st.cache.write_page_start(st.memory(), pfn);
+    } else if is_it {
+        st.cache.unchoose(file, index);
+    }
+    st.unlock_folio(pfn);
+    started
+}
+
+/// Let the devices catch up.
+fn wait_for_queue<M: Machine>(st: &Store<M>) {
+    st.machine.resched();
+    while st.stats.read(Stat::NrWriteback) > QUEUE_PAGES && !st.machine.stopping() {
+        st.cache.wait_for_a_write(st.memory(), st.machine.now() + PATIENCE);
+    }
+}
