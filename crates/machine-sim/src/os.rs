@@ -1,16 +1,16 @@
 //! The system as a simulated task sees it.
 
+mod access;
+
 use crate::coroutine;
-use crate::machine::{Cpu, SimMachine};
+use crate::machine::SimMachine;
 use crate::oracle::{Forget, InFlux, Oracle, What};
 use crate::run::RunError;
 use crate::sched::{Key, TaskId};
 use crate::spec::Hardware;
-use crate::tlb::Cached;
-use crate::walk::Walk;
 use crate::world::{Kind, Open, World};
 use mm::Mm;
-use mm::api::{self, AccessKind, Backing, FaultError, MapRequest};
+use mm::api::{self, Backing, MapRequest};
 use mm::machine::{Machine, WaitKey, Work};
 use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
@@ -20,10 +20,6 @@ use program::{
 
 /// Bits of a user address.
 const ADDRESS_BITS: u32 = 47;
-/// Faults that one access may take. More means that the memory manager makes no progress.
-const RETRIES: u32 = 1000;
-/// Cache lines of a page.
-const LINES: u64 = 64;
 
 /// One task's view.
 pub(crate) struct SimOs<'w, P> {
@@ -58,17 +54,8 @@ fn prot(prot: Prot) -> api::Prot {
 fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
     let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
     match end {
-        Some(_) if addr % PAGE_SIZE == 0 && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
+        Some(_) if addr.is_multiple_of(PAGE_SIZE) && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
         _ => Err(Errno::Inval),
-    }
-}
-
-#[inline(always)]
-fn usable(cached: Cached, kind: AccessKind) -> bool {
-    match kind {
-        AccessKind::Load => true,
-        AccessKind::Store => cached.storable(),
-        AccessKind::Fetch => cached.executable(),
     }
 }
 
@@ -173,154 +160,6 @@ impl<'w, P: Program> SimOs<'w, P> {
         }
     }
 
-    // --- accesses ---
-
-    #[inline(never)]
-    fn access_slow(&mut self, access: Access) -> Result<(), Signal> {
-        let addr = access.addr;
-        if addr >> ADDRESS_BITS != 0 {
-            return Err(Signal::Segv { addr });
-        }
-        let kind = match access.mode {
-            Mode::Load => AccessKind::Load,
-            Mode::Store => AccessKind::Store,
-            Mode::Fetch => AccessKind::Fetch,
-        };
-        let vpn = Vpn::of(addr);
-        for _ in 0..RETRIES {
-            let cpu = self.machine.here();
-            match self.translate(cpu, vpn, kind) {
-                Ok((cached, missed)) => {
-                    if missed {
-                        let lines = (access.count as u64).clamp(1, LINES);
-                        cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
-                    }
-                    cpu.spend(self.access_cost * access.count as u64);
-                    if self.verify {
-                        self.check(vpn, kind, cached);
-                    }
-                    return match cpu.clock.get() < self.machine.limit.get() {
-                        true => Ok(()),
-                        false => self.breathe(),
-                    };
-                }
-                Err(Walk::Broken(pfn)) => {
-                    let text = format!(
-                        "the walk for page {vpn} of {} met frame {pfn}, which is no table",
-                        self.space
-                    );
-                    self.fail(text);
-                }
-                Err(_) => self.fault(vpn, kind, addr)?,
-            }
-        }
-        self.fail(format!("page {vpn} of {} still faults after {RETRIES} faults ({kind:?})", self.space));
-    }
-
-    /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
-    #[inline]
-    fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
-        let fetch = kind == AccessKind::Fetch;
-        let mut found = if fetch { cpu.tlb.instruction(vpn) } else { cpu.tlb.data(vpn) };
-        let missed = found.is_none();
-        if missed {
-            let misses = if fetch { &cpu.counts.itlb_misses } else { &cpu.counts.dtlb_misses };
-            misses.set(misses.get() + 1);
-            found = cpu.tlb.second(vpn, fetch);
-            if found.is_some() {
-                cpu.spend(self.machine.spec().costs().hardware(Hardware::L2TlbHit));
-            }
-        }
-        match found {
-            Some(cached) if usable(cached, kind) => return Ok((cached, missed)),
-            // Too weak for this access: the CPU drops it and looks at the table again.
-            Some(_) => cpu.tlb.drop_page(vpn),
-            None => {}
-        }
-        match self.machine.walk(cpu, vpn, kind) {
-            Walk::Found(cached) => Ok((cached, missed)),
-            other => Err(other),
-        }
-    }
-
-    fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
-        self.enter();
-        let served = self.world.mm.fault(self.space, vpn, kind);
-        self.leave();
-        self.after_operation();
-        let Err(error) = served else {
-            return if self.dead() { Err(Signal::Kill) } else { Ok(()) };
-        };
-        let beyond = match error {
-            FaultError::Killed => {
-                self.killed();
-                return Err(Signal::Kill);
-            }
-            FaultError::Segv => false,
-            FaultError::Bus => true,
-        };
-        if let Some(Err(text)) = self.oracle(|oracle| oracle.refused(self.space.0, vpn.0, kind, beyond)) {
-            self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task));
-        }
-        Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
-    }
-
-    fn enter(&self) {
-        self.world.inside.set(self.world.inside.get() + 1);
-    }
-
-    fn leave(&self) {
-        self.world.inside.set(self.world.inside.get() - 1);
-    }
-
-    /// Ask the oracle about an access that went through `cached`.
-    fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
-        let Some(content) = &self.machine.content else { return };
-        let got = content.borrow().frame(cached.pfn());
-        let mut verdict =
-            self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
-        if kind == AccessKind::Store && verdict.is_ok() {
-            verdict = self.check_store(vpn, cached);
-            let stamp = content.borrow_mut().fresh();
-            content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp));
-        }
-        if let Err(text) = verdict {
-            let now = self.machine.now();
-            self.fail(format!(
-                "oracle: cpu {}, task {}, {}, {kind:?} of page {vpn} ({:#x}): {text}; through a TLB entry for frame \
-                 {} of age {} us; the frame has {:?}, {:?}",
-                self.machine.current.get(),
-                self.task,
-                self.space,
-                vpn.addr(),
-                cached.pfn(),
-                cached.age(now) / 1000,
-                self.world.mm.base().frames[cached.pfn()].owner(),
-                self.world.mm.base().frames[cached.pfn()].flags(),
-            ));
-        }
-    }
-
-    /// A store may only go to the frame that the page table maps for writing at this moment.
-    fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
-        match self.machine.look_up(self.world.mm.root(self.space), vpn) {
-            Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
-            found => {
-                if let Some(oracle) = &self.world.oracle {
-                    oracle.borrow_mut().report.violations += 1;
-                }
-                match found {
-                    Some((pfn, true)) => {
-                        Err(format!("a store went to another frame than the page table's {pfn}"))
-                    }
-                    Some(_) => Err("a store went through although the page table forbids it".into()),
-                    None => Err("a store went through although the page table maps nothing".into()),
-                }
-            }
-        }
-    }
-
     // --- calls ---
 
     /// Run a system call.
@@ -372,7 +211,7 @@ impl<'w, P: Program> SimOs<'w, P> {
                 Ok((Backing::AnonymousShared, What::File { file, offset: 0, private: false }))
             }
             MapSource::File { fd, offset, shared } => {
-                if offset % PAGE_SIZE != 0 {
+                if !offset.is_multiple_of(PAGE_SIZE) {
                     return Err(Errno::Inval);
                 }
                 let (open, page) = (self.file(fd)?, offset / PAGE_SIZE);
@@ -412,20 +251,21 @@ impl<'w, P: Program> SimOs<'w, P> {
 }
 
 impl<P: Program> Os for SimOs<'_, P> {
-    #[inline]
+    /// The path of most accesses: the page that its set of the TLB was last asked for, and time left to run. Everything
+    /// else goes to `access_slow`, in a tail call, so that this one stays small.
+    #[inline(always)]
     fn access(&mut self, access: Access) -> Result<(), Signal> {
-        self.accesses += access.count as u64;
-        debug_assert!(access.count > 0);
-        if access.mode != Mode::Fetch && access.addr >> ADDRESS_BITS == 0 && !self.verify {
-            let cpu = self.machine.here();
-            if let Some(cached) = cpu.tlb.data(Vpn::of(access.addr))
-                && (access.mode == Mode::Load || cached.storable())
-            {
-                cpu.spend(self.access_cost * access.count as u64);
-                return match cpu.clock.get() < self.machine.limit.get() {
-                    true => Ok(()),
-                    false => self.breathe(),
-                };
+        let cpu = self.machine.here();
+        if access.addr >> ADDRESS_BITS == 0
+            && let Some(cached) = cpu.tlb.recent(Vpn::of(access.addr))
+            && (access.mode == Mode::Load || (access.mode == Mode::Store && cached.storable()))
+            && !self.verify
+        {
+            let clock = cpu.clock.get() + self.access_cost * access.count as u64;
+            if clock < self.machine.limit.get() {
+                cpu.clock.set(clock);
+                self.accesses += access.count as u64;
+                return Ok(());
             }
         }
         self.access_slow(access)

@@ -12,7 +12,8 @@ fn run(sched: &mut Sched, cpu: usize) -> TaskId {
 #[test]
 fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
     let mut sched = Sched::new(vec![0, 0]);
-    (sched.spawn(0, 0, None), sched.spawn(0, 0, None));
+    sched.spawn(0, 0, None);
+    sched.spawn(0, 0, None);
     assert_eq!(sched.next(), Next::Cpu(0));
     assert_eq!(sched.pick(0).unwrap().limit, QUANTUM);
     sched.clocks[0].set(QUANTUM);
@@ -82,7 +83,8 @@ fn tasks_of_one_cpu_take_turns_and_a_woken_one_comes_early() {
 fn idle_cpus_take_waiting_tasks() {
     let mut sched = Sched::new(vec![0, 0]);
     let tasks: Vec<_> = (0..4).map(|_| sched.spawn(0, 0, None)).collect();
-    (run(&mut sched, 0), run(&mut sched, 1));
+    run(&mut sched, 0);
+    run(&mut sched, 1);
     for _ in 0..2 {
         sched.end(1);
         sched.pick(1);

@@ -325,7 +325,11 @@ fn check(file: &MachineFile) -> Result<(), SpecError> {
         ("pml4e", tlb.pml4e),
     ];
     for (name, Geometry { entries, ways }) in caches {
-        if ways == 0 || entries % ways != 0 || !(entries / ways).is_power_of_two() || entries > 1 << 20 {
+        if ways == 0
+            || !entries.is_multiple_of(ways)
+            || !(entries / ways).is_power_of_two()
+            || entries > 1 << 20
+        {
             let message =
                 format!("{entries} entries in {ways} ways: the number of sets must be a power of two");
             return fail(&format!("tlb.{name}"), message);

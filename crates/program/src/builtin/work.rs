@@ -75,7 +75,7 @@ impl Builtin {
     /// A child reads its part and writes every second page of it.
     pub(super) fn child<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         for page in self.part(thread) {
-            let mode = if page % 2 == 0 { Mode::Store } else { Mode::Load };
+            let mode = if page.is_multiple_of(2) { Mode::Store } else { Mode::Load };
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
         }
         Ok(())
