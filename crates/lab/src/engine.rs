@@ -9,7 +9,7 @@ use mm::knobs::Knob;
 use std::path::Path;
 
 /// The machine of those who name none.
-pub const DEFAULT_MACHINE: &str = "small";
+pub const DEFAULT_MACHINE: &str = "laptop";
 
 /// Named machines: name and one line of help.
 pub fn machines() -> Vec<(String, String)> {

@@ -40,7 +40,7 @@ fn one_line(text: &str) -> String {
     let (usage, message): (Vec<&str>, Vec<&str>) = words.iter().partition(|line| line.starts_with("Usage:"));
     match usage.first() {
         // With nothing asked for, clap prints its whole help as an error.
-        Some(_) if message.iter().any(|line| *line == "Commands:") => {
+        Some(_) if message.contains(&"Commands:") => {
             "no command given; 'pagefold --help' lists them".to_owned()
         }
         Some(usage) => format!("{} ({})", message.join(" "), usage.replace("Usage:", "usage:")),
