@@ -1,1 +1,6 @@
-//! (skeleton)
+//! The simulated machine.
+mod coroutine;
+pub mod device;
+pub mod spec;
+mod tables;
+pub mod tlb;

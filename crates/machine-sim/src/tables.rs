@@ -1,0 +1,98 @@
+//! Where the simulated page tables live.
+//!
+//! Frames have no bytes here, except those that hold page tables. Such a frame gets a slot in a store that only grows
+//! by chunks and never moves, so references into it stay good; a frame that is used for something else gives its slot
+//! back.
+
+use mm::machine::TablePage;
+use mm::primitive::{AtomicU64, Ordering::Relaxed};
+use mm::units::{Pfn, TABLE_ENTRIES};
+use std::cell::{Cell, OnceCell, RefCell};
+
+/// Tables in one chunk.
+const CHUNK: usize = 64;
+
+/// The page tables of a machine.
+pub(crate) struct Tables {
+    /// For each frame: slot + 1, or 0.
+    slots: Box<[Cell<u32>]>,
+    chunks: Box<[OnceCell<Box<[TablePage]>>]>,
+    used: Cell<u32>,
+    free: RefCell<Vec<u32>>,
+}
+
+impl Tables {
+    /// None yet, for frames below `frames`.
+    pub(crate) fn new(frames: usize) -> Tables {
+        Tables {
+            slots: vec![0u32; frames].into_iter().map(Cell::new).collect(),
+            chunks: (0..frames.div_ceil(CHUNK)).map(|_| OnceCell::new()).collect(),
+            used: Cell::new(0),
+            free: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// The table in `pfn`, if the frame holds one.
+    #[inline]
+    pub(crate) fn get(&self, pfn: Pfn) -> Option<&TablePage> {
+        match self.slots.get(pfn.index())?.get() {
+            0 => None,
+            slot => Some(self.slot(slot as usize - 1)),
+        }
+    }
+
+    /// The table in `pfn`; a frame that held none becomes a table of zeroes.
+    #[inline]
+    pub(crate) fn get_or_new(&self, pfn: Pfn) -> &TablePage {
+        match self.get(pfn) {
+            Some(table) => table,
+            None => self.claim(pfn),
+        }
+    }
+
+    /// The frame gets other content.
+    #[inline]
+    pub(crate) fn release(&self, pfn: Pfn) {
+        let slot = self.slots[pfn.index()].replace(0);
+        if slot != 0 {
+            self.free.borrow_mut().push(slot - 1);
+        }
+    }
+
+    #[inline]
+    fn slot(&self, slot: usize) -> &TablePage {
+        &self.chunks[slot / CHUNK].get().expect("a slot in use lies in a chunk that is there")[slot % CHUNK]
+    }
+
+    #[cold]
+    fn claim(&self, pfn: Pfn) -> &TablePage {
+        let reused = self.free.borrow_mut().pop();
+        let slot = reused.unwrap_or_else(|| self.used.replace(self.used.get() + 1));
+        self.slots[pfn.index()].set(slot + 1);
+        let empty = || std::array::from_fn::<_, TABLE_ENTRIES, _>(|_| AtomicU64::new(0));
+        self.chunks[slot as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| empty()).collect());
+        let table = self.slot(slot as usize);
+        if reused.is_some() {
+            table.iter().for_each(|entry| entry.store(0, Relaxed));
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_was_a_table_comes_back_empty() {
+        let tables = Tables::new(1000);
+        tables.get_or_new(Pfn(7))[3].store(9, Relaxed);
+        tables.get_or_new(Pfn(8))[3].store(8, Relaxed);
+        assert_eq!(tables.get(Pfn(7)).unwrap()[3].load(Relaxed), 9);
+        tables.release(Pfn(7));
+        assert!(tables.get(Pfn(7)).is_none());
+        assert_eq!(tables.get_or_new(Pfn(900))[3].load(Relaxed), 0);
+        assert_eq!(tables.get(Pfn(8)).unwrap()[3].load(Relaxed), 8);
+        assert!(tables.get(Pfn(5000)).is_none());
+    }
+}

@@ -1,0 +1,432 @@
+//! The translation caches of one CPU.
+//!
+//! First level: data and instruction TLBs, each split by entry size. Second level: one TLB for all. Beside them the
+//! page-walk caches, which remember where the lower tables of a recent walk stand. All are set-associative with true
+//! LRU: the ways of a set are kept in order of use, so a repeated hit looks at one slot and writes nothing.
+//!
+//! An entry's key holds its address-space number (ASID) and an *epoch* of that number. To drop everything of one ASID
+//! is to begin a new epoch: old entries no longer match, count as empty when a victim is sought, and cost nothing. Only
+//! when epochs run out (after two million such flushes) are the arrays really cleared.
+
+use mm::machine::Flush;
+use mm::units::{Order, PAGEBLOCK_ORDER, Pfn, Vpn};
+use std::cell::Cell;
+
+/// Most ASIDs that the model can tell apart.
+pub const MAX_ASIDS: usize = 32;
+
+const VPN_BITS: u32 = 36;
+const LARGE: u64 = 1 << VPN_BITS;
+const ASID_SHIFT: u32 = VPN_BITS + 1;
+const EPOCH_SHIFT: u32 = ASID_SHIFT + 5;
+const LAST_EPOCH: u64 = (1 << (64 - EPOCH_SHIFT)) - 1;
+
+/// A translation as a TLB holds it: the frame and what it allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cached(u64);
+
+impl Cached {
+    const WRITE: u64 = 1 << 32;
+    const DIRTY: u64 = 1 << 33;
+    const EXEC: u64 = 1 << 34;
+    const AGE_SHIFT: u32 = 36;
+    /// Fill times are kept in units of 2^14 ns (16 us) and wrap after 73 minutes.
+    const AGE_UNIT: u32 = 14;
+    const AGE_MASK: u64 = (1 << (64 - Self::AGE_SHIFT)) - 1;
+
+    /// A translation to `pfn`, filled at `now` ns.
+    pub fn new(pfn: Pfn, write: bool, dirty: bool, exec: bool, now: u64) -> Cached {
+        let flag = |on: bool, bit: u64| if on { bit } else { 0 };
+        Cached(
+            pfn.0 as u64
+                | flag(write, Self::WRITE)
+                | flag(dirty, Self::DIRTY)
+                | flag(exec, Self::EXEC)
+                | ((now >> Self::AGE_UNIT) & Self::AGE_MASK) << Self::AGE_SHIFT,
+        )
+    }
+
+    /// The frame.
+    #[inline(always)]
+    pub fn pfn(self) -> Pfn {
+        Pfn(self.0 as u32)
+    }
+
+    /// May stores use it without looking at the table again?
+    #[inline(always)]
+    pub fn storable(self) -> bool {
+        self.0 & (Self::WRITE | Self::DIRTY) == Self::WRITE | Self::DIRTY
+    }
+
+    /// Does it allow stores at all?
+    pub fn writable(self) -> bool {
+        self.0 & Self::WRITE != 0
+    }
+
+    /// May instructions be fetched through it?
+    #[inline(always)]
+    pub fn executable(self) -> bool {
+        self.0 & Self::EXEC != 0
+    }
+
+    /// Nanoseconds since it was filled, to 16 us.
+    pub fn age(self, now: u64) -> u64 {
+        let then = self.0 >> Self::AGE_SHIFT;
+        ((now >> Self::AGE_UNIT).wrapping_sub(then) & Self::AGE_MASK) << Self::AGE_UNIT
+    }
+
+    #[inline(always)]
+    fn offset(self, frames: u64) -> Cached {
+        Cached(self.0 + frames)
+    }
+}
+
+/// Size of one cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Entries in all.
+    pub entries: u32,
+    /// Entries that a key can go to. `entries / ways` is a power of two.
+    pub ways: u32,
+}
+
+#[derive(Default)]
+struct Slot {
+    key: Cell<u64>,
+    data: Cell<u64>,
+}
+
+/// One set-associative array.
+struct Array {
+    slots: Box<[Slot]>,
+    ways: usize,
+    mask: u64,
+}
+
+impl Array {
+    fn new(geometry: Geometry) -> Array {
+        let sets = geometry.entries / geometry.ways;
+        assert!(sets.is_power_of_two() && sets * geometry.ways == geometry.entries, "checked by the spec");
+        Array {
+            slots: (0..geometry.entries).map(|_| Slot::default()).collect(),
+            ways: geometry.ways as usize,
+            mask: sets as u64 - 1,
+        }
+    }
+
+    #[inline(always)]
+    fn set(&self, key: u64) -> &[Slot] {
+        let first = (key & self.mask) as usize * self.ways;
+        &self.slots[first..first + self.ways]
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        let set = self.set(key);
+        if set[0].key.get() == key {
+            return Some(set[0].data.get());
+        }
+        Self::get_behind(set, key)
+    }
+
+    #[inline]
+    fn get_behind(set: &[Slot], key: u64) -> Option<u64> {
+        let way = set.iter().position(|slot| slot.key.get() == key)?;
+        let data = set[way].data.get();
+        Self::to_front(set, way, key, data);
+        Some(data)
+    }
+
+    /// Shift the ways before `way` back by one and put an entry in front.
+    #[inline]
+    fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {
+        for i in (0..way).rev() {
+            set[i + 1].key.set(set[i].key.get());
+            set[i + 1].data.set(set[i].data.get());
+        }
+        set[0].key.set(key);
+        set[0].data.set(data);
+    }
+
+    /// Put an entry in, over the same key, a dead entry or the least recently used.
+    fn put(&self, key: u64, data: u64, epochs: &Epochs) {
+        let set = self.set(key);
+        let way = set
+            .iter()
+            .position(|slot| slot.key.get() == key)
+            .or_else(|| set.iter().rposition(|slot| !epochs.live(slot.key.get())))
+            .unwrap_or(set.len() - 1);
+        Self::to_front(set, way, key, data);
+    }
+
+    fn drop_key(&self, key: u64) {
+        if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
+            slot.key.set(0);
+        }
+    }
+
+    fn clear(&self) {
+        self.slots.iter().for_each(|slot| slot.key.set(0));
+    }
+}
+
+/// The epoch of every ASID, as the upper part of a key.
+struct Epochs {
+    prefix: [Cell<u64>; MAX_ASIDS],
+}
+
+impl Epochs {
+    fn new() -> Epochs {
+        Epochs {
+            prefix: std::array::from_fn(|asid| Cell::new(1 << EPOCH_SHIFT | (asid as u64) << ASID_SHIFT)),
+        }
+    }
+
+    #[inline]
+    fn live(&self, key: u64) -> bool {
+        let asid = (key >> ASID_SHIFT) as usize % MAX_ASIDS;
+        key >> ASID_SHIFT == self.prefix[asid].get() >> ASID_SHIFT
+    }
+
+    /// Begin a new epoch; `false` if there are none left.
+    fn next(&self, asid: usize) -> bool {
+        let prefix = self.prefix[asid].get();
+        if prefix >> EPOCH_SHIFT == LAST_EPOCH {
+            return false;
+        }
+        self.prefix[asid].set(prefix + (1 << EPOCH_SHIFT));
+        true
+    }
+
+    fn restart(&self) {
+        for (asid, prefix) in self.prefix.iter().enumerate() {
+            prefix.set(1 << EPOCH_SHIFT | (asid as u64) << ASID_SHIFT);
+        }
+    }
+}
+
+/// Sizes of a CPU's translation caches.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbSpec {
+    /// First level, data, 4 KiB.
+    pub l1d_4k: Geometry,
+    /// First level, data, 2 MiB.
+    pub l1d_2m: Geometry,
+    /// First level, instructions, 4 KiB.
+    pub l1i_4k: Geometry,
+    /// First level, instructions, 2 MiB.
+    pub l1i_2m: Geometry,
+    /// Second level, shared by all.
+    pub l2: Geometry,
+    /// Walk cache of directory entries: each spares the walk of 2 MiB its upper three steps.
+    pub pde: Geometry,
+    /// Walk cache of the next level up (1 GiB).
+    pub pdpte: Geometry,
+    /// Walk cache of the top level (512 GiB).
+    pub pml4e: Geometry,
+    /// Cache lines of page tables that stay in the CPU's data cache: a walk step that finds its line there is cheap.
+    pub lines: u32,
+    /// Where the sizes come from.
+    pub source: String,
+}
+
+/// The translation caches of one CPU.
+pub struct Tlb {
+    l1d: Array,
+    l1d_large: Array,
+    l1i: Array,
+    l1i_large: Array,
+    l2: Array,
+    walk: [Array; 3],
+    lines: Box<[Cell<u64>]>,
+    epochs: Epochs,
+    walk_epochs: Epochs,
+    /// The loaded ASID's epoch, as the upper part of a key.
+    prefix: Cell<u64>,
+    asid: Cell<usize>,
+    /// Was a large entry ever filled? If not, nobody looks for one.
+    large: Cell<bool>,
+}
+
+impl Tlb {
+    /// Empty caches; ASID 0 is loaded.
+    pub fn new(spec: &TlbSpec) -> Tlb {
+        let epochs = Epochs::new();
+        let prefix = Cell::new(epochs.prefix[0].get());
+        Tlb {
+            l1d: Array::new(spec.l1d_4k),
+            l1d_large: Array::new(spec.l1d_2m),
+            l1i: Array::new(spec.l1i_4k),
+            l1i_large: Array::new(spec.l1i_2m),
+            l2: Array::new(spec.l2),
+            walk: [Array::new(spec.pde), Array::new(spec.pdpte), Array::new(spec.pml4e)],
+            lines: vec![Cell::new(0); spec.lines.next_power_of_two() as usize].into(),
+            epochs,
+            walk_epochs: Epochs::new(),
+            prefix,
+            asid: Cell::new(0),
+            large: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    fn key(&self, vpn: u64) -> u64 {
+        self.prefix.get() | vpn
+    }
+
+    #[inline(always)]
+    fn large_key(&self, vpn: u64) -> u64 {
+        self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
+    }
+
+    /// Look in the first-level data TLB.
+    #[inline(always)]
+    pub fn data(&self, vpn: Vpn) -> Option<Cached> {
+        match self.l1d.get(self.key(vpn.0)) {
+            Some(data) => Some(Cached(data)),
+            None if self.large.get() => self.first_large(&self.l1d_large, vpn),
+            None => None,
+        }
+    }
+
+    /// Look in the first-level instruction TLB.
+    #[inline]
+    pub fn instruction(&self, vpn: Vpn) -> Option<Cached> {
+        match self.l1i.get(self.key(vpn.0)) {
+            Some(data) => Some(Cached(data)),
+            None if self.large.get() => self.first_large(&self.l1i_large, vpn),
+            None => None,
+        }
+    }
+
+    fn first_large(&self, array: &Array, vpn: Vpn) -> Option<Cached> {
+        array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset(vpn.0 & 511))
+    }
+
+    /// Look in the second level, and bring what is found to the first.
+    pub fn second(&self, vpn: Vpn, fetch: bool) -> Option<Cached> {
+        let key = self.key(vpn.0);
+        if let Some(data) = self.l2.get(key) {
+            self.first(fetch, false).put(key, data, &self.epochs);
+            return Some(Cached(data));
+        }
+        if !self.large.get() {
+            return None;
+        }
+        let key = self.large_key(vpn.0);
+        let data = self.l2.get(key)?;
+        self.first(fetch, true).put(key, data, &self.epochs);
+        Some(Cached(data).offset(vpn.0 & 511))
+    }
+
+    fn first(&self, fetch: bool, large: bool) -> &Array {
+        match (fetch, large) {
+            (false, false) => &self.l1d,
+            (false, true) => &self.l1d_large,
+            (true, false) => &self.l1i,
+            (true, true) => &self.l1i_large,
+        }
+    }
+
+    /// Take in what a walk found: for `large`, the translation of the block's first page.
+    pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
+        let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
+        if large {
+            self.large.set(true);
+        }
+        self.first(fetch, large).put(key, cached.0, &self.epochs);
+        self.l2.put(key, cached.0, &self.epochs);
+    }
+
+    /// Drop the translation of one page, as a CPU does that found it too weak for an access.
+    pub fn drop_page(&self, vpn: Vpn) {
+        for array in [&self.l1d, &self.l1i, &self.l2] {
+            array.drop_key(self.key(vpn.0));
+        }
+        if self.large.get() {
+            for array in [&self.l1d_large, &self.l1i_large, &self.l2] {
+                array.drop_key(self.large_key(vpn.0));
+            }
+        }
+    }
+
+    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to, if a walk cache knows it.
+    #[inline]
+    pub fn walk_get(&self, level: usize, vpn: Vpn) -> Option<Pfn> {
+        let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
+        self.walk[level - 1].get(key).map(|data| Pfn(data as u32))
+    }
+
+    /// Remember the table that the entry of `level` for `vpn` points to.
+    pub fn walk_put(&self, level: usize, vpn: Vpn, table: Pfn) {
+        let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
+        self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
+    }
+
+    /// Touch the cache line of a page-table entry; was it in the CPU's data cache?
+    #[inline]
+    pub fn touch_line(&self, table: Pfn, index: usize) -> bool {
+        let line = ((table.0 as u64) << 6 | (index as u64) >> 3) + 1;
+        let slot =
+            &self.lines[(line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.lines.len() - 1)];
+        slot.replace(line) == line
+    }
+
+    /// Go over to `asid`; unless `keep`, what stands under it is dropped.
+    pub fn load(&self, asid: usize, keep: bool) {
+        self.asid.set(asid);
+        if !keep {
+            self.drop_asid(asid);
+        }
+        self.prefix.set(self.epochs.prefix[asid].get());
+    }
+
+    /// Drop translations. The walk caches lose at least what hardware would lose: INVLPG drops all of the loaded ASID.
+    pub fn flush(&self, what: Flush) {
+        let asid = self.asid.get();
+        match what {
+            Flush::All => (0..MAX_ASIDS).for_each(|asid| self.drop_asid(asid)),
+            Flush::Current => self.drop_asid(asid),
+            Flush::Pages { start, count, stride } => {
+                for i in 0..count as u64 {
+                    self.drop_page(Vpn(start.0 + (i << stride.0)));
+                }
+                self.drop_walks(asid);
+            }
+        }
+        self.prefix.set(self.epochs.prefix[asid].get());
+    }
+
+    fn drop_asid(&self, asid: usize) {
+        if !self.epochs.next(asid) {
+            for array in [&self.l1d, &self.l1d_large, &self.l1i, &self.l1i_large, &self.l2] {
+                array.clear();
+            }
+            self.epochs.restart();
+        }
+        self.drop_walks(asid);
+    }
+
+    fn drop_walks(&self, asid: usize) {
+        if !self.walk_epochs.next(asid) {
+            self.walk.iter().for_each(Array::clear);
+            self.walk_epochs.restart();
+        }
+    }
+
+    /// Pages that one flush of `what` has to invalidate one by one; `None`: it drops everything at once.
+    pub fn single_pages(what: Flush) -> Option<u32> {
+        match what {
+            Flush::Pages { count, .. } => Some(count),
+            _ => None,
+        }
+    }
+}
+
+/// The stride of a flush of ordinary pages.
+pub const SMALL: Order = Order(0);
+
+#[cfg(test)]
+mod tests;
