@@ -1,1 +1,291 @@
-//! (skeleton)
+//! The part of the trace recorder that runs inside QEMU's user-mode emulator.
+//!
+//! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=16 PROGRAM` writes one file per process into
+//! FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std`, so that the build script of
+//! `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three sources of
+//! events: each translated block that is entered (instructions, fetches), each load and store, each system call
+//! and its return.
+//!
+//! State is per guest thread, found by QEMU's index of the virtual CPU. All callbacks for a CPU come on its own
+//! host thread, so that state needs no lock; see [`shared`] for what is common.
+
+#[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
+#[path = "../../trace/src/codec.rs"]
+mod codec;
+#[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
+#[path = "../../trace/src/event.rs"]
+mod event;
+#[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
+#[path = "../../trace/src/raw.rs"]
+mod raw;
+
+mod calls;
+mod files;
+mod maps;
+mod qemu;
+mod shared;
+mod syscalls;
+mod thread;
+mod window;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use calls::Call;
+use event::{Mode, PAGE_SHIFT};
+use qemu::{Block, Info, PluginId};
+use thread::Thread;
+
+/// The interface that this plugin was made for; QEMU looks for this symbol.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = 1;
+
+/// Threads at once; more than any recorded program will have.
+const MOST_THREADS: usize = 4096;
+/// Bits of a block's user data that hold its address; above them is its number of instructions.
+const ADDRESS_BITS: u32 = 52;
+
+static THREADS: [AtomicPtr<Thread>; MOST_THREADS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
+/// The process is ending: nothing is recorded any more.
+static FINISHED: AtomicBool = AtomicBool::new(false);
+static WINDOW: AtomicUsize = AtomicUsize::new(window::USUAL);
+/// Where QEMU's own memory begins.
+static LIMIT: AtomicU64 = AtomicU64::new(0);
+/// Is the program for x86-64? Otherwise its calls have the common numbers.
+static X86: AtomicBool = AtomicBool::new(true);
+
+/// The state of the thread that runs on CPU `index`, which is the calling thread.
+#[inline]
+fn current(index: c_uint) -> Option<&'static mut Thread> {
+    if FINISHED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let slot = THREADS.get(index as usize)?;
+    let mut thread = slot.load(Ordering::Relaxed);
+    if thread.is_null() {
+        thread = begin(slot);
+    }
+    // SAFETY: the pointer came from `Box::into_raw` in `begin` and is freed only in `on_cpu_exit`, by the same
+    // host thread; each CPU has one host thread and callbacks do not nest, so the reference is the only one.
+    Some(unsafe { &mut *thread })
+}
+
+#[cold]
+fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
+    let mut thread = Box::new(Thread::begin(WINDOW.load(Ordering::Relaxed)));
+    if thread.is_first() {
+        let limit = LIMIT.load(Ordering::Relaxed);
+        let maps = shared::with(false, |shared| maps::initial(limit, &mut shared.files));
+        maps.iter().for_each(|map| thread.event(map));
+    }
+    let thread = Box::into_raw(thread);
+    slot.store(thread, Ordering::Relaxed);
+    thread
+}
+
+#[inline]
+fn follow(thread: &mut Thread) {
+    let epoch = shared::EPOCH.load(Ordering::Relaxed);
+    if epoch != thread.seen {
+        thread.catch_up(epoch);
+    }
+}
+
+extern "C" fn on_block(index: c_uint, data: *mut c_void) {
+    let Some(thread) = current(index) else { return };
+    follow(thread);
+    let data = data as u64;
+    thread.instructions += data >> ADDRESS_BITS;
+    thread.touch((data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT, Mode::Fetch, 1);
+}
+
+extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
+    let Some(thread) = current(index) else { return };
+    follow(thread);
+    // SAFETY: `info` is what QEMU passed for this access; both functions only look at its bits.
+    let (store, size) =
+        unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
+    let mode = if store { Mode::Store } else { Mode::Load };
+    let (first, last) = (addr >> PAGE_SHIFT, addr.wrapping_add((1u64 << size) - 1) >> PAGE_SHIFT);
+    thread.touch(first, mode, 1);
+    if last != first {
+        thread.touch(last, mode, 1);
+    }
+}
+
+extern "C" fn on_translate(_: PluginId, block: *mut Block) {
+    // SAFETY: QEMU passes a block that is valid for the time of this callback; instructions are asked for by
+    // indices below their number.
+    unsafe {
+        let count = qemu::qemu_plugin_tb_n_insns(block);
+        let start = qemu::qemu_plugin_tb_vaddr(block);
+        let data = |addr: u64, count: usize| (addr | (count as u64) << ADDRESS_BITS) as *mut c_void;
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, qemu::NO_REGS, data(start, count));
+        let mut page = start >> PAGE_SHIFT;
+        for at in 0..count {
+            let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
+            let addr = qemu::qemu_plugin_insn_vaddr(instruction);
+            if addr >> PAGE_SHIFT != page {
+                page = addr >> PAGE_SHIFT;
+                let data = data(addr, 0);
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_block, qemu::NO_REGS, data);
+            }
+            let nothing = std::ptr::null_mut();
+            let (flags, which) = (qemu::NO_REGS, qemu::MEM_RW);
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, which, nothing);
+        }
+    }
+}
+
+fn call(number: i64) -> Option<Call> {
+    if X86.load(Ordering::Relaxed) { calls::x86_64(number) } else { calls::common(number) }
+}
+
+/// Do `body` with the thread marked as busy.
+fn busy(index: c_uint, body: impl FnOnce(&mut Thread)) {
+    let Some(thread) = current(index) else { return };
+    thread.busy.store(true, Ordering::SeqCst);
+    if !FINISHED.load(Ordering::SeqCst) {
+        body(thread);
+    }
+    thread.busy.store(false, Ordering::SeqCst);
+}
+
+extern "C" fn on_syscall(
+    _: PluginId,
+    index: c_uint,
+    number: i64,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    _: u64,
+    _: u64,
+) {
+    busy(index, |thread| match call(number) {
+        Some(call) => syscalls::enter(thread, call, [a, b, c, d, e, f]),
+        // Any call may block for long, so what was before must not wait in the window.
+        None => thread.drain(),
+    });
+}
+
+extern "C" fn on_syscall_return(_: PluginId, index: c_uint, _: i64, result: i64) {
+    busy(index, |thread| {
+        let parent = shared::PID.load(Ordering::Relaxed);
+        if result == 0 && std::process::id() != parent {
+            begin_child(index, thread, parent);
+        } else {
+            syscalls::leave(thread, result);
+        }
+    });
+}
+
+/// This is a child that was just forked: only the calling thread lives on here, and it holds the lock.
+fn begin_child(index: c_uint, thread: &mut Thread, parent: u32) {
+    for (at, slot) in THREADS.iter().enumerate() {
+        if at != index as usize {
+            // The other threads' states are left where they are: they may have been in the middle of anything.
+            slot.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+    thread.pending = None;
+    shared::begin_process(parent);
+    shared::with(true, |shared| shared.files.describe_all());
+    thread.begin_child();
+    shared::release();
+}
+
+extern "C" fn on_cpu_exit(_: PluginId, index: c_uint) {
+    let Some(slot) = THREADS.get(index as usize) else { return };
+    if FINISHED.load(Ordering::SeqCst) {
+        return;
+    }
+    let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    if !thread.is_null() {
+        // SAFETY: the pointer came from `Box::into_raw` in `begin`; the CPU is gone, so nothing uses it any more.
+        let mut thread = unsafe { Box::from_raw(thread) };
+        thread.end();
+    }
+}
+
+extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
+    if FINISHED.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    for slot in &THREADS {
+        let thread = slot.load(Ordering::Acquire);
+        if thread.is_null() {
+            continue;
+        }
+        // SAFETY: QEMU has stopped all CPUs for this callback and FINISHED keeps the callbacks for blocks and
+        // accesses out, so only a system-call callback could be using the state: that is waited for.
+        let thread = unsafe {
+            while (*thread).busy.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            &mut *thread
+        };
+        thread.end();
+    }
+    let mut out = Vec::new();
+    raw::put_chunk(&mut out, raw::kind::PROCESS_END, 0, |_| ());
+    shared::write(&out);
+}
+
+/// Read the plugin's arguments: `dir=FOLDER` and `window=PAGES`.
+fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<PathBuf, String> {
+    let mut folder = None;
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some(("dir", value)) => folder = Some(PathBuf::from(value)),
+            Some(("window", value)) => {
+                let size = value.parse().map_err(|_| format!("window={value}: not a number"))?;
+                WINDOW.store(size, Ordering::Relaxed);
+            }
+            _ => return Err(format!("{argument}: no such argument; known are dir= and window=")),
+        }
+    }
+    folder.ok_or_else(|| "dir= is missing".to_owned())
+}
+
+/// QEMU calls this when it has loaded the plugin.
+///
+/// # Safety
+/// `info` and `argv` must be what QEMU's plugin interface promises.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: PluginId,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: QEMU passes a valid `Info` and `argc` strings that live as long as the plugin.
+    let (target, arguments) = unsafe {
+        let arguments: Vec<_> =
+            (0..argc.max(0) as usize).map(|at| CStr::from_ptr(*argv.add(at)).to_string_lossy()).collect();
+        (CStr::from_ptr((*info).target_name).to_string_lossy(), arguments)
+    };
+    X86.store(target == "x86_64", Ordering::Relaxed);
+    let folder = match configure(arguments.iter().map(AsRef::as_ref)) {
+        Ok(folder) => folder,
+        Err(message) => {
+            eprintln!("pagefold recorder: {message}");
+            return 1;
+        }
+    };
+    LIMIT.store(maps::lowest(), Ordering::Relaxed);
+    shared::begin(folder);
+    // SAFETY: the callbacks have the signatures that the interface asks for and live as long as the plugin.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+        qemu::qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+        qemu::qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_return);
+        qemu::qemu_plugin_register_vcpu_exit_cb(id, on_cpu_exit);
+        qemu::qemu_plugin_register_atexit_cb(id, on_exit, std::ptr::null_mut());
+    }
+    0
+}

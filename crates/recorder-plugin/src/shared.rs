@@ -1,0 +1,109 @@
+//! What the threads of a process share: the count of address-space changes, the files, the output.
+//!
+//! One lock guards it. A call that changes the address space takes the lock when it begins and gives it back when
+//! it returns, so the numbers of such calls are their order; `fork` is one of them, so in a child nobody else can
+//! have been inside. The lock is never taken while a translated block runs, only between blocks.
+
+use std::cell::UnsafeCell;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::codec::put_varint;
+use crate::files::Files;
+use crate::raw;
+
+/// Changes of the address space so far.
+pub static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// Streams given out in this process.
+pub static STREAMS: AtomicU32 = AtomicU32::new(0);
+/// The process that the output is of.
+pub static PID: AtomicU32 = AtomicU32::new(0);
+
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// What the lock guards.
+pub struct Shared {
+    pub files: Files,
+    /// The end of the heap; 0 until the program asked.
+    pub heap: u64,
+}
+
+struct Lock {
+    held: AtomicBool,
+    data: UnsafeCell<Option<Shared>>,
+}
+
+// SAFETY: `data` is only reached between `acquire` and `release`, by the thread that acquired.
+unsafe impl Sync for Lock {}
+
+static LOCK: Lock = Lock { held: AtomicBool::new(false), data: UnsafeCell::new(None) };
+
+/// Begin to write into `folder`, which exists.
+pub fn begin(folder: PathBuf) {
+    FOLDER.get_or_init(|| folder);
+    begin_process(0);
+}
+
+/// Begin the file of the current process, whose parent (among those recorded) is `parent`.
+pub fn begin_process(parent: u32) {
+    let pid = std::process::id();
+    PID.store(pid, Ordering::Relaxed);
+    EPOCH.store(0, Ordering::Relaxed);
+    STREAMS.store(0, Ordering::Relaxed);
+    let mut out = Vec::new();
+    raw::put_chunk(&mut out, raw::kind::PROCESS, 0, |body| {
+        put_varint(body, u64::from(pid));
+        put_varint(body, u64::from(parent));
+    });
+    write(&out);
+}
+
+/// Append whole chunks to the output in one piece. The file is opened each time: the program may close or reuse
+/// any descriptor, and a fork must not share one.
+pub fn write(chunks: &[u8]) {
+    if chunks.is_empty() {
+        return;
+    }
+    let Some(folder) = FOLDER.get() else { return };
+    let path = folder.join(raw::file_name(PID.load(Ordering::Relaxed)));
+    let result =
+        OpenOptions::new().create(true).append(true).open(&path).and_then(|mut file| file.write_all(chunks));
+    if let Err(error) = result {
+        eprintln!("pagefold recorder: {}: cannot write: {error}", path.display());
+        // Without its output the recording is worthless, and the program's exit code says so.
+        std::process::abort();
+    }
+}
+
+/// Take the lock, for good until [`release`].
+pub fn acquire() {
+    while LOCK.held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+/// Give the lock back. Only for the thread that holds it.
+pub fn release() {
+    LOCK.held.store(false, Ordering::Release);
+}
+
+/// Use what the lock guards; it is taken for the time of `body` unless `held` says that this thread has it.
+pub fn with<R>(held: bool, body: impl FnOnce(&mut Shared) -> R) -> R {
+    if !held {
+        acquire();
+    }
+    // SAFETY: this thread holds the lock, and `body` cannot get here again: nothing below calls back.
+    let data = unsafe { &mut *LOCK.data.get() };
+    let shared = data.get_or_insert_with(|| Shared { files: Files::default(), heap: 0 });
+    let result = body(shared);
+    let fresh = std::mem::take(&mut shared.files.fresh);
+    // Files must be described before the events that name them.
+    write(&fresh);
+    if !held {
+        release();
+    }
+    result
+}

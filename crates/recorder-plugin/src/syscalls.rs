@@ -1,0 +1,286 @@
+//! System calls as events.
+//!
+//! A call is noted when it begins (its arguments, the file offset) and told when it has returned, if it
+//! succeeded. The kernel's own accesses to buffers of plain reads and writes are told as accesses of the thread;
+//! those of vectored calls and of other calls' structures are not.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::calls::{Call, forks};
+use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, PAGE_SIZE, Rights, ThreadId};
+use crate::files;
+use crate::raw::kind;
+use crate::shared::{self, EPOCH};
+use crate::thread::{Pending, Thread};
+
+/// A call begins.
+pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
+    thread.drain();
+    let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now() };
+    if call.changes_space(&args) {
+        shared::acquire();
+        pending.epoch = EPOCH.fetch_add(1, Ordering::AcqRel) + 1;
+        // Changes by others in between are before this one, and a replay keeps that without being told.
+        thread.seen = pending.epoch;
+    }
+    let fd = args[0] as i32;
+    match call {
+        Call::Read | Call::ReadVector => pending.offset = known(fd, false).and_then(|_| files::offset(fd)),
+        Call::Write | Call::WriteVector => pending.offset = known(fd, false).and_then(|_| write_offset(fd)),
+        Call::SendFile => {
+            pending.offset = known(args[1] as i32, false).and_then(|_| files::offset(args[1] as i32))
+        }
+        Call::Close => {
+            if let Some(file) = shared::with(false, |shared| shared.files.cached(fd)) {
+                pending.offset = Some(u64::from(file.0));
+            }
+        }
+        Call::Exec => {
+            thread.flush();
+            thread.chunk(kind::EXEC, |_| ());
+        }
+        _ => {}
+    }
+    thread.pending = Some(pending);
+}
+
+/// Where the next `write` goes: to the end in append mode, else to the descriptor's offset.
+fn write_offset(fd: i32) -> Option<u64> {
+    let flags = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    let append = u64::from_str_radix(flags.trim(), 8).ok()? & 0o2000 != 0;
+    if append { files::size(fd) } else { files::offset(fd) }
+}
+
+fn known(fd: i32, held: bool) -> Option<FileId> {
+    shared::with(held, |shared| shared.files.lookup(fd))
+}
+
+/// A call has returned.
+pub fn leave(thread: &mut Thread, result: i64) {
+    let Some(pending) = thread.pending.take() else { return };
+    let held = pending.epoch != 0;
+    let failed = (-4095..0).contains(&result);
+    if !failed {
+        told(thread, &pending, result as u64);
+    } else if pending.call == Call::Exec {
+        thread.chunk(kind::EXEC_FAILED, |_| ());
+    }
+    if failed && held {
+        thread.event(&Event::Skip { epoch: pending.epoch });
+    }
+    if held {
+        shared::release();
+    }
+}
+
+fn told(thread: &mut Thread, pending: &Pending, result: u64) {
+    let args = pending.args;
+    match pending.call {
+        Call::Mmap | Call::Munmap | Call::Mprotect | Call::Mremap | Call::Brk => {
+            space(thread, pending, result)
+        }
+        Call::Madvise | Call::Mlock | Call::Munlock | Call::Msync => advise(thread, pending.call, args),
+        Call::Clone | Call::Fork | Call::Wait => task(thread, pending, result),
+        Call::Sleep => {
+            let nanos = u64::try_from(pending.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            thread.event(&Event::Idle { nanos });
+        }
+        Call::Exec | Call::ExitGroup => {}
+        _ => file(thread, pending, result),
+    }
+}
+
+const fn rights(bits: u64) -> Rights {
+    Rights(bits as u8 & 7)
+}
+
+fn space(thread: &mut Thread, pending: &Pending, result: u64) {
+    let (epoch, [a, b, c, d, _, _]) = (pending.epoch, pending.args);
+    let event = match pending.call {
+        Call::Mmap => mmap(pending, result),
+        Call::Munmap => Event::Unmap { epoch, addr: a, len: b },
+        Call::Mprotect => Event::Protect { epoch, addr: a, len: b, rights: rights(c) },
+        Call::Mremap if b == 0 || d & 4 != 0 => Event::Skip { epoch },
+        Call::Mremap => Event::Remap { epoch, addr: a, old_len: b, new_len: c, new_addr: result },
+        _ => match heap(epoch, result) {
+            Some(event) => event,
+            None => return,
+        },
+    };
+    thread.event(&event);
+}
+
+fn mmap(pending: &Pending, addr: u64) -> Event {
+    let [_, len, prot, flags, fd, offset] = pending.args;
+    let (shared_map, fixed, anonymous) = (flags & 3 != 2, flags & 0x10 != 0, flags & 0x20 != 0);
+    let file = if anonymous { None } else { known(fd as i32, true) };
+    let backing = match file {
+        Some(file) => Backing::File { file, offset, shared: shared_map },
+        None if shared_map => Backing::AnonymousShared,
+        None => Backing::Anonymous,
+    };
+    Event::Map {
+        epoch: pending.epoch,
+        addr,
+        len,
+        rights: rights(prot),
+        backing,
+        populate: flags & 0x8000 != 0,
+        locked: flags & 0x2000 != 0,
+        replaces: fixed,
+    }
+}
+
+/// `brk` returns where the heap ends now; a question has no epoch.
+fn heap(epoch: u64, now: u64) -> Option<Event> {
+    let up = |addr: u64| addr.div_ceil(PAGE_SIZE) * PAGE_SIZE;
+    let before = shared::with(epoch != 0, |shared| std::mem::replace(&mut shared.heap, now));
+    if epoch == 0 {
+        return None;
+    }
+    let (from, to) = (up(if before == 0 { now } else { before }), up(now));
+    Some(if to > from {
+        let (rights, backing) = (Rights::RW, Backing::Anonymous);
+        let len = to - from;
+        Event::Map {
+            epoch,
+            addr: from,
+            len,
+            rights,
+            backing,
+            populate: false,
+            locked: false,
+            replaces: false,
+        }
+    } else if to < from {
+        Event::Unmap { epoch, addr: to, len: from - to }
+    } else {
+        Event::Skip { epoch }
+    })
+}
+
+fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
+    let [addr, len, third, ..] = args;
+    let event = match call {
+        Call::Madvise => {
+            let advice = match third {
+                0 => Advice::Normal,
+                1 => Advice::Random,
+                2 => Advice::Sequential,
+                3 => Advice::WillNeed,
+                4 => Advice::DontNeed,
+                8 => Advice::Free,
+                20 => Advice::Cold,
+                21 => Advice::PageOut,
+                _ => return,
+            };
+            Event::Advise { addr, len, advice }
+        }
+        Call::Mlock => Event::Lock { addr, len },
+        Call::Munlock => Event::Unlock { addr, len },
+        // Only MS_SYNC makes the kernel do something.
+        _ if third & 4 == 0 => return,
+        _ => Event::Msync { addr, len },
+    };
+    thread.event(&event);
+}
+
+fn task(thread: &mut Thread, pending: &Pending, result: u64) {
+    let id = ThreadId(result as u32);
+    let event = match pending.call {
+        Call::Wait if result == 0 => return,
+        Call::Wait => Event::Join { thread: id },
+        Call::Clone if !forks(&pending.args) => Event::Spawn { thread: id },
+        _ => Event::Fork { epoch: pending.epoch, thread: id },
+    };
+    thread.event(&event);
+}
+
+fn file(thread: &mut Thread, pending: &Pending, result: u64) {
+    let (args, epoch) = (pending.args, pending.epoch);
+    let [fd, buffer, _, at, ..] = args;
+    match pending.call {
+        Call::Receive | Call::Read | Call::Pread => thread.copied(buffer, result, Mode::Store),
+        Call::Send | Call::Write | Call::Pwrite => thread.copied(buffer, result, Mode::Load),
+        _ => {}
+    }
+    match pending.call {
+        Call::Read | Call::ReadVector => read(thread, fd, pending.offset, result),
+        Call::Pread | Call::PreadVector => read(thread, fd, Some(at), result),
+        Call::Write | Call::WriteVector => write(thread, fd, pending.offset, result),
+        Call::Pwrite | Call::PwriteVector => write(thread, fd, Some(at), result),
+        Call::SendFile => read(thread, args[1], pending.offset, result),
+        Call::CopyFileRange => copy_range(thread, args, result),
+        Call::Open => open(thread, result),
+        Call::Close => {
+            shared::with(false, |shared| shared.files.forget(fd, fd));
+            if let Some(file) = pending.offset {
+                thread.event(&Event::Close { file: FileId(file as u32) });
+            }
+        }
+        Call::CloseRange => shared::with(false, |shared| shared.files.forget(fd, buffer)),
+        Call::DupTo => shared::with(false, |shared| shared.files.forget(result, result)),
+        Call::Fsync => {
+            if let Some(file) = known(fd as i32, false) {
+                thread.event(&Event::Fsync { file });
+            }
+        }
+        Call::Fadvise => {
+            let advice = usize::try_from(at).ok().and_then(|code| FileAdvice::ALL.get(code)).copied();
+            if let (Some(file), Some(advice)) = (known(fd as i32, false), advice) {
+                thread.event(&Event::FileAdvise { file, offset: args[1], len: args[2], advice });
+            }
+        }
+        Call::Ftruncate => truncate(thread, epoch, fd, Some(buffer)),
+        // After a growing `fallocate` the file has its new size; otherwise the size is not told again.
+        Call::Fallocate if args[1] == 0 => truncate(thread, epoch, fd, files::size(fd as i32)),
+        Call::Fallocate => thread.event(&Event::Skip { epoch }),
+        _ => {}
+    }
+}
+
+fn truncate(thread: &mut Thread, epoch: u64, fd: u64, size: Option<u64>) {
+    thread.event(&match (known(fd as i32, true), size) {
+        (Some(file), Some(size)) => Event::Truncate { epoch, file, size },
+        _ => Event::Skip { epoch },
+    });
+}
+
+fn read(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
+    if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
+        thread.event(&Event::Read { file, offset, len });
+    }
+}
+
+fn write(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
+    if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
+        thread.event(&Event::Write { file, offset, len });
+    }
+}
+
+/// Both offsets have moved past what was copied, unless the call was given offsets of its own, whose values are
+/// in the program's memory: then the end of what was copied is not known and nothing is told.
+fn copy_range(thread: &mut Thread, args: [u64; 6], len: u64) {
+    let [from, from_at, to, to_at, ..] = args;
+    if from_at == 0 && to_at == 0 {
+        read(thread, from, files::offset(from as i32).map(|end| end.saturating_sub(len)), len);
+        write(thread, to, files::offset(to as i32).map(|end| end.saturating_sub(len)), len);
+    }
+}
+
+/// A file that is met again and is empty now was truncated or made anew.
+fn open(thread: &mut Thread, fd: u64) {
+    let met = shared::with(false, |shared| {
+        shared.files.forget(fd, fd);
+        let before = shared.files.count();
+        shared.files.lookup(fd as i32).map(|file| (file, (file.0 as usize) < before))
+    });
+    if let Some((file, again)) = met {
+        thread.event(&Event::Open { file });
+        if again && files::size(fd as i32) == Some(0) {
+            thread.event(&Event::Truncate { epoch: 0, file, size: 0 });
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One thread of the program: its window, its events, the call that it is in.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::calls::Call;
+use crate::codec::{Encoder, put_varint};
+use crate::event::{Event, Mode, PAGE_SHIFT, Run};
+use crate::raw::{self, kind};
+use crate::shared;
+use crate::window::Window;
+
+/// Bytes of events after which they are written out.
+const FLUSH: usize = 256 << 10;
+/// Instructions after which they are told; fewer wait, so that not every run has a companion.
+const GRAIN: u64 = 1024;
+/// The kernel's copies to and from user memory are counted as an access per so many bytes: a cache line.
+const COPY_UNIT: u64 = 64;
+
+/// A system call between its beginning and its return.
+pub struct Pending {
+    pub call: Call,
+    pub args: [u64; 6],
+    /// The number of the address-space change that it is, else 0.
+    pub epoch: u64,
+    /// The file offset when it began, if it uses that.
+    pub offset: Option<u64>,
+    pub since: Instant,
+}
+
+pub struct Thread {
+    stream: u32,
+    encoder: Encoder,
+    window: Window,
+    /// Executed and not told yet.
+    pub instructions: u64,
+    /// The last address-space change that this thread has seen.
+    pub seen: u64,
+    pub pending: Option<Pending>,
+    /// Is the thread inside a system-call callback? The end of the process waits for that.
+    pub busy: AtomicBool,
+}
+
+/// The kernel's number of the calling thread.
+fn tid() -> u64 {
+    let link = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let name = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    name.unwrap_or(u64::from(std::process::id()))
+}
+
+impl Thread {
+    /// The calling thread begins.
+    pub fn begin(window: usize) -> Thread {
+        let mut thread = Thread {
+            stream: 0,
+            encoder: Encoder::default(),
+            window: Window::new(window),
+            instructions: 0,
+            seen: 0,
+            pending: None,
+            busy: AtomicBool::new(false),
+        };
+        thread.begin_stream();
+        thread
+    }
+
+    fn begin_stream(&mut self) {
+        self.stream = shared::STREAMS.fetch_add(1, Ordering::Relaxed);
+        self.chunk(kind::THREAD, |body| put_varint(body, tid()));
+    }
+
+    /// Is this the process's first thread?
+    pub fn is_first(&self) -> bool {
+        self.stream == 0
+    }
+
+    /// In a child after `fork`: what was pushed before is the parent's to write.
+    pub fn begin_child(&mut self) {
+        self.encoder.clear();
+        self.window.drain(drop);
+        self.instructions = 0;
+        self.seen = 0;
+        self.begin_stream();
+    }
+
+    /// Write a small chunk.
+    pub fn chunk(&self, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        raw::put_chunk(&mut out, kind, self.stream, body);
+        shared::write(&out);
+    }
+
+    /// Count accesses to a page.
+    #[inline]
+    pub fn touch(&mut self, page: u64, mode: Mode, count: u32) {
+        if let Some(run) = self.window.touch(page, mode, count) {
+            self.emit_run(run);
+        }
+    }
+
+    #[inline(never)]
+    fn emit_run(&mut self, run: Run) {
+        if self.instructions >= GRAIN {
+            self.tell_instructions();
+        }
+        self.push(&Event::Run(run));
+    }
+
+    fn tell_instructions(&mut self) {
+        if self.instructions > 0 {
+            let instructions = std::mem::take(&mut self.instructions);
+            self.push(&Event::Compute { instructions });
+        }
+    }
+
+    /// The kernel copied to (`Store`) or from (`Load`) user memory.
+    pub fn copied(&mut self, addr: u64, len: u64, mode: Mode) {
+        let end = addr.saturating_add(len);
+        let mut at = addr;
+        while at < end {
+            let next = ((at >> PAGE_SHIFT) + 1) << PAGE_SHIFT;
+            let bytes = next.min(end) - at;
+            self.touch(at >> PAGE_SHIFT, mode, bytes.div_ceil(COPY_UNIT) as u32);
+            at = next;
+        }
+    }
+
+    /// Another thread has changed the address space: what was before stays before.
+    #[cold]
+    #[inline(never)]
+    pub fn catch_up(&mut self, epoch: u64) {
+        self.drain();
+        self.seen = epoch;
+        self.push(&Event::Sync { epoch });
+    }
+
+    /// Empty the window and tell the instructions.
+    pub fn drain(&mut self) {
+        let Thread { window, encoder, .. } = self;
+        window.drain(|run| encoder.push(&Event::Run(run)));
+        self.tell_instructions();
+    }
+
+    /// Add an event after all that is in the window.
+    pub fn event(&mut self, event: &Event) {
+        self.drain();
+        self.push(event);
+    }
+
+    fn push(&mut self, event: &Event) {
+        self.encoder.push(event);
+        if self.encoder.len() >= FLUSH {
+            self.flush();
+        }
+    }
+
+    /// Write out what was pushed.
+    pub fn flush(&mut self) {
+        if self.encoder.is_empty() {
+            return;
+        }
+        let mut out = Vec::with_capacity(self.encoder.len() + 64);
+        raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
+        shared::write(&out);
+    }
+
+    /// The thread ends.
+    pub fn end(&mut self) {
+        self.drain();
+        self.flush();
+        self.chunk(kind::THREAD_END, |_| ());
+    }
+}

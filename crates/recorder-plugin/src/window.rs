@@ -1,0 +1,96 @@
+//! The window: accesses to the same few pages become one run each.
+//!
+//! Programs go to and fro between a handful of pages (stack, the object at hand, a table, the code), so writing
+//! a run whenever the page changes would give runs of length two or three. The window holds the `(page, mode)`
+//! pairs that were used last; an access to one of them is only counted. A pair leaves when it is the longest
+//! unused one and room is needed, and then its run is written.
+//!
+//! **What that distorts.** A run stands where its page left the window, not where its accesses were, so accesses
+//! to different pages that lie within some 16 page changes of each other are reordered. The window is smaller
+//! than the first-level TLB of any machine (48 entries and more), so a replay misses the TLBs where the program
+//! would have, save for a reordering within that distance; and it is emptied before every system call and
+//! whenever another thread has changed the address space, so an access is never moved across a change of what it
+//! may touch. Two threads' accesses to one page keep their order only to that grain.
+
+use crate::event::{Mode, Run};
+
+/// Most pairs that a window can be set to.
+pub const MOST: usize = 64;
+/// Pairs if nothing else is asked for.
+pub const USUAL: usize = 16;
+/// No pair: page numbers have at most 52 bits.
+const NONE: u64 = u64::MAX;
+
+pub struct Window {
+    size: usize,
+    keys: [u64; MOST],
+    counts: [u32; MOST],
+    used: [u64; MOST],
+    clock: u64,
+    /// Where a pair was seen last, by some bits of its key: a hint that is checked.
+    hints: [u8; 256],
+}
+
+const fn hint(key: u64) -> usize {
+    ((key ^ (key >> 8)) & 255) as usize
+}
+
+impl Window {
+    pub fn new(size: usize) -> Window {
+        let size = size.clamp(1, MOST);
+        Window { size, keys: [NONE; MOST], counts: [0; MOST], used: [0; MOST], clock: 0, hints: [0; 256] }
+    }
+
+    /// Count `count` accesses. Returns the run that had to make room.
+    #[inline]
+    pub fn touch(&mut self, page: u64, mode: Mode, count: u32) -> Option<Run> {
+        let key = page << 2 | mode as u64;
+        self.clock += 1;
+        let at = usize::from(self.hints[hint(key)]) % MOST;
+        if self.keys[at] == key && self.counts[at] < u32::MAX - count {
+            self.counts[at] += count;
+            self.used[at] = self.clock;
+            return None;
+        }
+        self.search(key, count)
+    }
+
+    #[inline(never)]
+    fn search(&mut self, key: u64, count: u32) -> Option<Run> {
+        let found = self.keys[..self.size].iter().position(|&known| known == key);
+        let at = match found {
+            Some(at) if self.counts[at] < u32::MAX - count => {
+                self.counts[at] += count;
+                self.used[at] = self.clock;
+                self.hints[hint(key)] = at as u8;
+                return None;
+            }
+            Some(at) => at,
+            None => (0..self.size).min_by_key(|&at| self.used[at]).unwrap_or(0),
+        };
+        let run = self.run(at);
+        (self.keys[at], self.counts[at], self.used[at]) = (key, count, self.clock);
+        self.hints[hint(key)] = at as u8;
+        run
+    }
+
+    fn run(&self, at: usize) -> Option<Run> {
+        let key = self.keys[at];
+        let mode = Mode::ALL[(key & 3) as usize % 3];
+        (key != NONE).then(|| Run { page: key >> 2, count: self.counts[at], mode })
+    }
+
+    /// Empty the window, longest unused pair first.
+    pub fn drain(&mut self, mut each: impl FnMut(Run)) {
+        let mut order: [usize; MOST] = std::array::from_fn(|at| at);
+        let order = &mut order[..self.size];
+        order.sort_unstable_by_key(|&at| self.used[at]);
+        for &at in order.iter() {
+            if let Some(run) = self.run(at) {
+                each(run);
+            }
+            self.keys[at] = NONE;
+            self.used[at] = 0;
+        }
+    }
+}

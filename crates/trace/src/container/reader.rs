@@ -1,0 +1,276 @@
+//! Reading a trace.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, Header, MAGIC, META, PREAMBLE, TRAILER, VERSION};
+use crate::codec::Decoder;
+use crate::error::TraceError;
+use crate::event::{Event, ThreadId};
+
+/// An open trace. Cheap to clone; clones and their streams share the file and the header.
+#[derive(Clone)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    header: Header,
+}
+
+impl Reader {
+    /// Open the trace at `path` and read its header. Frames are checked when they are read, or by
+    /// [`verify`](Reader::verify).
+    pub fn open(path: &Path) -> Result<Reader, TraceError> {
+        let file = File::open(path).map_err(TraceError::io(path, "open"))?;
+        let meta = file.metadata().map_err(TraceError::io(path, "open"))?;
+        if !meta.is_file() {
+            return Err(TraceError::NotATrace { path: path.to_owned() });
+        }
+        let raw = RawFile { path, file: &file, length: meta.len() };
+        let header = raw.header()?;
+        Ok(Reader { shared: Arc::new(Shared { path: path.to_owned(), length: raw.length, file, header }) })
+    }
+
+    /// What the trace says about itself.
+    pub fn header(&self) -> &Header {
+        &self.shared.header
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// Bytes of the file.
+    pub fn file_len(&self) -> u64 {
+        self.shared.length
+    }
+
+    /// The events of one thread from the beginning; empty if there is no such thread.
+    pub fn stream(&self, thread: ThreadId) -> Stream {
+        Stream {
+            shared: Arc::clone(&self.shared),
+            thread,
+            next_frame: 0,
+            packed: Vec::new(),
+            block: Vec::new(),
+            decoder: Decoder::default(),
+            left: 0,
+        }
+    }
+
+    /// Check every frame of every thread: checksums, sizes and that each event can be decoded.
+    pub fn verify(&self) -> Result<(), TraceError> {
+        for (index, thread) in self.header().threads.iter().enumerate() {
+            let mut stream = self.stream(ThreadId(index as u32));
+            let mut events = 0;
+            while stream.next_event()?.is_some() {
+                events += 1;
+            }
+            if events != thread.counts.events {
+                let at = thread.frames.first().copied().unwrap_or(self.file_len());
+                return Err(self
+                    .shared
+                    .raw()
+                    .damaged(at, "a thread has more or fewer events than its header says"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn raw(&self) -> RawFile<'_> {
+        RawFile { path: &self.path, file: &self.file, length: self.length }
+    }
+}
+
+/// The events of one thread, decoded frame by frame.
+pub struct Stream {
+    shared: Arc<Shared>,
+    thread: ThreadId,
+    next_frame: usize,
+    packed: Vec<u8>,
+    block: Vec<u8>,
+    decoder: Decoder,
+    left: u32,
+}
+
+impl Stream {
+    /// The next event, `None` at the end.
+    #[inline]
+    pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            match self.decoder.next(&self.block) {
+                Ok(Some(event)) => {
+                    self.left = self.left.wrapping_sub(1);
+                    return Ok(Some(event));
+                }
+                Ok(None) if self.left == 0 => {
+                    if !self.load()? {
+                        return Ok(None);
+                    }
+                }
+                _ => return Err(self.bad_frame()),
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_frame(&self) -> TraceError {
+        let frames = &self.shared.header.threads[self.thread.0 as usize].frames;
+        let at = frames.get(self.next_frame.saturating_sub(1)).copied().unwrap_or(0);
+        self.shared.raw().damaged(at, "its events do not follow the format")
+    }
+
+    /// Unpack the next frame; `false` if there is none.
+    #[cold]
+    fn load(&mut self) -> Result<bool, TraceError> {
+        let Some(info) = self.shared.header.threads.get(self.thread.0 as usize) else { return Ok(false) };
+        let Some(&at) = info.frames.get(self.next_frame) else { return Ok(false) };
+        self.next_frame += 1;
+        let raw = self.shared.raw();
+        let head = raw.frame(at, &mut self.packed, &mut self.block)?;
+        if head.thread != self.thread.0 {
+            return Err(raw.damaged(at, "the index leads to a frame of another thread"));
+        }
+        self.decoder =
+            Decoder::new(&self.block).map_err(|_| raw.damaged(at, "its events do not follow the format"))?;
+        self.left = head.events;
+        Ok(true)
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_event().transpose()
+    }
+}
+
+/// A file that may be a trace.
+struct RawFile<'a> {
+    path: &'a Path,
+    file: &'a File,
+    length: u64,
+}
+
+impl RawFile<'_> {
+    fn damaged(&self, at: u64, what: &'static str) -> TraceError {
+        TraceError::Damaged { path: self.path.to_owned(), at, what }
+    }
+
+    fn truncated(&self, inside: &'static str) -> TraceError {
+        TraceError::Truncated { path: self.path.to_owned(), at: self.length, inside }
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), TraceError> {
+        self.file.read_exact_at(bytes, at).map_err(TraceError::io(self.path, "read"))
+    }
+
+    fn header(&self) -> Result<Header, TraceError> {
+        self.preamble()?;
+        let Some(meta) = self.trailer()? else { return Err(self.search()) };
+        let mut raw = Vec::new();
+        let head = self.frame(meta, &mut Vec::new(), &mut raw)?;
+        if head.thread != META || meta + (HEAD + TRAILER) as u64 + u64::from(head.data_len) != self.length {
+            return Err(self.damaged(meta, "the trailer does not lead to the header"));
+        }
+        Header::decode(&raw).map_err(|_| self.damaged(meta, "the header does not follow the format"))
+    }
+
+    fn preamble(&self) -> Result<(), TraceError> {
+        let mut bytes = [0; PREAMBLE];
+        let there = self.length.min(PREAMBLE as u64) as usize;
+        self.read(0, &mut bytes[..there])?;
+        let magic = there.min(MAGIC.len());
+        if there == 0 || bytes[..magic] != MAGIC[..magic] {
+            return Err(TraceError::NotATrace { path: self.path.to_owned() });
+        }
+        if there < PREAMBLE {
+            return Err(self.truncated("the preamble"));
+        }
+        match u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) {
+            0 => Err(self.damaged(8, "there is no format 0")),
+            found if found > VERSION => {
+                Err(TraceError::Newer { path: self.path.to_owned(), found, known: VERSION })
+            }
+            _ if bytes[12..] != [0; 4] => Err(self.damaged(12, "reserved bytes are not zero")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Offset of the meta frame, `None` if the file has no trailer that holds.
+    fn trailer(&self) -> Result<Option<u64>, TraceError> {
+        if self.length < (PREAMBLE + HEAD + TRAILER) as u64 {
+            return Ok(None);
+        }
+        let mut bytes = [0; TRAILER];
+        self.read(self.length - TRAILER as u64, &mut bytes)?;
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let crc = u32::from_le_bytes(std::array::from_fn(|byte| bytes[16 + byte]));
+        let whole = bytes[20..] == END_MAGIC
+            && crc == crc32fast::hash(&bytes[..16])
+            && long(8) == self.length
+            && long(0) <= self.length - (HEAD + TRAILER) as u64;
+        Ok(whole.then(|| long(0)))
+    }
+
+    /// Find out where a file without a good trailer went wrong.
+    fn search(&self) -> TraceError {
+        let (mut packed, mut raw) = (Vec::new(), Vec::new());
+        let mut at = PREAMBLE as u64;
+        loop {
+            match self.frame(at, &mut packed, &mut raw) {
+                Err(error) => return error,
+                Ok(head) => {
+                    at += HEAD as u64 + u64::from(head.data_len);
+                    if head.thread == META {
+                        break;
+                    }
+                }
+            }
+        }
+        match self.length - at {
+            rest if rest < TRAILER as u64 => self.truncated("the trailer"),
+            _ => self.damaged(at, "the trailer does not hold"),
+        }
+    }
+
+    /// Read, check and unpack the frame at `at`.
+    fn frame(&self, at: u64, packed: &mut Vec<u8>, raw: &mut Vec<u8>) -> Result<Head, TraceError> {
+        let left = self.length.saturating_sub(at);
+        if left < HEAD as u64 {
+            return Err(self.truncated("the head of a frame"));
+        }
+        let mut bytes = [0; HEAD];
+        self.read(at, &mut bytes)?;
+        let head = Head::from_bytes(&bytes)
+            .ok_or_else(|| self.damaged(at, "the head of a frame does not match its checksum"))?;
+        if head.raw_len > FRAME_LIMIT {
+            return Err(self.damaged(at, "a frame is larger than any that is written"));
+        }
+        if left - (HEAD as u64) < u64::from(head.data_len) {
+            return Err(self.truncated("a frame"));
+        }
+        packed.resize(head.data_len as usize, 0);
+        self.read(at + HEAD as u64, packed)?;
+        if crc32fast::hash(packed) != head.data_crc {
+            return Err(self.damaged(at, "a frame does not match its checksum"));
+        }
+        raw.clear();
+        raw.reserve(head.raw_len as usize);
+        let unpacked = zstd::zstd_safe::decompress(raw, packed);
+        if unpacked != Ok(head.raw_len as usize) {
+            return Err(self.damaged(at, "a frame cannot be unpacked"));
+        }
+        Ok(head)
+    }
+}

@@ -1,0 +1,241 @@
+//! Writing a trace.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::{Counts, END_MAGIC, FRAME_TARGET, FileInfo, Head, Header, MAGIC, META, Place, ProcessInfo};
+use super::{ThreadInfo, VERSION};
+use crate::codec::Encoder;
+use crate::error::TraceError;
+use crate::event::{Event, FileId, Mode, Run, ThreadId};
+use crate::footprint::Footprint;
+
+/// Writes a trace to a temporary file beside its path; [`finish`](Writer::finish) puts it in place in one step,
+/// so what was there before stays whole until then, and stays for good if the writer is dropped.
+///
+/// Threads may be written in any interleaving; memory use is a frame (1 MiB) per thread.
+pub struct Writer {
+    path: PathBuf,
+    out: BufWriter<NamedTempFile>,
+    offset: u64,
+    level: i32,
+    header: Header,
+    threads: Vec<Building>,
+    epochs: Vec<Epochs>,
+    footprint: Footprint,
+    names: HashMap<String, u32>,
+    raw: Vec<u8>,
+}
+
+/// A thread's frame that is being filled.
+#[derive(Default)]
+struct Building {
+    encoder: Encoder,
+    events: u32,
+}
+
+/// Which address-space changes of a process were written.
+#[derive(Default)]
+struct Epochs {
+    /// All up to this one.
+    through: u64,
+    /// And these, not adjacent to it yet.
+    ahead: std::collections::BTreeSet<u64>,
+}
+
+impl Epochs {
+    fn note(&mut self, epoch: u64) {
+        self.ahead.insert(epoch);
+        while self.ahead.remove(&(self.through + 1)) {
+            self.through += 1;
+        }
+    }
+}
+
+impl Writer {
+    /// Begin a trace at `path`. `level` is zstd's (1 to 22).
+    pub fn create(path: &Path, recorder: &str, command: &[String], level: i32) -> Result<Writer, TraceError> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".pagefold-")
+            .suffix(".pft.part")
+            .tempfile_in(folder)
+            .map_err(TraceError::io(path, "write beside it"))?;
+        let mut writer = Writer {
+            path: path.to_owned(),
+            out: BufWriter::with_capacity(1 << 16, file),
+            offset: 0,
+            level,
+            header: Header { recorder: recorder.to_owned(), command: command.to_vec(), ..Header::default() },
+            threads: Vec::new(),
+            epochs: Vec::new(),
+            footprint: Footprint::default(),
+            names: HashMap::new(),
+            raw: Vec::new(),
+        };
+        let mut preamble = MAGIC.to_vec();
+        preamble.extend_from_slice(&VERSION.to_le_bytes());
+        preamble.extend_from_slice(&[0; 4]);
+        writer.write(&preamble)?;
+        Ok(writer)
+    }
+
+    /// Say how many pages the recorder's window had.
+    pub fn set_window(&mut self, pages: u64) {
+        self.header.window = pages;
+    }
+
+    /// Add a sentence that users of the trace should see.
+    pub fn warn(&mut self, text: String) {
+        if !self.header.warnings.contains(&text) {
+            self.header.warnings.push(text);
+        }
+    }
+
+    /// Add a process and its first thread. `forked_by` is `None` for the very first only.
+    pub fn add_process(&mut self, forked_by: Option<ThreadId>) -> ThreadId {
+        let process = self.header.processes.len() as u32;
+        let thread = self.push_thread(process, forked_by);
+        self.header.processes.push(ProcessInfo { forked_by, first_thread: thread, epochs: 0 });
+        self.epochs.push(Epochs::default());
+        let parent = forked_by.map(|by| self.header.threads[by.0 as usize].process);
+        self.footprint.add_process(parent);
+        thread
+    }
+
+    /// Add a thread to the process of `started_by`.
+    ///
+    /// # Panics
+    /// If `started_by` was not returned by this writer.
+    pub fn add_thread(&mut self, started_by: ThreadId) -> ThreadId {
+        let process = self.header.threads[started_by.0 as usize].process;
+        self.push_thread(process, Some(started_by))
+    }
+
+    fn push_thread(&mut self, process: u32, started_by: Option<ThreadId>) -> ThreadId {
+        let id = ThreadId(self.threads.len() as u32);
+        self.threads.push(Building::default());
+        self.header.threads.push(ThreadInfo {
+            process,
+            started_by,
+            counts: Counts::default(),
+            frames: Vec::new(),
+        });
+        id
+    }
+
+    /// Add a file of `size` bytes. Of `name`, which may be a path, only the last component is kept.
+    pub fn add_file(&mut self, name: &str, size: u64, place: Place) -> FileId {
+        let base = name.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("file");
+        let uses = self.names.entry(base.to_owned()).or_insert(0);
+        *uses += 1;
+        let name = if *uses == 1 { base.to_owned() } else { format!("{base}#{uses}") };
+        self.header.files.push(FileInfo { name, size, place });
+        FileId(self.header.files.len() as u32 - 1)
+    }
+
+    /// Add an event to `thread`.
+    ///
+    /// # Panics
+    /// If `thread` was not returned by this writer.
+    pub fn push(&mut self, thread: ThreadId, event: &Event) -> Result<(), TraceError> {
+        let info = &mut self.header.threads[thread.0 as usize];
+        count(&mut info.counts, event);
+        if let Some(epoch) = event.epoch().filter(|&epoch| epoch > 0) {
+            self.epochs[info.process as usize].note(epoch);
+        }
+        self.footprint.note(info.process, event);
+        let building = &mut self.threads[thread.0 as usize];
+        building.encoder.push(event);
+        building.events += 1;
+        if building.encoder.len() >= FRAME_TARGET { self.flush(thread) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, thread: ThreadId) -> Result<(), TraceError> {
+        let building = &mut self.threads[thread.0 as usize];
+        if building.encoder.is_empty() {
+            return Ok(());
+        }
+        let mut raw = std::mem::take(&mut self.raw);
+        raw.clear();
+        building.encoder.finish(&mut raw);
+        let events = std::mem::take(&mut building.events);
+        self.header.threads[thread.0 as usize].frames.push(self.offset);
+        let result = self.frame(thread.0, events, &raw);
+        self.raw = raw;
+        result
+    }
+
+    fn frame(&mut self, thread: u32, events: u32, raw: &[u8]) -> Result<(), TraceError> {
+        let data = zstd::bulk::compress(raw, self.level)
+            .map_err(TraceError::io(&self.path, "compress a frame of it"))?;
+        let head = Head {
+            thread,
+            events,
+            raw_len: raw.len() as u32,
+            data_len: data.len() as u32,
+            data_crc: crc32fast::hash(&data),
+        };
+        self.write(&head.to_bytes())?;
+        self.write(&data)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        self.offset += bytes.len() as u64;
+        self.out.write_all(bytes).map_err(TraceError::io(&self.path, "write"))
+    }
+
+    /// Write what is left, the header and the trailer, and put the file in place. Returns the header.
+    pub fn finish(mut self) -> Result<Header, TraceError> {
+        for thread in 0..self.threads.len() as u32 {
+            self.flush(ThreadId(thread))?;
+        }
+        for (process, epochs) in self.header.processes.iter_mut().zip(&self.epochs) {
+            process.epochs = epochs.through;
+        }
+        self.footprint.report(&mut self.header);
+        let meta = self.offset;
+        let header = self.header.encode();
+        self.frame(META, 0, &header)?;
+        let mut trailer = meta.to_le_bytes().to_vec();
+        trailer.extend_from_slice(&(self.offset + super::TRAILER as u64).to_le_bytes());
+        trailer.extend_from_slice(&crc32fast::hash(&trailer).to_le_bytes());
+        trailer.extend_from_slice(&END_MAGIC);
+        self.write(&trailer)?;
+        let Writer { path, out, header, .. } = self;
+        let file = out.into_inner().map_err(|error| TraceError::io(&path, "write")(error.into_error()))?;
+        open_to_readers(file.as_file()).map_err(TraceError::io(&path, "set its rights"))?;
+        file.persist(&path).map_err(|error| TraceError::io(&path, "put it in place")(error.error))?;
+        Ok(header)
+    }
+}
+
+/// Temporary files are made private; a trace is an ordinary file.
+fn open_to_readers(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+fn count(counts: &mut Counts, event: &Event) {
+    counts.events += 1;
+    match *event {
+        Event::Run(Run { count, mode, .. }) => {
+            counts.runs += 1;
+            *match mode {
+                Mode::Load => &mut counts.loads,
+                Mode::Store => &mut counts.stores,
+                Mode::Fetch => &mut counts.fetches,
+            } += u64::from(count);
+        }
+        Event::Compute { instructions } => counts.instructions += instructions,
+        Event::Idle { nanos } => counts.idle_nanos += nanos,
+        _ => {}
+    }
+}

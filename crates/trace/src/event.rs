@@ -1,0 +1,242 @@
+//! What a trace says: the events of one thread, in the order in which they happened.
+//!
+//! This file and `codec.rs` depend on nothing but `core` and `alloc`, because the recorder's plugin, which runs
+//! inside QEMU and links nothing but `std`, compiles the same two files.
+//!
+//! **Order across threads.** Threads of a trace are replayed in whatever order the machine's scheduler likes, so
+//! a thread could touch memory before another has mapped it. Therefore every call that changes the address space
+//! carries an *epoch*: its number, from 1, among such calls of its process. [`Event::Sync`] says "the thread had
+//! seen this epoch when it did what follows", and is only there where the epoch was another thread's.
+
+/// Bytes of a page, the granule of a run.
+pub const PAGE_SIZE: u64 = 4096;
+/// log2 of [`PAGE_SIZE`].
+pub const PAGE_SHIFT: u32 = 12;
+
+/// How memory was touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// A data read.
+    Load = 0,
+    /// A data write, or a read-modify-write.
+    Store = 1,
+    /// An instruction fetch; one per translated block that was entered.
+    Fetch = 2,
+}
+
+impl Mode {
+    /// All modes, by code.
+    pub const ALL: [Mode; 3] = [Mode::Load, Mode::Store, Mode::Fetch];
+}
+
+/// Rights of a mapping as a set of bits: 1 read, 2 write, 4 execute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct Rights(pub u8);
+
+impl Rights {
+    /// Loads only.
+    pub const R: Rights = Rights(1);
+    /// Loads and stores.
+    pub const RW: Rights = Rights(3);
+    /// Loads and fetches.
+    pub const RX: Rights = Rights(5);
+
+    /// Are loads allowed?
+    pub const fn read(self) -> bool {
+        self.0 & 1 != 0
+    }
+    /// Are stores allowed?
+    pub const fn write(self) -> bool {
+        self.0 & 2 != 0
+    }
+    /// Are fetches allowed?
+    pub const fn exec(self) -> bool {
+        self.0 & 4 != 0
+    }
+}
+
+/// A file, as an index of the trace's file table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A thread, as an index of the trace's thread table; also its role when the trace is replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// What stands behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Private zeroes.
+    Anonymous,
+    /// Zeroes shared with children.
+    AnonymousShared,
+    /// A file from `offset` bytes on.
+    File {
+        /// Which.
+        file: FileId,
+        /// Bytes from its start; page aligned.
+        offset: u64,
+        /// Do stores reach the file?
+        shared: bool,
+    },
+}
+
+/// Advice about memory (`madvise`) that a trace keeps. The discriminants are the trace's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each is MADV_ and its name")]
+pub enum Advice {
+    Normal,
+    Random,
+    Sequential,
+    WillNeed,
+    DontNeed,
+    Free,
+    Cold,
+    PageOut,
+}
+
+impl Advice {
+    /// All kinds, by code.
+    pub const ALL: [Advice; 8] = [
+        Advice::Normal,
+        Advice::Random,
+        Advice::Sequential,
+        Advice::WillNeed,
+        Advice::DontNeed,
+        Advice::Free,
+        Advice::Cold,
+        Advice::PageOut,
+    ];
+}
+
+/// Advice about a file (`posix_fadvise`). The discriminants are POSIX's as Linux numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each is POSIX_FADV_ and its name")]
+pub enum FileAdvice {
+    Normal,
+    Random,
+    Sequential,
+    WillNeed,
+    DontNeed,
+    NoReuse,
+}
+
+impl FileAdvice {
+    /// All kinds, by code.
+    pub const ALL: [FileAdvice; 6] = [
+        FileAdvice::Normal,
+        FileAdvice::Random,
+        FileAdvice::Sequential,
+        FileAdvice::WillNeed,
+        FileAdvice::DontNeed,
+        FileAdvice::NoReuse,
+    ];
+}
+
+/// Accesses to one page that were recorded together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The virtual page number (address divided by 4096).
+    pub page: u64,
+    /// How many accesses, at least 1.
+    pub count: u32,
+    /// What each of them was.
+    pub mode: Mode,
+}
+
+/// One thing that a thread did.
+///
+/// Only calls that succeeded are in a trace, with the result that the kernel gave: a mapping's address is where
+/// it was put, lengths of reads and writes are what was transferred. Addresses and lengths are bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the fields are the calls' own words")]
+pub enum Event {
+    /// Memory was touched.
+    Run(Run),
+    /// This many instructions ran (all of them, also those that touched memory) since the last such event.
+    Compute { instructions: u64 },
+    /// The thread slept for so long by the recording machine's clock.
+    Idle { nanos: u64 },
+    /// What follows happened after address-space change number `epoch` of this process.
+    Sync { epoch: u64 },
+    /// Address-space change `epoch` was attempted and failed: nothing to do, but the number is used.
+    Skip { epoch: u64 },
+    /// `mmap`, growth of the heap by `brk`, or a mapping that was there when the process began. `replaces`: it
+    /// was asked for at a fixed address, so something may have been there.
+    Map {
+        epoch: u64,
+        addr: u64,
+        len: u64,
+        rights: Rights,
+        backing: Backing,
+        populate: bool,
+        locked: bool,
+        replaces: bool,
+    },
+    /// `munmap`, or shrinking of the heap.
+    Unmap { epoch: u64, addr: u64, len: u64 },
+    /// `mprotect`.
+    Protect { epoch: u64, addr: u64, len: u64, rights: Rights },
+    /// `mremap`.
+    Remap { epoch: u64, addr: u64, old_len: u64, new_len: u64, new_addr: u64 },
+    /// `madvise`.
+    Advise { addr: u64, len: u64, advice: Advice },
+    /// `mlock`.
+    Lock { addr: u64, len: u64 },
+    /// `munlock`.
+    Unlock { addr: u64, len: u64 },
+    /// `msync` with MS_SYNC.
+    Msync { addr: u64, len: u64 },
+    /// A descriptor of `file` was opened.
+    Open { file: FileId },
+    /// A descriptor of `file` was closed.
+    Close { file: FileId },
+    /// `read`, `pread` and their kin, with the offset resolved.
+    Read { file: FileId, offset: u64, len: u64 },
+    /// `write`, `pwrite` and their kin, with the offset resolved.
+    Write { file: FileId, offset: u64, len: u64 },
+    /// `fsync`, `fdatasync`, `sync_file_range`.
+    Fsync { file: FileId },
+    /// `ftruncate`, a growing `fallocate`, or opening with O_TRUNC. Has an epoch because it decides which pages
+    /// of a mapping exist.
+    Truncate { epoch: u64, file: FileId, size: u64 },
+    /// `posix_fadvise`.
+    FileAdvise { file: FileId, offset: u64, len: u64, advice: FileAdvice },
+    /// A thread of this process was started.
+    Spawn { thread: ThreadId },
+    /// A child process was started; `thread` is its first.
+    Fork { epoch: u64, thread: ThreadId },
+    /// The thread waited for the child process whose first thread is `thread`.
+    Join { thread: ThreadId },
+    /// The process became another program, which is not followed: the last event.
+    Exec,
+}
+
+impl Event {
+    /// The address-space change that this event is, if it is one.
+    pub fn epoch(&self) -> Option<u64> {
+        match *self {
+            Event::Skip { epoch }
+            | Event::Map { epoch, .. }
+            | Event::Unmap { epoch, .. }
+            | Event::Protect { epoch, .. }
+            | Event::Remap { epoch, .. }
+            | Event::Truncate { epoch, .. }
+            | Event::Fork { epoch, .. } => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Could another thread have used, until just before, what this event takes away?
+    pub fn takes_away(&self) -> bool {
+        match self {
+            Event::Unmap { .. } | Event::Remap { .. } | Event::Truncate { .. } => true,
+            Event::Map { replaces, .. } => *replaces,
+            Event::Protect { rights, .. } => !(rights.read() && rights.write()),
+            _ => false,
+        }
+    }
+}

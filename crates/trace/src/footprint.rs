@@ -1,0 +1,298 @@
+//! How much memory a trace touches: distinct pages, and the most that existed at once.
+//!
+//! A page has an identity: a page of a file is the same whoever maps or reads it, a page of anonymous memory
+//! belongs to its process. A forked child that only reads a page its parent had touched reads the parent's.
+//! Events of several threads are seen in the order in which the recorder wrote them, which may be off by a
+//! buffer, so for programs with threads the peak is an estimate; distinct pages differ only where a mapping
+//! changed its kind in that time.
+
+use std::collections::BTreeMap;
+
+use crate::container::Header;
+use crate::event::{Advice, Backing, Event, FileId, Mode, PAGE_SHIFT, PAGE_SIZE, Run};
+use crate::pages::PageSet;
+
+/// What stands behind the pages of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Anonymous,
+    /// Page `n` of the address space is page `n - base` (wrapping) of the file.
+    File {
+        file: FileId,
+        base: u64,
+        shared: bool,
+    },
+}
+
+/// The mappings of a process: first page to (end page, kind). What is not in here counts as anonymous.
+#[derive(Clone, Default)]
+struct Maps(BTreeMap<u64, (u64, Kind)>);
+
+impl Maps {
+    fn kind(&self, page: u64) -> (u64, u64, Kind) {
+        match self.0.range(..=page).next_back() {
+            Some((&start, &(end, kind))) if page < end => (start, end, kind),
+            _ => (page, page + 1, Kind::Anonymous),
+        }
+    }
+
+    /// Cut a hole.
+    fn remove(&mut self, start: u64, end: u64) {
+        let first = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
+        let hit: Vec<_> = self.0.range(first..end).map(|(&at, &(to, kind))| (at, to, kind)).collect();
+        for (at, to, kind) in hit {
+            if to <= start {
+                continue;
+            }
+            self.0.remove(&at);
+            if at < start {
+                self.0.insert(at, (start, kind));
+            }
+            if to > end {
+                self.0.insert(end, (to, kind));
+            }
+        }
+    }
+
+    fn insert(&mut self, start: u64, end: u64, kind: Kind) {
+        self.remove(start, end);
+        if start < end {
+            self.0.insert(start, (end, kind));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Process {
+    parent: Option<u32>,
+    maps: Maps,
+    /// The mapping that was used last: first page, end page, kind.
+    recent: Option<(u64, u64, Kind)>,
+    ever: PageSet,
+    live: PageSet,
+}
+
+/// Follows the events of a trace and counts its pages.
+#[derive(Default)]
+pub(crate) struct Footprint {
+    processes: Vec<Process>,
+    files: Vec<PageSet>,
+    data: u64,
+    file: u64,
+    live: u64,
+    peak: u64,
+}
+
+const fn pages(addr: u64, len: u64) -> (u64, u64) {
+    (addr >> PAGE_SHIFT, addr.saturating_add(len).saturating_add(PAGE_SIZE - 1) >> PAGE_SHIFT)
+}
+
+impl Footprint {
+    /// A process begins; a child has its parent's mappings.
+    pub fn add_process(&mut self, parent: Option<u32>) {
+        let maps = parent.map(|parent| self.processes[parent as usize].maps.clone()).unwrap_or_default();
+        self.processes.push(Process { parent, maps, ..Process::default() });
+    }
+
+    /// Write the results into a header.
+    pub fn report(&self, header: &mut Header) {
+        header.data_pages = self.data;
+        header.file_pages = self.file;
+        header.footprint = (self.data + self.file) * PAGE_SIZE;
+        header.peak = self.peak * PAGE_SIZE;
+    }
+
+    /// An event of `process`.
+    pub fn note(&mut self, process: u32, event: &Event) {
+        match *event {
+            Event::Run(run) => self.run(process, run),
+            Event::Map { addr, len, backing, .. } => {
+                let (start, end) = pages(addr, len);
+                let kind = match backing {
+                    Backing::File { file, offset, shared } => {
+                        Kind::File { file, base: start.wrapping_sub(offset >> PAGE_SHIFT), shared }
+                    }
+                    _ => Kind::Anonymous,
+                };
+                self.drop_pages(process, start, end);
+                self.changed(process).insert(start, end, kind);
+            }
+            Event::Unmap { addr, len, .. } => {
+                let (start, end) = pages(addr, len);
+                self.drop_pages(process, start, end);
+                self.changed(process).remove(start, end);
+            }
+            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
+                self.remap(process, pages(addr, old_len), pages(new_addr, new_len));
+            }
+            Event::Advise { addr, len, advice: Advice::DontNeed | Advice::Free } => {
+                let (start, end) = pages(addr, len);
+                self.drop_pages(process, start, end);
+            }
+            Event::Read { file, offset, len } | Event::Write { file, offset, len } if len > 0 => {
+                let (start, end) = (offset >> PAGE_SHIFT, (offset + len - 1) >> PAGE_SHIFT);
+                (start..=end).for_each(|page| self.touch_file(file, page));
+            }
+            _ => {}
+        }
+    }
+
+    fn changed(&mut self, process: u32) -> &mut Maps {
+        let process = &mut self.processes[process as usize];
+        process.recent = None;
+        &mut process.maps
+    }
+
+    fn drop_pages(&mut self, process: u32, start: u64, end: u64) {
+        self.live -= self.processes[process as usize].live.take(start, end).len() as u64;
+    }
+
+    fn remap(&mut self, process: u32, old: (u64, u64), new: (u64, u64)) {
+        let (_, _, kind) = self.processes[process as usize].maps.kind(old.0);
+        let shift = new.0.wrapping_sub(old.0);
+        let moved = self.processes[process as usize].live.take(old.0, old.1);
+        self.live -= moved.len() as u64;
+        if shift != 0 {
+            self.drop_pages(process, new.0, new.1);
+        }
+        let kind = match kind {
+            Kind::File { file, base, shared } => Kind::File { file, base: base.wrapping_add(shift), shared },
+            Kind::Anonymous => Kind::Anonymous,
+        };
+        let maps = self.changed(process);
+        maps.remove(old.0, old.1);
+        maps.insert(new.0, new.1, kind);
+        // The same frames under new numbers: they are not counted as new.
+        let process = &mut self.processes[process as usize];
+        for page in moved.into_iter().map(|page| page.wrapping_add(shift)).filter(|&page| page < new.1) {
+            process.ever.insert(page);
+            self.live += u64::from(process.live.insert(page));
+        }
+    }
+
+    fn run(&mut self, index: u32, run: Run) {
+        let process = &mut self.processes[index as usize];
+        let kind = match process.recent {
+            Some((start, end, kind)) if (start..end).contains(&run.page) => kind,
+            _ => {
+                let found = process.maps.kind(run.page);
+                process.recent = Some(found);
+                found.2
+            }
+        };
+        match kind {
+            Kind::File { file, base, shared } if shared || run.mode != Mode::Store => {
+                self.touch_file(file, run.page.wrapping_sub(base));
+            }
+            _ if run.mode != Mode::Store && self.inherited(index, run.page) => {}
+            _ => self.touch_data(index, run.page),
+        }
+    }
+
+    /// Is this page of a child still its parent's?
+    fn inherited(&self, index: u32, page: u64) -> bool {
+        let mut parent = self.processes[index as usize].parent;
+        if parent.is_none() || self.processes[index as usize].live.contains(page) {
+            return false;
+        }
+        while let Some(at) = parent {
+            let process = &self.processes[at as usize];
+            if process.ever.contains(page) {
+                return true;
+            }
+            parent = process.parent;
+        }
+        false
+    }
+
+    fn touch_data(&mut self, index: u32, page: u64) {
+        let process = &mut self.processes[index as usize];
+        if process.live.insert(page) {
+            self.live += 1;
+            self.data += u64::from(process.ever.insert(page));
+            self.peak = self.peak.max(self.live);
+        }
+    }
+
+    fn touch_file(&mut self, file: FileId, page: u64) {
+        let at = file.0 as usize;
+        if self.files.len() <= at {
+            self.files.resize_with(at + 1, PageSet::default);
+        }
+        if self.files[at].insert(page) {
+            self.file += 1;
+            self.live += 1;
+            self.peak = self.peak.max(self.live);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Rights;
+
+    fn touch(footprint: &mut Footprint, process: u32, mode: Mode, pages: std::ops::Range<u64>) {
+        for page in pages {
+            footprint.note(process, &Event::Run(Run { page, count: 1, mode }));
+        }
+    }
+
+    fn map(start: u64, len: u64, backing: Backing) -> Event {
+        let (addr, len) = (start * PAGE_SIZE, len * PAGE_SIZE);
+        let rights = Rights::RW;
+        Event::Map { epoch: 1, addr, len, rights, backing, populate: false, locked: false, replaces: false }
+    }
+
+    #[test]
+    fn memory_that_is_given_back_counts_once_in_the_peak() {
+        let mut footprint = Footprint::default();
+        footprint.add_process(None);
+        footprint.note(0, &map(100, 50, Backing::Anonymous));
+        touch(&mut footprint, 0, Mode::Store, 100..110);
+        footprint.note(0, &Event::Unmap { epoch: 2, addr: 100 * PAGE_SIZE, len: 50 * PAGE_SIZE });
+        footprint.note(0, &map(200, 50, Backing::Anonymous));
+        touch(&mut footprint, 0, Mode::Store, 200..212);
+        assert_eq!((footprint.data, footprint.peak, footprint.live), (22, 12, 12));
+    }
+
+    #[test]
+    fn a_file_page_is_one_page_however_it_is_reached() {
+        let mut footprint = Footprint::default();
+        footprint.add_process(None);
+        let file = FileId(0);
+        footprint.note(0, &map(100, 8, Backing::File { file, offset: 4 * PAGE_SIZE, shared: false }));
+        touch(&mut footprint, 0, Mode::Load, 100..104);
+        footprint.note(0, &Event::Read { file, offset: 0, len: 5 * PAGE_SIZE });
+        assert_eq!((footprint.file, footprint.data), (8, 0));
+        touch(&mut footprint, 0, Mode::Store, 100..101);
+        assert_eq!((footprint.file, footprint.data), (8, 1));
+    }
+
+    #[test]
+    fn a_child_reads_its_parents_pages_and_owns_what_it_writes() {
+        let mut footprint = Footprint::default();
+        footprint.add_process(None);
+        footprint.note(0, &map(100, 50, Backing::Anonymous));
+        touch(&mut footprint, 0, Mode::Store, 100..110);
+        footprint.add_process(Some(0));
+        touch(&mut footprint, 1, Mode::Load, 100..110);
+        touch(&mut footprint, 1, Mode::Store, 100..103);
+        assert_eq!(footprint.data, 13);
+    }
+
+    #[test]
+    fn moved_memory_is_the_same_memory() {
+        let mut footprint = Footprint::default();
+        footprint.add_process(None);
+        footprint.note(0, &map(100, 10, Backing::Anonymous));
+        touch(&mut footprint, 0, Mode::Store, 100..110);
+        let (addr, old_len) = (100 * PAGE_SIZE, 10 * PAGE_SIZE);
+        footprint.note(
+            0,
+            &Event::Remap { epoch: 2, addr, old_len, new_len: 20 * PAGE_SIZE, new_addr: 300 * PAGE_SIZE },
+        );
+        touch(&mut footprint, 0, Mode::Load, 300..320);
+        assert_eq!((footprint.data, footprint.peak), (20, 20));
+    }
+}

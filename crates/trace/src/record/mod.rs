@@ -1,0 +1,263 @@
+//! Recording: run a program under QEMU's user-mode emulator with the plugin of the crate `recorder-plugin`, then
+//! turn what it wrote into a trace.
+//!
+//! What a recording holds and what it does not:
+//! - Accesses are runs out of a window of recently used pages ([`RecordOptions::window`]): accesses to different
+//!   pages may be reordered within that distance, but never across a system call or across another thread's
+//!   change of the address space. Unaligned accesses that cross into a second page count for both.
+//! - A fetch is one per translated block entered, instructions are counted apart.
+//! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access
+//!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
+//! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `io_uring` and `userfaultfd` are not followed.
+//! - Waiting (futex, poll, accept) takes no time in the trace; `nanosleep` does.
+//! - A process that becomes another program with `execve` is recorded until then.
+
+mod convert;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use crate::container::{Header, Writer};
+use crate::error::TraceError;
+
+/// The plugin, compiled by the build script.
+static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
+
+/// What to record and how.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Where the trace goes. What is there is replaced when the recording has succeeded, not before.
+    pub output: PathBuf,
+    /// The program and its arguments. The program is looked for in PATH unless it has a slash.
+    pub command: Vec<String>,
+    /// Pairs of page and mode in the recorder's window, 1 to 64.
+    pub window: u32,
+    /// Keep the trace of a program that failed.
+    pub keep: bool,
+    /// zstd's level, 1 to 22.
+    pub level: i32,
+    /// Folder for the recorder's raw output (some bytes per run of accesses); `None`: the system's.
+    pub scratch: Option<PathBuf>,
+    /// The emulator; `None`: `qemu-ARCH` of this machine's architecture from PATH.
+    pub emulator: Option<PathBuf>,
+}
+
+impl RecordOptions {
+    /// Record `command` into `output` with the usual settings.
+    pub fn new(output: impl Into<PathBuf>, command: Vec<String>) -> RecordOptions {
+        RecordOptions {
+            output: output.into(),
+            command,
+            window: 16,
+            keep: false,
+            level: 15,
+            scratch: None,
+            emulator: None,
+        }
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The trace's header, with counts and warnings.
+    pub header: Header,
+    /// Bytes of the trace.
+    pub file_len: u64,
+    /// How the program ended (always success unless [`RecordOptions::keep`]).
+    pub status: ExitStatus,
+}
+
+/// Why nothing was recorded. Each message is one line and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// There is no command.
+    #[error("no command to record; give it after `--`: pagefold record -o FILE -- COMMAND ARGS")]
+    NoCommand,
+    /// The emulator is missing.
+    #[error(
+        "cannot find {emulator}, which the recorder runs programs under; install it: apt-get install qemu-user"
+    )]
+    NoEmulator {
+        /// What was looked for.
+        emulator: String,
+    },
+    /// The program is missing.
+    #[error("{program}: no such program, neither there nor in PATH")]
+    NoProgram {
+        /// As it was given.
+        program: String,
+    },
+    /// The program is a script.
+    #[error("{}: a script; record its interpreter: -- {interpreter} {}", path.display(), path.display())]
+    Script {
+        /// The script.
+        path: PathBuf,
+        /// What its first line names.
+        interpreter: String,
+    },
+    /// The program is for another machine.
+    #[error("{}: not a program for {}", path.display(), std::env::consts::ARCH)]
+    ForeignProgram {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The program failed, so its trace is not kept.
+    #[error("the recorded program failed ({status}); {} was not written (--keep writes it nevertheless)", output.display())]
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// Where the trace would have gone.
+        output: PathBuf,
+    },
+    /// The emulator ended without the plugin having run.
+    #[error(
+        "{} recorded nothing ({status}): its plugin interface is missing or of another version; QEMU 7.2 to 8.2 is known to work",
+        emulator.display()
+    )]
+    NothingRecorded {
+        /// The emulator.
+        emulator: PathBuf,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The program replaced itself.
+    #[error("the program became another one (execve), which cannot be followed; record that program itself")]
+    Replaced,
+    /// The raw recording is damaged.
+    #[error("{}: the raw recording is damaged at byte {at}; is the disk full?", path.display())]
+    Raw {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+    },
+    /// The system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// What it was about.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> RecordError + 'a {
+    move |source| RecordError::Io { path: path.to_owned(), action, source }
+}
+
+/// Record a program. It runs with this process's input, output and environment, some 20 to 100 times slower than
+/// it would alone.
+pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
+    let name = options.command.first().ok_or(RecordError::NoCommand)?;
+    let program = find_program(name)?;
+    check_program(&program)?;
+    let emulator = find_emulator(options)?;
+    // A writer made now finds out that the output cannot be written before the program has run for an hour.
+    let recorder = concat!("pagefold ", env!("CARGO_PKG_VERSION"), " qemu-user");
+    let mut writer = Writer::create(&options.output, recorder, &options.command, options.level)?;
+    writer.set_window(u64::from(options.window.clamp(1, 64)));
+    let scratch = scratch_folder(options)?;
+    let raw = scratch.path().join("raw");
+    let (pid, status) = emulate(options, &emulator, &program, scratch.path(), &raw)?;
+    if !raw.join(crate::raw::file_name(pid)).exists() {
+        return Err(RecordError::NothingRecorded { emulator, status });
+    }
+    if !status.success() && !options.keep {
+        return Err(RecordError::Failed { status, output: options.output.clone() });
+    }
+    if !status.success() {
+        writer.warn(format!("the recorded program failed ({status})"));
+    }
+    convert::convert(&raw, pid, &mut writer)?;
+    let header = writer.finish()?;
+    let meta = fs::metadata(&options.output).map_err(io_error(&options.output, "look at it"))?;
+    Ok(Summary { header, file_len: meta.len(), status })
+}
+
+fn scratch_folder(options: &RecordOptions) -> Result<tempfile::TempDir, RecordError> {
+    let base = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let folder = tempfile::Builder::new().prefix("pagefold-record-").tempdir_in(&base);
+    folder.map_err(io_error(&base, "make a folder in it"))
+}
+
+/// Run the program; returns the process id of the emulator, which is the program's too.
+fn emulate(
+    options: &RecordOptions,
+    emulator: &Path,
+    program: &Path,
+    scratch: &Path,
+    raw: &Path,
+) -> Result<(u32, ExitStatus), RecordError> {
+    let plugin = scratch.join("recorder.so");
+    fs::write(&plugin, PLUGIN).map_err(io_error(&plugin, "write"))?;
+    fs::create_dir(raw).map_err(io_error(raw, "make the folder"))?;
+    let plugin = format!("{},dir={},window={}", plugin.display(), raw.display(), options.window.clamp(1, 64));
+    let mut command = Command::new(emulator);
+    command.args(["-0", &options.command[0], "-plugin", &plugin]).arg(program).args(&options.command[1..]);
+    let mut child = command.spawn().map_err(io_error(emulator, "run"))?;
+    let status = child.wait().map_err(io_error(emulator, "wait for"))?;
+    Ok((child.id(), status))
+}
+
+/// Did a signal end the program?
+pub fn signal_of(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}
+
+fn executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| executable(path))
+}
+
+fn find_program(name: &str) -> Result<PathBuf, RecordError> {
+    let found = if name.contains('/') {
+        Some(PathBuf::from(name)).filter(|path| executable(path))
+    } else {
+        in_path(name)
+    };
+    found.ok_or_else(|| RecordError::NoProgram { program: name.to_owned() })
+}
+
+fn find_emulator(options: &RecordOptions) -> Result<PathBuf, RecordError> {
+    let name = match &options.emulator {
+        Some(path) if executable(path) => return Ok(path.clone()),
+        Some(path) => path.display().to_string(),
+        None => format!("qemu-{}", std::env::consts::ARCH),
+    };
+    let found = if name.contains('/') { None } else { in_path(&name) };
+    found.ok_or(RecordError::NoEmulator { emulator: name })
+}
+
+/// The emulator runs ELF programs of this machine's architecture.
+fn check_program(path: &Path) -> Result<(), RecordError> {
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(io_error(path, "open"))?;
+    file.take(256).read_to_end(&mut head).map_err(io_error(path, "read"))?;
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = String::from_utf8_lossy(line.split(|&byte| byte == b'\n').next().unwrap_or(line));
+        return Err(RecordError::Script { path: path.to_owned(), interpreter: line.trim().to_owned() });
+    }
+    let machine: &[u8] = match std::env::consts::ARCH {
+        "x86_64" => &[62, 0],
+        "aarch64" => &[183, 0],
+        _ => return Ok(()),
+    };
+    if head.starts_with(b"\x7fELF\x02\x01") && head.get(18..20) == Some(machine) {
+        return Ok(());
+    }
+    Err(RecordError::ForeignProgram { path: path.to_owned() })
+}

@@ -1,0 +1,464 @@
+//! A trace as a program.
+//!
+//! Each recorded thread is a role, and each task replays the events of its thread in their order, with the
+//! mappings at the addresses that they had. Between threads of a process, order is kept where it matters for
+//! correctness (see [`crate::event`]): change *e* of the address space is made after change *e - 1*; what a
+//! thread did after it had seen change *e* comes after it; and a change that takes something away waits until
+//! every other thread of the process has come to the point where it saw that change. Waiting is done by short
+//! sleeps, because [`Os`] has nothing finer that fits; they are idle time, never work.
+//!
+//! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
+//! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use program::{Access, Errno, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
+
+use crate::container::{Header, Place, Reader, Stream};
+use crate::error::TraceError;
+use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, PAGE_SHIFT, Rights, Run, ThreadId};
+
+/// First nap of a waiting task in nanoseconds, and the longest.
+const NAP: (u64, u64) = (1_000, 64_000);
+/// Accesses after which progress is reported.
+const PROGRESS: u64 = 4096;
+/// A thread that runs no more, or not yet, has seen every change.
+const ENDED: u64 = u64::MAX;
+
+/// What happened in a run besides what was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Accesses that were replayed.
+    pub accesses: u64,
+    /// Accesses that raised SIGSEGV or SIGBUS and were left out: 0 if the recording is perfect.
+    pub skipped: u64,
+    /// The first of them: the thread and the address.
+    pub first_skipped: Option<(ThreadId, u64)>,
+    /// Calls that had succeeded when recorded and failed now.
+    pub failed_calls: u64,
+    /// The first of them: the thread, the call and the error.
+    pub first_failed: Option<(ThreadId, &'static str, Errno)>,
+    /// Threads that the system killed.
+    pub killed: u64,
+    /// The trace could not be read on (the file changed under the run): the run is void.
+    pub broken: Option<String>,
+}
+
+/// A trace as a program. One run at a time: its state begins anew when role 0 starts. For runs beside each other
+/// use clones; they share the open file.
+pub struct Replay {
+    reader: Reader,
+    name: String,
+    /// By thread: the latest change that it has come to; [`ENDED`] if it does not run.
+    seen: Vec<AtomicU64>,
+    /// By process: the latest change that is made.
+    done: Vec<AtomicU64>,
+    /// By process: its threads.
+    members: Vec<Vec<u32>>,
+    /// By process: its descriptors.
+    open: Mutex<Vec<Descriptors>>,
+    outcome: Mutex<Outcome>,
+}
+
+type Descriptors = HashMap<FileId, Descriptor>;
+
+/// A file that a process has open, with the number of times that the recorded process had it open.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    fd: u32,
+    uses: u32,
+}
+
+impl Replay {
+    /// Open a trace and check all of it, so that nothing can be wrong with it in the middle of a run.
+    pub fn open(path: &Path) -> Result<Replay, TraceError> {
+        let reader = Reader::open(path)?;
+        reader.verify()?;
+        let name =
+            path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
+        Ok(Replay::new(reader, name))
+    }
+
+    /// Replay an open trace under a name of one's own.
+    pub fn new(reader: Reader, name: String) -> Replay {
+        let header = reader.header();
+        let mut members = vec![Vec::new(); header.processes.len()];
+        for (index, thread) in header.threads.iter().enumerate() {
+            members[thread.process as usize].push(index as u32);
+        }
+        Replay {
+            seen: header.threads.iter().map(|_| AtomicU64::new(ENDED)).collect(),
+            done: header.processes.iter().map(|_| AtomicU64::new(0)).collect(),
+            members,
+            open: Mutex::new(vec![HashMap::new(); header.processes.len()]),
+            outcome: Mutex::default(),
+            reader,
+            name,
+        }
+    }
+
+    /// What the trace says about itself.
+    pub fn header(&self) -> &Header {
+        self.reader.header()
+    }
+
+    /// The trace.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// What happened in the last run.
+    pub fn outcome(&self) -> Outcome {
+        lock(&self.outcome).clone()
+    }
+
+    fn begin(&self) {
+        self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
+        self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
+        lock(&self.open).iter_mut().for_each(HashMap::clear);
+        *lock(&self.outcome) = Outcome::default();
+    }
+}
+
+impl Clone for Replay {
+    fn clone(&self) -> Self {
+        Replay::new(self.reader.clone(), self.name.clone())
+    }
+}
+
+impl Program for Replay {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn footprint(&self) -> u64 {
+        self.header().footprint
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let Some(thread) = self.header().threads.get(role as usize) else { return Ok(()) };
+        if role == 0 {
+            self.begin();
+            self.seen[0].store(0, Ordering::Release);
+        }
+        let mut task = Task {
+            replay: self,
+            os,
+            id: ThreadId(role),
+            process: thread.process as usize,
+            stream: self.reader.stream(ThreadId(role)),
+            children: Vec::new(),
+            accesses: 0,
+            reported: 0,
+        };
+        let result = task.run();
+        task.end(result.is_err());
+        result
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One thread being replayed.
+struct Task<'a, O> {
+    replay: &'a Replay,
+    os: &'a mut O,
+    id: ThreadId,
+    process: usize,
+    stream: Stream,
+    children: Vec<(ThreadId, TaskHandle)>,
+    accesses: u64,
+    reported: u64,
+}
+
+impl<O: Os> Task<'_, O> {
+    fn run(&mut self) -> Result<(), Signal> {
+        loop {
+            match self.stream.next_event() {
+                Ok(Some(Event::Run(run))) => self.touch(run)?,
+                Ok(Some(event)) => self.act(event),
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    lock(&self.replay.outcome).broken.get_or_insert(error.to_string());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, run: Run) -> Result<(), Signal> {
+        let mode = match run.mode {
+            Mode::Load => program::Mode::Load,
+            Mode::Store => program::Mode::Store,
+            Mode::Fetch => program::Mode::Fetch,
+        };
+        match self.os.access(Access { addr: run.page << PAGE_SHIFT, count: run.count, mode }) {
+            Ok(()) => self.accesses += u64::from(run.count),
+            Err(Signal::Kill) => return Err(Signal::Kill),
+            Err(Signal::Segv { addr } | Signal::Bus { addr }) => self.skip(addr, run.count),
+        }
+        if self.accesses - self.reported >= PROGRESS {
+            self.report();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn skip(&mut self, addr: u64, count: u32) {
+        let mut outcome = lock(&self.replay.outcome);
+        outcome.skipped += u64::from(count);
+        outcome.first_skipped.get_or_insert((self.id, addr));
+    }
+
+    fn report(&mut self) {
+        self.os.progress(self.accesses - self.reported);
+        self.reported = self.accesses;
+    }
+
+    /// The task ends: nobody has to wait for it any more.
+    fn end(&mut self, killed: bool) {
+        self.report();
+        self.replay.seen[self.id.0 as usize].store(ENDED, Ordering::Release);
+        let mut outcome = lock(&self.replay.outcome);
+        outcome.accesses += self.accesses;
+        outcome.killed += u64::from(killed);
+    }
+
+    /// Everything but runs.
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::Compute { instructions } => self.os.compute(instructions),
+            Event::Idle { nanos } => self.os.sleep(nanos),
+            Event::Sync { epoch } => self.wait_made(epoch),
+            _ => match event.epoch() {
+                Some(epoch) => self.change(epoch, event),
+                None => self.call(event),
+            },
+        }
+    }
+
+    /// A change of the address space, in its turn.
+    fn change(&mut self, epoch: u64, event: Event) {
+        let ordered = epoch != 0 && epoch <= self.replay.header().processes[self.process].epochs;
+        if ordered {
+            self.wait_made(epoch - 1);
+            self.saw(epoch);
+            if event.takes_away() {
+                self.wait_seen(epoch);
+            }
+        }
+        self.call(event);
+        if ordered {
+            self.replay.done[self.process].store(epoch, Ordering::Release);
+        }
+    }
+
+    fn saw(&self, epoch: u64) {
+        self.replay.seen[self.id.0 as usize].fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Wait until change `epoch` is made.
+    fn wait_made(&mut self, epoch: u64) {
+        // A recording that was cut off may lack changes; what cannot come is not waited for.
+        let epoch = epoch.min(self.replay.header().processes[self.process].epochs);
+        self.saw(epoch);
+        let replay = self.replay;
+        self.nap_until(|process| replay.done[process].load(Ordering::Acquire) >= epoch);
+    }
+
+    /// Wait until every other thread of the process has come to where it saw change `epoch`.
+    fn wait_seen(&mut self, epoch: u64) {
+        let replay = self.replay;
+        let me = self.id.0;
+        self.nap_until(|process| {
+            let mut others = replay.members[process].iter().filter(|&&thread| thread != me);
+            others.all(|&thread| replay.seen[thread as usize].load(Ordering::Acquire) >= epoch)
+        });
+    }
+
+    fn nap_until(&mut self, ready: impl Fn(usize) -> bool) {
+        let (mut nap, longest) = NAP;
+        while !ready(self.process) {
+            self.os.sleep(nap);
+            nap = (nap * 2).min(longest);
+        }
+    }
+
+    /// A system call.
+    fn call(&mut self, event: Event) {
+        let (name, result) = match event {
+            Event::Map { addr, len, rights, backing, populate, locked, .. } => {
+                ("mmap", self.map(addr, len, rights, backing, populate, locked))
+            }
+            Event::Unmap { addr, len, .. } => ("munmap", self.os.munmap(addr, len)),
+            Event::Protect { addr, len, rights, .. } => {
+                ("mprotect", self.os.mprotect(addr, len, prot(rights)))
+            }
+            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
+                let fixed = (new_addr != addr).then_some(new_addr);
+                let remap = Remap { addr, old_len, new_len, may_move: fixed.is_some(), fixed };
+                ("mremap", self.os.mremap(remap).map(drop))
+            }
+            Event::Advise { addr, len, advice } => ("madvise", self.os.madvise(addr, len, advice_of(advice))),
+            Event::Lock { addr, len } => ("mlock", self.os.mlock(addr, len)),
+            Event::Unlock { addr, len } => ("munlock", self.os.munlock(addr, len)),
+            Event::Msync { addr, len } => ("msync", self.os.msync(addr, len)),
+            Event::Open { file } => ("open", self.descriptor(file, 1).map(drop)),
+            Event::Close { file } => ("close", self.close(file)),
+            Event::Read { file, offset, len } => {
+                ("pread", self.descriptor(file, 0).and_then(|fd| self.os.pread(fd, offset, len)).map(drop))
+            }
+            Event::Write { file, offset, len } => {
+                ("pwrite", self.descriptor(file, 0).and_then(|fd| self.os.pwrite(fd, offset, len)).map(drop))
+            }
+            Event::Fsync { file } => ("fsync", self.descriptor(file, 0).and_then(|fd| self.os.fsync(fd))),
+            Event::Truncate { file, size, .. } => {
+                ("ftruncate", self.descriptor(file, 0).and_then(|fd| self.os.ftruncate(fd, size)))
+            }
+            Event::FileAdvise { file, offset, len, advice } => {
+                let advice = file_advice_of(advice);
+                ("fadvise", self.descriptor(file, 0).and_then(|fd| self.os.fadvise(fd, offset, len, advice)))
+            }
+            Event::Spawn { thread } => ("spawn", self.spawn(thread)),
+            Event::Fork { thread, .. } => ("fork", self.fork(thread)),
+            Event::Join { thread } => {
+                self.join(thread);
+                return;
+            }
+            Event::Skip { .. } | Event::Exec => return,
+            Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
+        };
+        if let Err(errno) = result {
+            let mut outcome = lock(&self.replay.outcome);
+            outcome.failed_calls += 1;
+            outcome.first_failed.get_or_insert((self.id, name, errno));
+        }
+    }
+
+    fn map(
+        &mut self,
+        addr: u64,
+        len: u64,
+        rights: Rights,
+        backing: Backing,
+        populate: bool,
+        locked: bool,
+    ) -> Result<(), Errno> {
+        let source = match backing {
+            Backing::Anonymous => MapSource::Anonymous,
+            Backing::AnonymousShared => MapSource::AnonymousShared,
+            Backing::File { file, offset, shared } => {
+                MapSource::File { fd: self.descriptor(file, 0)?, offset, shared }
+            }
+        };
+        let map = Map { addr: Some(addr), len, prot: prot(rights), source, populate, locked };
+        match self.os.mmap(map)? {
+            there if there == addr => Ok(()),
+            _ => Err(Errno::Inval),
+        }
+    }
+
+    /// The process's descriptor of `file`, opened if need be, with `uses` more uses.
+    fn descriptor(&mut self, file: FileId, uses: u32) -> Result<u32, Errno> {
+        if let Some(known) = lock(&self.replay.open)[self.process].get_mut(&file) {
+            known.uses += uses;
+            return Ok(known.fd);
+        }
+        let info = self.replay.header().file(file).ok_or(Errno::NoEnt)?;
+        let in_memory = info.place == Place::Memory;
+        let spec = FileSpec { name: &info.name, size: info.size, in_memory, writable: true };
+        let fd = self.os.open(spec)?;
+        lock(&self.replay.open)[self.process].insert(file, Descriptor { fd, uses });
+        Ok(fd)
+    }
+
+    /// One use less; the last one closes. Descriptors that were there before the recording have no uses.
+    fn close(&mut self, file: FileId) -> Result<(), Errno> {
+        let last = {
+            let mut open = lock(&self.replay.open);
+            let Some(known) = open[self.process].get_mut(&file) else { return Ok(()) };
+            known.uses = known.uses.saturating_sub(1);
+            if known.uses > 0 {
+                return Ok(());
+            }
+            let fd = known.fd;
+            open[self.process].remove(&file);
+            fd
+        };
+        self.os.close(last)
+    }
+
+    fn spawn(&mut self, thread: ThreadId) -> Result<(), Errno> {
+        self.start(thread, 0);
+        let task = self.os.spawn(thread.0);
+        self.started(thread, task)
+    }
+
+    fn fork(&mut self, thread: ThreadId) -> Result<(), Errno> {
+        if let Some(child) = self.replay.header().threads.get(thread.0 as usize) {
+            let mut open = lock(&self.replay.open);
+            open[child.process as usize] = open[self.process].clone();
+        }
+        self.start(thread, 0);
+        let task = self.os.fork(thread.0);
+        self.started(thread, task)
+    }
+
+    fn start(&self, thread: ThreadId, epoch: u64) {
+        if let Some(seen) = self.replay.seen.get(thread.0 as usize) {
+            seen.store(epoch, Ordering::Release);
+        }
+    }
+
+    fn started(&mut self, thread: ThreadId, task: Result<TaskHandle, Errno>) -> Result<(), Errno> {
+        match task {
+            Ok(handle) => self.children.push((thread, handle)),
+            Err(errno) => {
+                self.start(thread, ENDED);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, thread: ThreadId) {
+        if let Some(at) = self.children.iter().position(|&(child, _)| child == thread) {
+            let (_, handle) = self.children.swap_remove(at);
+            self.os.join(handle);
+        }
+    }
+}
+
+fn prot(rights: Rights) -> Prot {
+    Prot { read: rights.read(), write: rights.write(), exec: rights.exec() }
+}
+
+fn advice_of(advice: Advice) -> program::Advice {
+    match advice {
+        Advice::Normal => program::Advice::Normal,
+        Advice::Random => program::Advice::Random,
+        Advice::Sequential => program::Advice::Sequential,
+        Advice::WillNeed => program::Advice::WillNeed,
+        Advice::DontNeed => program::Advice::DontNeed,
+        Advice::Free => program::Advice::Free,
+        Advice::Cold => program::Advice::Cold,
+        Advice::PageOut => program::Advice::PageOut,
+    }
+}
+
+fn file_advice_of(advice: FileAdvice) -> program::FileAdvice {
+    match advice {
+        FileAdvice::Normal => program::FileAdvice::Normal,
+        FileAdvice::Random => program::FileAdvice::Random,
+        FileAdvice::Sequential => program::FileAdvice::Sequential,
+        FileAdvice::WillNeed => program::FileAdvice::WillNeed,
+        FileAdvice::DontNeed => program::FileAdvice::DontNeed,
+        FileAdvice::NoReuse => program::FileAdvice::NoReuse,
+    }
+}

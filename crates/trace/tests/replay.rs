@@ -1,0 +1,313 @@
+//! Replay against a system that only keeps books: tasks are real threads, so order between them is up to chance
+//! unless the replay keeps it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use program::{
+    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
+    TaskHandle,
+};
+use trace::container::Place;
+use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
+use trace::{Outcome, Replay, Writer};
+
+const PAGE: u64 = 4096;
+
+/// What all tasks share.
+#[derive(Default)]
+struct World {
+    /// Mapped pages by process.
+    mapped: Vec<BTreeSet<u64>>,
+    /// By role, what was called.
+    log: HashMap<Role, Vec<String>>,
+    progress: u64,
+    files: HashMap<String, u64>,
+}
+
+struct Books {
+    world: Arc<Mutex<World>>,
+    program: Arc<Replay>,
+    process: usize,
+    role: Role,
+    tasks: Vec<Option<JoinHandle<()>>>,
+}
+
+impl Books {
+    fn log(&self, line: String) {
+        self.world.lock().unwrap().log.entry(self.role).or_default().push(line);
+    }
+
+    fn start(&mut self, role: Role, process: usize) -> TaskHandle {
+        let (world, program) = (Arc::clone(&self.world), Arc::clone(&self.program));
+        let task = std::thread::spawn(move || run_task(world, program, process, role));
+        self.tasks.push(Some(task));
+        TaskHandle(self.tasks.len() as u32 - 1)
+    }
+}
+
+fn run_task(world: Arc<Mutex<World>>, program: Arc<Replay>, process: usize, role: Role) {
+    let mut os = Books { world, program: Arc::clone(&program), process, role, tasks: Vec::new() };
+    program.run(&mut os, role).unwrap();
+    os.tasks.into_iter().flatten().for_each(|task| task.join().unwrap());
+}
+
+impl Os for Books {
+    fn access(&mut self, access: Access) -> Result<(), Signal> {
+        std::thread::yield_now();
+        self.log(format!("{:?} {:x} x{}", access.mode, access.addr / PAGE, access.count));
+        let world = self.world.lock().unwrap();
+        let known = world.mapped[self.process].contains(&(access.addr / PAGE));
+        if known { Ok(()) } else { Err(Signal::Segv { addr: access.addr }) }
+    }
+    fn compute(&mut self, instructions: u64) {
+        self.log(format!("compute {instructions}"));
+    }
+    fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
+        let addr = map.addr.unwrap();
+        let kind = match map.source {
+            MapSource::Anonymous => "anon".into(),
+            MapSource::AnonymousShared => "shared".into(),
+            MapSource::File { fd, offset, shared } => format!("fd{fd}+{offset:x} {shared}"),
+        };
+        self.log(format!("mmap {:x} {:x} {kind}", addr / PAGE, map.len));
+        self.world.lock().unwrap().mapped[self.process].extend(addr / PAGE..(addr + map.len).div_ceil(PAGE));
+        Ok(addr)
+    }
+    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.log(format!("munmap {:x} {len:x}", addr / PAGE));
+        let range = addr / PAGE..(addr + len).div_ceil(PAGE);
+        self.world.lock().unwrap().mapped[self.process].retain(|page| !range.contains(page));
+        Ok(())
+    }
+    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
+        self.log(format!("mprotect {:x} {len:x} {}", addr / PAGE, prot.write));
+        Ok(())
+    }
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
+        self.log(format!("mremap {remap:?}"));
+        Ok(remap.fixed.unwrap_or(remap.addr))
+    }
+    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        self.log(format!("madvise {:x} {len:x} {advice:?}", addr / PAGE));
+        Ok(())
+    }
+    fn mlock(&mut self, _: u64, _: u64) -> Result<(), Errno> {
+        Err(Errno::NoMem)
+    }
+    fn munlock(&mut self, _: u64, _: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.log(format!("msync {:x} {len:x}", addr / PAGE));
+        Ok(())
+    }
+    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
+        self.log(format!("open {} {} {}", spec.name, spec.size, spec.in_memory));
+        let mut world = self.world.lock().unwrap();
+        let fd = world.files.len() as u32;
+        world.files.insert(spec.name.to_owned(), spec.size);
+        Ok(fd)
+    }
+    fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        self.log(format!("close {fd}"));
+        Ok(())
+    }
+    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.log(format!("pread {fd} {offset} {len}"));
+        Ok(len)
+    }
+    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.log(format!("pwrite {fd} {offset} {len}"));
+        Ok(len)
+    }
+    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
+        self.log(format!("fsync {fd}"));
+        Ok(())
+    }
+    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        self.log(format!("ftruncate {fd} {size}"));
+        Ok(())
+    }
+    fn fadvise(&mut self, fd: u32, _: u64, _: u64, advice: FileAdvice) -> Result<(), Errno> {
+        self.log(format!("fadvise {fd} {advice:?}"));
+        Ok(())
+    }
+    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        self.log(format!("spawn {role}"));
+        Ok(self.start(role, self.process))
+    }
+    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        self.log(format!("fork {role}"));
+        let child = {
+            let mut world = self.world.lock().unwrap();
+            let copy = world.mapped[self.process].clone();
+            world.mapped.push(copy);
+            world.mapped.len() - 1
+        };
+        Ok(self.start(role, child))
+    }
+    fn join(&mut self, task: TaskHandle) {
+        self.log("join".into());
+        self.tasks[task.0 as usize].take().unwrap().join().unwrap();
+    }
+    fn sleep(&mut self, nanos: u64) {
+        std::thread::sleep(std::time::Duration::from_nanos(nanos));
+    }
+    fn barrier(&mut self, _: u32, _: u32) {}
+    fn now(&self) -> u64 {
+        0
+    }
+    fn cpus(&self) -> u32 {
+        1
+    }
+    fn memory(&self) -> u64 {
+        1 << 30
+    }
+    fn seed(&self) -> u64 {
+        0
+    }
+    fn progress(&mut self, units: u64) {
+        self.world.lock().unwrap().progress += units;
+    }
+}
+
+fn play(replay: &Arc<Replay>) -> (World, Outcome) {
+    let world = Arc::new(Mutex::new(World { mapped: vec![BTreeSet::new()], ..World::default() }));
+    run_task(Arc::clone(&world), Arc::clone(replay), 0, 0);
+    (Arc::into_inner(world).unwrap().into_inner().unwrap(), replay.outcome())
+}
+
+fn store(page: u64, count: u32) -> Event {
+    Event::Run(Run { page, count, mode: Mode::Store })
+}
+
+fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
+    Event::Map {
+        epoch,
+        addr: page * PAGE,
+        len: pages * PAGE,
+        rights: Rights::RW,
+        backing,
+        populate: false,
+        locked: false,
+        replaces: false,
+    }
+}
+
+fn replay_of(path: &Path, build: impl FnOnce(&mut Writer)) -> Arc<Replay> {
+    let mut writer = Writer::create(path, "test", &[], 3).unwrap();
+    build(&mut writer);
+    writer.finish().unwrap();
+    Arc::new(Replay::open(path).unwrap())
+}
+
+#[test]
+fn a_thread_makes_the_calls_that_were_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("calls.pft"), |writer| {
+        let file = writer.add_file("/var/x.db", 5000, Place::Regular);
+        let shm = writer.add_file("/dev/shm/y", 0, Place::Memory);
+        let root = writer.add_process(None);
+        let shared = Backing::File { file, offset: PAGE, shared: true };
+        for event in [
+            map(1, 100, 4, Backing::Anonymous),
+            store(100, 7),
+            Event::Compute { instructions: 33 },
+            Event::Open { file },
+            Event::Open { file },
+            map(2, 200, 2, shared),
+            Event::Read { file, offset: 10, len: 20 },
+            Event::Write { file: shm, offset: 0, len: 20 },
+            Event::Truncate { epoch: 3, file: shm, size: 4 },
+            Event::Fsync { file },
+            Event::Close { file },
+            Event::Close { file },
+            store(999, 5),
+            store(200, 1),
+            Event::Lock { addr: 0, len: 1 },
+            Event::Skip { epoch: 4 },
+            Event::Unmap { epoch: 5, addr: 100 * PAGE, len: 4 * PAGE },
+        ] {
+            writer.push(root, &event).unwrap();
+        }
+    });
+    assert_eq!((replay.name(), replay.footprint()), ("calls", 5 * PAGE));
+    for _ in 0..2 {
+        let (world, outcome) = play(&replay);
+        let expected = "mmap 64 4000 anon; Store 64 x7; compute 33; open x.db 5000 false; \
+            mmap c8 2000 fd0+1000 true; pread 0 10 20; open y 0 true; pwrite 1 0 20; ftruncate 1 4; fsync 0; \
+            close 0; Store 3e7 x5; Store c8 x1; munmap 64 4000";
+        assert_eq!(world.log[&0].join("; "), expected);
+        assert_eq!((world.progress, outcome.accesses, outcome.skipped), (8, 8, 5));
+        assert_eq!(outcome.first_skipped, Some((ThreadId(0), 999 * PAGE)));
+        assert_eq!(outcome.failed_calls, 1);
+        assert_eq!(outcome.first_failed, Some((ThreadId(0), "mlock", Errno::NoMem)));
+        assert_eq!((outcome.killed, outcome.broken), (0, None));
+    }
+}
+
+#[test]
+fn mappings_are_there_when_another_thread_uses_them_and_not_gone_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("order.pft"), |writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        for round in 0..40 {
+            let (first, page) = (round * 2 + 1, 1000 + round % 3);
+            writer.push(root, &map(first, page, 1, Backing::Anonymous)).unwrap();
+            writer.push(other, &Event::Sync { epoch: first }).unwrap();
+            for _ in 0..5 {
+                writer.push(other, &store(page, 1)).unwrap();
+            }
+            let gone = Event::Unmap { epoch: first + 1, addr: page * PAGE, len: PAGE };
+            writer.push(root, &gone).unwrap();
+        }
+    });
+    let (world, outcome) = play(&replay);
+    assert_eq!((outcome.accesses, outcome.skipped, outcome.failed_calls), (200, 0, 0));
+    assert!(world.mapped[0].is_empty());
+}
+
+#[test]
+fn children_inherit_and_are_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = FileId(0);
+    let replay = replay_of(&folder.path().join("fork.pft"), |writer| {
+        writer.add_file("log", 0, Place::Regular);
+        let root = writer.add_process(None);
+        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
+        writer.push(root, &Event::Open { file }).unwrap();
+        let child = writer.add_process(Some(root));
+        writer.push(root, &Event::Fork { epoch: 2, thread: child }).unwrap();
+        writer.push(root, &Event::Join { thread: child }).unwrap();
+        writer.push(child, &store(7, 3)).unwrap();
+        writer.push(child, &Event::Write { file, offset: 0, len: 9 }).unwrap();
+        writer.push(child, &map(1, 8, 1, Backing::Anonymous)).unwrap();
+        writer.push(child, &store(8, 3)).unwrap();
+    });
+    let (world, outcome) = play(&replay);
+    assert_eq!(world.log[&0].join("; "), "mmap 7 1000 anon; open log 0 false; fork 1; join");
+    assert_eq!(world.log[&1].join("; "), "Store 7 x3; pwrite 0 0 9; mmap 8 1000 anon; Store 8 x3");
+    assert_eq!((outcome.accesses, outcome.skipped), (6, 0));
+}
+
+#[test]
+fn changes_that_were_lost_are_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("cut.pft"), |writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        // Change 2 was in a buffer that was lost.
+        writer.push(root, &map(3, 8, 1, Backing::Anonymous)).unwrap();
+        writer.push(other, &Event::Sync { epoch: 3 }).unwrap();
+        writer.push(other, &store(7, 1)).unwrap();
+    });
+    assert_eq!(replay.header().processes[0].epochs, 1);
+    assert_eq!(play(&replay).1.accesses, 1);
+}
