@@ -70,7 +70,7 @@ fn help_tells_everything_and_shows_examples() {
 fn bad_input_is_one_clear_line_and_exit_code_2() {
     for (line, expected) in [
         ("", "no command given"),
-        ("rnu zipf", "'run'"),
+        ("comprae zipf", "'compare'"),
         ("run", "PROGRAM"),
         ("run zipf --memori 1G", "'--memory'"),
         ("run zipff", "did you mean 'zipf'?"),
@@ -99,8 +99,9 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("report no-such-dir", "config.json"),
         ("list knob", "'knobs'"),
         ("import --format lackey no-such-file -o x.pft", "no-such-file"),
-        ("import --format lackey Cargo.toml -o Cargo.toml", "exists already"),
-        ("record -o Cargo.toml -- true", "exists already"),
+        ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
+        ("record -o x.pft -- no-such-program", ""),
+        ("record -o x.pft -- false", ""),
         ("record -o x.pft", "COMMAND"),
     ] {
         let message = bad(&words(line));
@@ -338,11 +339,12 @@ fn an_interrupt_keeps_what_was_finished() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("result");
     let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
-    let child = command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let raw = dir.join("raw.json");
     // The first result shows that the runs are under way.
     for _ in 0..3000 {
-        if raw.exists() {
+        if raw.exists() || child.try_wait().unwrap().is_some() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -160,9 +160,15 @@ pub struct ReportArgs {
 /// What `record` takes.
 #[derive(Debug, Args)]
 pub struct RecordArgs {
-    /// The trace to write; must not exist
+    /// The trace to write; what is there is replaced only when the recording has succeeded
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+    /// Keep the trace even if the program fails
+    #[arg(long)]
+    pub keep: bool,
+    /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub window: Option<u32>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -184,7 +190,7 @@ pub struct ImportArgs {
     /// The recording
     #[arg(value_name = "FILE")]
     pub input: PathBuf,
-    /// The trace to write; must not exist
+    /// The trace to write; what is there is replaced only when the import has succeeded
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 }

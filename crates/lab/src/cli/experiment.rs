@@ -91,6 +91,9 @@ fn understand(
     }
     let footprint = program.footprint();
     let memory = args.memory.map(|memory| memory.resolve(footprint));
+    if let Some(bytes) = memory {
+        machine.check_memory(bytes)?;
+    }
     let setup = Setup {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),

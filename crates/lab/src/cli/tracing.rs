@@ -1,22 +1,21 @@
 //! Commands about traces.
 
-use super::args::{ImportArgs, InfoArgs, RecordArgs};
+use super::args::{Format, ImportArgs, InfoArgs, RecordArgs};
 use super::output;
 use crate::engine;
-use crate::error::{Error, Result};
-use std::path::Path;
+use crate::error::Result;
 
 pub(super) fn record(args: RecordArgs) -> Result<()> {
-    must_not_exist(&args.output)?;
-    let note = engine::record(&args.output, args.command)?;
+    let RecordArgs { output, command, keep, window } = args;
+    let note = engine::record(engine::RecordRequest { output, command, keep, window })?;
     eprintln!("pagefold: {note}");
     Ok(())
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
-    must_not_exist(&args.output)?;
-    let super::args::Format::Lackey = args.format;
-    let note = engine::import_lackey(&args.input, &args.output)?;
+    let note = match args.format {
+        Format::Lackey => engine::import_lackey(&args.input, &args.output)?,
+    };
     eprintln!("pagefold: {note}");
     Ok(())
 }
@@ -24,15 +23,4 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
     if args.json { output::print(&output::json(&info)?) } else { output::print(&info.to_string()) }
-}
-
-fn must_not_exist(path: &Path) -> Result<()> {
-    match path.symlink_metadata() {
-        Ok(_) => Err(Error::Input(format!(
-            "{} exists already; nothing is overwritten, name another file",
-            path.display()
-        ))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::file("use", path, error)),
-    }
 }
