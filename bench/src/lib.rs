@@ -1,1 +1,74 @@
-//! (skeleton)
+//! What the benchmarks share: a machine on which everything but the memory manager is free.
+#![forbid(unsafe_code)]
+
+use mm::machine::*;
+use mm::units::*;
+
+/// One CPU, one node, one zone; no method does anything.
+pub struct IdleMachine {
+    memory: [MemoryRange; 1],
+}
+
+impl IdleMachine {
+    /// A machine with so many frames of ordinary memory.
+    pub fn new(frames: u32) -> IdleMachine {
+        let range = MemoryRange { node: NodeId(0), kind: ZoneKind::Normal, start: Pfn(0), frames };
+        IdleMachine { memory: [range] }
+    }
+}
+
+impl Machine for IdleMachine {
+    fn cpus(&self) -> usize {
+        1
+    }
+    #[inline]
+    fn node_of(&self, _cpu: CpuId) -> NodeId {
+        NodeId(0)
+    }
+    fn memory(&self) -> &[MemoryRange] {
+        &self.memory
+    }
+    fn distance(&self, _from: NodeId, _to: NodeId) -> u32 {
+        10
+    }
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+    fn now(&self) -> Nanos {
+        0
+    }
+    fn table(&self, pfn: Pfn) -> &TablePage {
+        panic!("the idle machine holds no page tables, asked for {pfn}")
+    }
+    fn zero(&self, _pfn: Pfn, _pages: u32) {}
+    fn copy(&self, _to: Pfn, _from: Pfn, _pages: u32) {}
+    fn has_hw_pte_young(&self) -> bool {
+        true
+    }
+    fn has_hw_nonleaf_young(&self) -> bool {
+        true
+    }
+    fn asids(&self) -> usize {
+        0
+    }
+    fn load_root(&self, _root: Pfn, _asid: Asid, _keep: bool) {}
+    fn flush(&self, _what: Flush) {}
+    fn shootdown(&self, _targets: &CpuSet, _remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        local();
+    }
+    fn submit(&self, _io: Io) {}
+    fn ticket(&self, key: WaitKey) -> Ticket {
+        Ticket { key, mark: 0 }
+    }
+    fn wait(&self, _ticket: Ticket, _deadline: Option<Nanos>) -> bool {
+        true
+    }
+    fn wake(&self, _key: WaitKey) {}
+    fn resched(&self) {}
+    fn stopping(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn charge(&self, _work: Work, _count: u64) {}
+}

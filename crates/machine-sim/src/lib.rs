@@ -1,6 +1,34 @@
 //! The simulated machine.
+//!
+//! [`run`] takes a [`RunConfig`] and a [`Program`](program::Program) and gives an [`Outcome`]. Inside stand
+//!
+//! - [`SimMachine`], which the memory manager sees through its trait `Machine`: CPUs with clocks and translation caches
+//!   ([`tlb`]), page walks, interrupts, memory with latencies, block [`device`]s;
+//! - a scheduler of coroutines, which always runs the CPU that is furthest behind;
+//! - the system calls, as programs make them through the trait `Os`;
+//! - the oracle, which knows what every address must read and stops the run at the first wrong byte.
+//!
+//! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
+//! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
+//! with its source.
+
+mod content;
 mod coroutine;
 pub mod device;
+mod machine;
+mod oracle;
+mod os;
+mod outcome;
+mod run;
+mod sched;
 pub mod spec;
 mod tables;
 pub mod tlb;
+mod walk;
+mod world;
+
+pub use machine::{Fault, SimMachine};
+pub use oracle::OracleReport;
+pub use outcome::{Better, Metric, Outcome, WorkDone};
+pub use run::{RunConfig, RunError, run};
+pub use spec::{CostRow, MachineSpec, SpecError};

@@ -20,20 +20,28 @@
 
 extern crate alloc as std_alloc;
 
+pub mod alloc;
 pub mod api;
+pub mod arena;
 pub mod base;
+pub mod cache;
 pub mod event;
 pub mod frame;
 pub mod knobs;
 pub mod lock;
+pub mod lru;
 pub mod machine;
-pub mod mm;
+pub mod memory;
 pub mod primitive;
+pub mod rmap;
 pub mod stat;
+pub mod swap;
 pub mod table;
 mod table_macro;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tlb;
 pub mod units;
 pub mod work;
 
 pub use machine::Machine;
-pub use mm::{Config, Mm, OomReport};

@@ -2,7 +2,8 @@
 //!
 //! The machine's owner (a kernel, or the simulator) drives the memory manager from above and promises:
 //! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space,
-//! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, and to retry after it,
+//! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, to drop the faulting
+//!   translation of that CPU first (as hardware does), and to retry after it,
 //! - to call [`Mm::io_done`](crate::Mm::io_done) once for every request handed to [`Machine::submit`],
 //! - to run [`Mm::daemon`](crate::Mm::daemon) for each of [`Mm::daemons`](crate::Mm::daemons) on a task of its own.
 //!
@@ -54,6 +55,12 @@ impl CpuSet {
         self.words.iter().all(|&word| word == 0)
     }
 
+    /// Set 64 CPUs at once: those from `64 * index` on.
+    #[inline]
+    pub fn set_word(&mut self, index: usize, word: u64) {
+        self.words[index] = word;
+    }
+
     /// Number of CPUs in it.
     pub fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
@@ -67,8 +74,8 @@ impl CpuSet {
     }
 
     /// The CPUs, in order.
-    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
+        self.words.into_iter().enumerate().flat_map(|(i, word)| {
             let mut rest = word;
             core::iter::from_fn(move || {
                 let bit = (rest != 0).then(|| rest.trailing_zeros())?;
@@ -210,7 +217,7 @@ pub trait Machine: Shared {
     /// How many address-space numbers each CPU has (0: every load of a root flushes).
     fn asids(&self) -> usize;
     /// Load the tables under `root` as `asid` on this CPU; `keep`: translations that it still has under `asid` are
-    /// good, else they are dropped.
+    /// good, else they are dropped. [`Pfn::NONE`] is the machine's own root, which maps no user memory.
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool);
     /// Drop translations of this CPU.
     fn flush(&self, what: Flush);

@@ -1,11 +1,33 @@
-//! The facade.
+//! The facade: system calls, faults, daemons, and the allocation slow path.
+//!
+//! Rooms below report a shortage instead of reclaiming. Only here, above both, is memory made: `Mm::with_room` runs an
+//! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
 
+mod files;
+mod observe;
+mod oom;
+mod room;
+
+pub use oom::OomReport;
+
+use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::api::*;
 use crate::base::Base;
+use crate::cache::Cache;
+use crate::frame::{FrameFlags, Mobility};
 use crate::knobs::Knobs;
-use crate::machine::{Io, Machine};
+use crate::lock::Lock;
+use crate::lru::Lru;
+use crate::machine::{Io, Machine, Work, ZoneKind};
+use crate::memory::Memory;
+use crate::reclaim::{self, ReclaimState};
+use crate::space::{FaultStop, Spaces, Stop};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::swap::Swap;
 use crate::units::*;
-use std_alloc::string::String;
+use crate::writeback::{self, Writeback};
+use std_alloc::string::{String, ToString};
 use std_alloc::vec::Vec;
 
 /// What the memory manager is told at start.
@@ -16,98 +38,109 @@ pub struct Config {
     pub swap: Vec<SwapArea>,
 }
 
-/// What the out-of-memory decision saw and did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OomReport {
-    /// The space that was chosen.
-    pub victim: SpaceId,
-    /// Its resident pages.
-    pub rss: u64,
-    /// Text for people: free pages, marks, lists, candidates.
-    pub text: String,
-}
-
 /// The memory manager of a machine.
 pub struct Mm<M> {
-    base: Base<M>,
+    store: Store<M>,
+    spaces: Spaces,
+    reclaim: ReclaimState,
+    writeback: Writeback,
+    oom: Lock<Vec<OomReport>>,
 }
 
 impl<M: Machine> Mm<M> {
-    /// Take over the memory of `machine`.
+    /// Take over the memory of `machine`. Fails, with a reason for people, if it is too small or described badly.
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
-        let _ = config.swap;
-        Ok(Mm { base: Base::new(machine, config.knobs) })
+        let base = Base::new(machine, config.knobs);
+        let alloc = Allocator::new(&base).map_err(|error| error.to_string())?;
+        let lru = Lru::new(&base.machine);
+        let swap = Swap::new(&config.swap, base.machine.cpus());
+        let zero = take_zero_page(&base, &alloc)?;
+        let memory = Memory::new(base, swap, alloc, lru);
+        let reclaim = ReclaimState::new(&memory);
+        let store = Store::new(memory, Cache::new(), zero);
+        Ok(Mm {
+            store,
+            spaces: Spaces::default(),
+            reclaim,
+            writeback: Writeback::default(),
+            oom: Lock::default(),
+        })
     }
 
     /// The machine below.
     pub fn machine(&self) -> &M {
-        &self.base.machine
+        &self.store.machine
     }
 
     /// Floors 1 and 2: frames, knobs, counters.
     pub fn base(&self) -> &Base<M> {
-        &self.base
+        self.store.memory().base()
     }
 
-    // --- spaces ---
+    // --- spaces -------------------------------------------------------------------------------------------
 
     /// A new, empty address space charged to `group` (GroupId(0) is the root group).
     pub fn create_space(&self, group: GroupId) -> Result<SpaceId, Error> {
-        let _ = group;
-        todo!()
+        self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))
     }
 
     /// A copy of `parent`: private memory is shared until written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
-        let _ = parent;
-        todo!()
+        self.on_space(parent, |gfp| self.spaces.fork(&self.store, parent, gfp))
     }
 
-    /// Unmap everything and forget the space. No CPU may run it any more (all have switched away or are lazy).
+    /// Unmap everything and forget the space. No task may be in a call of it; CPUs may still have it loaded lazily.
     pub fn exit_space(&self, space: SpaceId) {
-        let _ = space;
-        todo!()
+        self.spaces.exit(&self.store, space);
     }
 
     /// This CPU goes over to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
     pub fn switch(&self, space: Option<SpaceId>) {
-        let _ = space;
-        todo!()
+        let base = self.base();
+        match space {
+            Some(space) => {
+                base.charge(Work::Switch, 1);
+                self.store.tlb.switch(base, space, self.store.tables.root(space));
+            }
+            None => self.store.tlb.enter_lazy(base),
+        }
     }
 
     /// A translation of `space` is missing or forbids `access` at `page`. On success the access is to be retried.
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
-        let _ = (space, page, access);
-        todo!()
-    }
-
-    /// Was the space chosen to die? Its tasks must end.
-    pub fn killed(&self, space: SpaceId) -> bool {
-        let _ = space;
-        todo!()
-    }
-
-    /// Out-of-memory decisions so far.
-    pub fn oom_reports(&self) -> Vec<OomReport> {
-        todo!()
+        let base = self.base();
+        base.charge(Work::FaultEntry, 1);
+        base.count(Stat::Pgfault, 1);
+        let group = self.spaces.get(space).ok_or(FaultError::Segv)?.group();
+        let served = self
+            .with_room(Some(space), group, |gfp| self.spaces.fault(&self.store, space, page, access, gfp))?;
+        if served.done == FaultDone::Major {
+            base.count(Stat::Pgmajfault, 1);
+        }
+        if let Some(file) = served.dirtied {
+            writeback::balance_dirty(&self.store, &self.writeback, file);
+        }
+        self.stay_below_high(group);
+        Ok(served.done)
     }
 
     /// mmap; returns the first page.
     pub fn mmap(&self, space: SpaceId, request: &MapRequest) -> Result<Vpn, Error> {
-        let _ = (space, request);
-        todo!()
+        let start = self.on_space(space, |_| self.spaces.mmap(&self.store, space, request))?;
+        if request.populate || request.locked {
+            self.populate(space, start, request.pages);
+        }
+        Ok(start)
     }
 
     /// munmap; holes are fine.
     pub fn munmap(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let _ = (space, start, pages);
-        todo!()
+        self.on_space(space, |_| self.spaces.munmap(&self.store, space, start, pages))
     }
 
     /// mprotect.
     pub fn mprotect(&self, space: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), Error> {
-        let _ = (space, start, pages, prot);
-        todo!()
+        self.on_space(space, |_| self.spaces.mprotect(&self.store, space, start, pages, prot))
     }
 
     /// mremap: returns the first page of the mapping's new place. `fixed`: move exactly there.
@@ -120,136 +153,119 @@ impl<M: Machine> Mm<M> {
         may_move: bool,
         fixed: Option<Vpn>,
     ) -> Result<Vpn, Error> {
-        let _ = (space, start, old_pages, new_pages, may_move, fixed);
-        todo!()
+        self.on_space(space, |gfp| {
+            self.spaces.mremap(&self.store, space, start, old_pages, new_pages, may_move, fixed, gfp)
+        })
     }
 
     /// madvise.
     pub fn madvise(&self, space: SpaceId, start: Vpn, pages: u64, advice: Advice) -> Result<(), Error> {
-        let _ = (space, start, pages, advice);
-        todo!()
+        let advised =
+            self.on_space(space, |_| self.spaces.madvise(&self.store, space, start, pages, advice))?;
+        if !advised.page_out.is_empty() {
+            reclaim::pageout(&self.store, &self.reclaim, &advised.page_out);
+        }
+        for (file, index, pages) in advised.will_need {
+            self.read_in(file, index, pages, self.group_of(space));
+        }
+        Ok(())
     }
 
     /// mlock (`lock`) or munlock.
     pub fn mlock(&self, space: SpaceId, start: Vpn, pages: u64, lock: bool) -> Result<(), Error> {
-        let _ = (space, start, pages, lock);
-        todo!()
+        self.on_space(space, |_| self.spaces.mlock(&self.store, space, start, pages, lock))?;
+        if lock {
+            self.populate(space, start, pages);
+        }
+        Ok(())
     }
 
     /// msync(MS_SYNC).
     pub fn msync(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let _ = (space, start, pages);
-        todo!()
+        let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.store, space, start, pages))?;
+        for (file, index, pages) in parts {
+            writeback::sync_range(&self.store, &self.writeback, file, index, PageIndex(index.0 + pages));
+        }
+        Ok(())
     }
 
-    // --- files ---
-
-    /// A file of `size` bytes. Disk files start with the device's content; shmem files with zeroes.
-    pub fn create_file(&self, kind: FileKind, size: u64) -> FileId {
-        let _ = (kind, size);
-        todo!()
+    /// Fault in all pages of a range that the program may touch; errors are left for the program to meet.
+    fn populate(&self, space: SpaceId, start: Vpn, pages: u64) {
+        for page in start.0..start.0 + pages {
+            let page = Vpn(page);
+            for access in [AccessKind::Store, AccessKind::Load] {
+                match self.fault(space, page, access) {
+                    Ok(_) => break,
+                    Err(FaultError::Segv) => continue,
+                    Err(_) => return,
+                }
+            }
+        }
     }
 
-    /// Size in bytes.
-    pub fn file_size(&self, file: FileId) -> u64 {
-        let _ = file;
-        todo!()
+    fn group_of(&self, space: SpaceId) -> GroupId {
+        self.spaces.get(space).map_or(GroupId(0), |space| space.group())
     }
 
-    /// Read `len` bytes at `offset` through the page cache. `sink(frame, offset_in_page, bytes)` is called for every
-    /// page while its folio is up to date and held. Returns bytes read (short at end of file).
-    pub fn read(
-        &self,
-        file: FileId,
-        offset: u64,
-        len: u64,
-        group: GroupId,
-        sink: &mut dyn FnMut(Pfn, u32, u32),
-    ) -> Result<u64, Error> {
-        let _ = (file, offset, len, group, sink);
-        todo!()
-    }
-
-    /// Write through the page cache, growing the file. `source(frame, offset_in_page, bytes)` is called for every page
-    /// while its folio is locked, and puts the bytes there.
-    pub fn write(
-        &self,
-        file: FileId,
-        offset: u64,
-        len: u64,
-        group: GroupId,
-        source: &mut dyn FnMut(Pfn, u32, u32),
-    ) -> Result<u64, Error> {
-        let _ = (file, offset, len, group, source);
-        todo!()
-    }
-
-    /// Write the file's dirty pages and wait.
-    pub fn fsync(&self, file: FileId) -> Result<(), Error> {
-        let _ = file;
-        todo!()
-    }
-
-    /// Set the size; pages beyond it are unmapped everywhere and dropped.
-    pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
-        let _ = (file, size);
-        todo!()
-    }
-
-    /// posix_fadvise on `[offset, offset + len)`; `len` 0 = to the end.
-    pub fn fadvise(&self, file: FileId, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Error> {
-        let _ = (file, offset, len, advice);
-        todo!()
-    }
-
-    // --- groups ---
+    // --- groups -------------------------------------------------------------------------------------------
 
     /// A control group below `parent`.
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
-        let _ = (parent, limits);
-        todo!()
+        self.store.lru.create_group(parent, limits).map_err(|_| Error::NotFound)
     }
 
-    // --- from the machine's owner ---
+    // --- from the machine's owner -------------------------------------------------------------------------
 
-    /// A transfer that was submitted has ended.
+    /// A transfer that was submitted has ended. Called from an interrupt.
     pub fn io_done(&self, io: &Io) {
-        let _ = io;
-        todo!()
+        self.store.cache.io_done(self.store.memory(), io);
     }
 
     /// The background tasks that want to run.
     pub fn daemons(&self) -> Vec<Daemon> {
-        todo!()
+        let nodes = self.store.alloc.nodes() as u8;
+        (0..nodes).map(|node| Daemon::Kswapd(NodeId(node))).chain([Daemon::Flusher]).collect()
     }
 
     /// Run a background task until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
-        let _ = daemon;
-        todo!()
+        match daemon {
+            Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, node),
+            Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
+        }
     }
+}
 
-    // --- observing ---
+/// The page of zeroes that every space may map.
+fn take_zero_page<M: Machine>(base: &Base<M>, alloc: &Allocator) -> Result<Pfn, String> {
+    let request = Request {
+        order: Order::ZERO,
+        mobility: Mobility::Unmovable,
+        node: NodeId(0),
+        highest: ZoneKind::Normal,
+        reserve: Reserve::None,
+        this_node_only: false,
+    };
+    let zero = alloc.take(base, &request, Mark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
+    base.machine.zero(zero, 1);
+    base.frames[zero].set(FrameFlags::RESERVED | FrameFlags::UPTODATE);
+    Ok(zero)
+}
 
-    /// Check every structure against every other. Only when no task is inside a call. Returns the first fault.
-    pub fn validate(&self) -> Result<(), String> {
-        todo!()
+impl From<FaultStop> for FaultError {
+    fn from(stop: FaultStop) -> FaultError {
+        match stop {
+            FaultStop::Error(error) => error,
+            FaultStop::Shortage(_) => FaultError::Killed,
+        }
     }
+}
 
-    /// For the machine's page walker: the root table of a space.
-    pub fn root(&self, space: SpaceId) -> Pfn {
-        let _ = space;
-        todo!()
-    }
-
-    /// Resident pages of a space.
-    pub fn rss(&self, space: SpaceId) -> u64 {
-        let _ = space;
-        todo!()
-    }
-
-    /// All free frames, those on CPUs' lists included.
-    pub fn free_pages(&self) -> u64 {
-        todo!()
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Error {
+        match stop {
+            Stop::Error(error) => error,
+            Stop::Shortage(_) => Error::NoMemory,
+        }
     }
 }

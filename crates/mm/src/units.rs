@@ -85,6 +85,10 @@ index!(
     /// log2 of a number of frames.
     Order(u8), "o");
 
+/// What is left behind when a page is evicted, to recognise it when it comes back. Opaque but to `lru`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shadow(pub u64);
+
 impl Pfn {
     /// "No frame": the end of a list, an empty slot.
     pub const NONE: Pfn = Pfn(u32::MAX);

@@ -10,7 +10,9 @@
 
 extern crate alloc;
 
+pub mod chaos;
 pub mod os;
+pub mod rng;
 
 pub use os::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,

@@ -122,6 +122,22 @@ impl Frame {
         self.clear(flag).intersects(flag)
     }
 
+    /// Replace all flags. Only for the allocator, while nobody else may change them.
+    #[inline]
+    pub(crate) fn assign(&self, flags: FrameFlags) {
+        self.flags.store(flags.bits(), Release);
+    }
+
+    /// Forget what the last owner left, and stand under `flags`. Shape, links and debt stay.
+    #[inline]
+    pub(crate) fn wipe(&self, flags: FrameFlags) {
+        self.owner.store(0, Relaxed);
+        self.index.store(0, Relaxed);
+        self.private.store(0, Relaxed);
+        self.group.store(0, Relaxed);
+        self.assign(flags);
+    }
+
     /// References now.
     #[inline]
     pub fn refs(&self) -> u32 {
@@ -220,7 +236,7 @@ impl Frame {
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
 
-    /// Note where the frame lives. Once, at start.
+    /// Note where the frame lives, as order 0. The allocator does this before the frame heads a block or joins a folio.
     pub fn place(&self, node: NodeId, zone: ZoneId) {
         self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16, Relaxed);
     }

@@ -1,0 +1,104 @@
+//! What pages hold: one stamp a page, kept only while the oracle is on.
+//!
+//! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps travel as bytes
+//! do: by copying, by transfers to and from devices.
+
+use mm::machine::Io;
+use mm::units::Pfn;
+use std::collections::{BTreeMap, HashMap};
+
+/// What a page holds.
+pub type Stamp = u64;
+
+/// Stamps of frames and of blocks.
+#[derive(Default)]
+pub(crate) struct Content {
+    frames: Vec<Stamp>,
+    blocks: HashMap<(u8, u64), Stamp>,
+    /// What disk blocks held before anybody wrote them: device and first block; number and first stamp.
+    fills: BTreeMap<(u8, u64), (u64, Stamp)>,
+    last: Stamp,
+    /// Writes on their way, with the stamps that the pages had when they were submitted.
+    writes: Vec<(Io, Vec<Stamp>)>,
+}
+
+impl Content {
+    /// All zero, for frames below `frames`.
+    pub(crate) fn new(frames: usize) -> Content {
+        Content { frames: vec![0; frames], ..Content::default() }
+    }
+
+    /// A stamp that no page ever had.
+    pub(crate) fn fresh(&mut self) -> Stamp {
+        self.last += 1;
+        self.last
+    }
+
+    /// The newest stamp.
+    pub(crate) fn newest(&self) -> Stamp {
+        self.last
+    }
+
+    /// What a frame holds.
+    #[inline]
+    pub(crate) fn frame(&self, pfn: Pfn) -> Stamp {
+        self.frames[pfn.index()]
+    }
+
+    /// A frame gets new content.
+    pub(crate) fn set(&mut self, pfn: Pfn, stamp: Stamp) {
+        self.frames[pfn.index()] = stamp;
+    }
+
+    pub(crate) fn zero(&mut self, pfn: Pfn, pages: u32) {
+        self.frames[pfn.index()..][..pages as usize].fill(0);
+    }
+
+    pub(crate) fn copy(&mut self, to: Pfn, from: Pfn, pages: u32) {
+        self.frames.copy_within(from.index()..from.index() + pages as usize, to.index());
+    }
+
+    /// A transfer is submitted: what is to be written is taken from memory now.
+    pub(crate) fn begin(&mut self, io: &Io) {
+        if io.write {
+            let first = io.frame.index();
+            self.writes.push((*io, self.frames[first..first + io.pages as usize].to_vec()));
+        }
+    }
+
+    /// A transfer ends: only now the blocks, or the frames, have the new content.
+    pub(crate) fn finish(&mut self, io: &Io) {
+        if io.write {
+            let at = self.writes.iter().position(|(other, _)| other == io).expect("every write was begun");
+            let (_, stamps) = self.writes.remove(at);
+            self.blocks.extend((io.block..).zip(stamps).map(|(block, stamp)| ((io.device.0, block), stamp)));
+            return;
+        }
+        for i in 0..io.pages {
+            self.frames[io.frame.index() + i as usize] = self.block(io.device.0, io.block + i as u64);
+        }
+    }
+
+    /// What a block holds.
+    pub(crate) fn block(&self, device: u8, block: u64) -> Stamp {
+        if let Some(&stamp) = self.blocks.get(&(device, block)) {
+            return stamp;
+        }
+        match self.fills.range(..=(device, block)).next_back() {
+            Some((&(d, first), &(count, stamp))) if d == device && block - first < count => {
+                stamp + (block - first)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The device comes with content: `count` blocks from `first` hold `stamp`, `stamp + 1`, ...
+    pub(crate) fn fill(&mut self, device: u8, first: u64, count: u64, stamp: Stamp) {
+        self.fills.insert((device, first), (count, stamp));
+    }
+
+    /// The file system gives blocks back: they read as zeroes.
+    pub(crate) fn discard(&mut self, device: u8, first: u64, count: u64) {
+        self.blocks.extend((first..first + count).map(|block| ((device, block), 0)));
+    }
+}

@@ -1,0 +1,416 @@
+//! The simulated machine: [`SimMachine`] is what the memory manager sees of it.
+//!
+//! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
+//! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
+
+use crate::content::Content;
+use crate::coroutine;
+use crate::device::Device;
+use crate::sched::{Happening, Key, Sched, TaskId};
+use crate::spec::{Hardware, MachineSpec};
+use crate::tables::Tables;
+use crate::tlb::Tlb;
+use mm::machine::{
+    Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, TablePage, Ticket, WaitKey, Work,
+};
+use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// On whose behalf a CPU works in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// A program's: system calls and faults.
+    System,
+    /// A daemon's.
+    Daemon,
+    /// Another CPU's, or a device's.
+    Interrupt,
+}
+
+const CLASSES: usize = 3;
+
+/// What a CPU's translation hardware has counted.
+#[derive(Default)]
+pub(crate) struct CpuCounts {
+    pub(crate) dtlb_misses: Cell<u64>,
+    pub(crate) itlb_misses: Cell<u64>,
+    pub(crate) walks: Cell<u64>,
+    pub(crate) walk_steps: Cell<u64>,
+    pub(crate) ipis_sent: Cell<u64>,
+    pub(crate) ipis_received: Cell<u64>,
+    pub(crate) rounds: Cell<u64>,
+    pub(crate) switches: Cell<u64>,
+}
+
+/// One CPU.
+pub(crate) struct Cpu {
+    /// Picoseconds.
+    pub(crate) clock: Rc<Cell<u64>>,
+    pub(crate) tlb: Tlb,
+    pub(crate) root: Cell<Pfn>,
+    /// The space that the scheduler last asked for.
+    pub(crate) loaded: Cell<Option<SpaceId>>,
+    pub(crate) counts: CpuCounts,
+    /// Picoseconds in the kernel, by class.
+    pub(crate) kernel: [Cell<u64>; CLASSES],
+    node: u8,
+}
+
+impl Cpu {
+    /// Time passes on this CPU.
+    #[inline(always)]
+    pub(crate) fn spend(&self, picos: u64) {
+        self.clock.set(self.clock.get() + picos);
+    }
+}
+
+/// A flush that is to go wrong: the oracle's own test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Which flush, counted from 1 over all CPUs.
+    pub nth: u64,
+    /// Count only flushes done for another CPU's request (`Some(true)`), only others (`Some(false)`), or all.
+    pub remote: Option<bool>,
+    /// `None`: the flush never happens. `Some`: it happens that many nanoseconds late.
+    pub delay: Option<Nanos>,
+}
+
+/// The simulated machine.
+pub struct SimMachine {
+    pub(crate) spec: MachineSpec,
+    pub(crate) cpus: Box<[Cpu]>,
+    pub(crate) current: Cell<usize>,
+    pub(crate) class: Cell<Class>,
+    /// The current CPU runs on until its clock passes this.
+    pub(crate) limit: Cell<u64>,
+    pub(crate) task: Cell<TaskId>,
+    pub(crate) sched: RefCell<Sched>,
+    pub(crate) devices: RefCell<Vec<Device>>,
+    pub(crate) tables: Tables,
+    pub(crate) content: Option<RefCell<Content>>,
+    pub(crate) stopping: Cell<bool>,
+    /// Units of work done and picoseconds spent on it.
+    pub(crate) work: [Cell<u64>; Work::COUNT],
+    /// For each memory range: its end, and the read latency from each node.
+    latency: Vec<(u32, Vec<u64>, u64)>,
+    fault: Option<Fault>,
+    flushes: Cell<u64>,
+    late: RefCell<Vec<(u64, usize, Flush, Asid)>>,
+    asid: Vec<Cell<Asid>>,
+}
+
+impl SimMachine {
+    /// A machine at rest. `content`: keep what pages hold, for the oracle.
+    pub(crate) fn new(spec: MachineSpec, content: bool, fault: Option<Fault>) -> SimMachine {
+        let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
+        let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
+        let sched = Sched::new(nodes.clone());
+        let cpu = |(id, &node): (usize, &u8)| Cpu {
+            clock: sched.clocks[id].clone(),
+            tlb: Tlb::new(spec.tlb()),
+            root: Cell::new(Pfn::NONE),
+            loaded: Cell::new(None),
+            counts: CpuCounts::default(),
+            kernel: Default::default(),
+            node,
+        };
+        let frames = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
+        let latency = spec.ranges().iter().map(|range| {
+            let to = range.node.index();
+            let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
+            (range.start.0 + range.frames, by_node, spec.line(to))
+        });
+        SimMachine {
+            latency: latency.collect(),
+            cpus: nodes.iter().enumerate().map(cpu).collect(),
+            current: Cell::new(0),
+            class: Cell::new(Class::System),
+            limit: Cell::new(u64::MAX),
+            task: Cell::new(0),
+            sched: RefCell::new(sched),
+            devices: RefCell::new(spec.devices().iter().map(Device::new).collect()),
+            tables: Tables::new(frames),
+            content: content.then(|| RefCell::new(Content::new(frames))),
+            stopping: Cell::new(false),
+            work: std::array::from_fn(|_| Cell::new(0)),
+            fault,
+            flushes: Cell::new(0),
+            late: RefCell::new(Vec::new()),
+            asid: nodes.iter().map(|_| Cell::default()).collect(),
+            spec,
+        }
+    }
+
+    /// Its description.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// The current CPU.
+    #[inline(always)]
+    pub(crate) fn here(&self) -> &Cpu {
+        &self.cpus[self.current.get()]
+    }
+
+    /// Kernel work takes time on the current CPU.
+    #[inline]
+    fn spend_kernel(&self, picos: u64) {
+        let cpu = self.here();
+        cpu.spend(picos);
+        let class = &cpu.kernel[self.class.get() as usize];
+        class.set(class.get() + picos);
+    }
+
+    fn spend_hardware(&self, item: Hardware, count: u64) {
+        self.spend_kernel(self.spec.costs().hardware(item) * count);
+    }
+
+    /// A task switch takes time.
+    pub(crate) fn charge_switch(&self) {
+        let count = &self.here().counts.switches;
+        count.set(count.get() + 1);
+        self.spend_hardware(Hardware::ContextSwitch, 1);
+    }
+
+    /// Picoseconds to bring `lines` cache lines of a page from memory: the first is waited for, the others stream.
+    pub(crate) fn memory_time(&self, cpu: &Cpu, pfn: Pfn, lines: u64) -> u64 {
+        let range = self.latency.iter().find(|(end, ..)| pfn.0 < *end).or(self.latency.last());
+        let (_, by_node, line) = range.expect("a machine has memory");
+        by_node[cpu.node as usize] + (lines - 1) * line
+    }
+
+    /// Act as `cpu` in `class` while `work` runs.
+    pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
+        let (before, was) = (self.current.replace(cpu), self.class.replace(class));
+        let result = work();
+        self.current.set(before);
+        self.class.set(was);
+        result
+    }
+
+    /// An interrupt comes to `cpu` at `now`: a CPU that is idle has been so until then.
+    pub(crate) fn interrupt<T>(&self, cpu: usize, now: u64, work: impl FnOnce() -> T) -> T {
+        {
+            let mut sched = self.sched.borrow_mut();
+            if sched.is_idle(cpu) {
+                sched.come_to(cpu, now);
+            }
+        }
+        self.on(cpu, Class::Interrupt, work)
+    }
+
+    /// The current task sleeps on `key`; `true` if it was woken, `false` if the deadline (picoseconds) came first.
+    pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
+        let task = self.task.get();
+        self.sched.borrow_mut().block(self.current.get(), key, deadline);
+        coroutine::suspend();
+        self.sched.borrow().was_woken(task)
+    }
+
+    /// Wake who sleeps on `key`.
+    pub(crate) fn wake_key(&self, key: Key) {
+        let now = self.here().clock.get();
+        let mut sched = self.sched.borrow_mut();
+        sched.wake(now, key);
+        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+    }
+
+    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit.
+    #[inline]
+    pub(crate) fn yield_if_due(&self) {
+        if self.here().clock.get() >= self.limit.get() {
+            coroutine::suspend();
+        }
+    }
+
+    /// Should this flush go wrong? It then is dropped, or kept for later.
+    fn goes_wrong(&self, what: Flush) -> bool {
+        let Some(fault) = self.fault else { return false };
+        if fault.remote.is_some_and(|remote| remote != (self.class.get() == Class::Interrupt)) {
+            return false;
+        }
+        self.flushes.set(self.flushes.get() + 1);
+        if self.flushes.get() != fault.nth {
+            return false;
+        }
+        if let Some(delay) = fault.delay {
+            let cpu = self.current.get();
+            let due = self.here().clock.get() + delay * 1000;
+            self.late.borrow_mut().push((due, cpu, what, self.asid[cpu].get()));
+        }
+        true
+    }
+
+    /// Flushes that were delayed and are due on the current CPU take place.
+    pub(crate) fn late_flushes(&self) {
+        let (cpu, now) = (self.current.get(), self.here().clock.get());
+        self.late.borrow_mut().retain(|&(due, on, what, asid)| {
+            let here = on == cpu && due <= now;
+            if here && asid == self.asid[cpu].get() {
+                self.here().tlb.flush(what);
+            } else if here {
+                self.here().tlb.flush(Flush::All);
+            }
+            !here
+        });
+    }
+}
+
+impl Machine for SimMachine {
+    fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    #[inline]
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        NodeId(self.cpus[cpu.index()].node)
+    }
+
+    fn memory(&self) -> &[MemoryRange] {
+        self.spec.ranges()
+    }
+
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        self.spec.distance(from.index(), to.index())
+    }
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        CpuId(self.current.get() as u16)
+    }
+
+    fn now(&self) -> Nanos {
+        self.here().clock.get() / 1000
+    }
+
+    #[inline]
+    fn table(&self, pfn: Pfn) -> &TablePage {
+        self.tables.get_or_new(pfn)
+    }
+
+    fn zero(&self, pfn: Pfn, pages: u32) {
+        (0..pages).for_each(|i| self.tables.release(pfn.add(i)));
+        if let Some(content) = &self.content {
+            content.borrow_mut().zero(pfn, pages);
+        }
+    }
+
+    fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
+        (0..pages).for_each(|i| self.tables.release(to.add(i)));
+        if let Some(content) = &self.content {
+            content.borrow_mut().copy(to, from, pages);
+        }
+    }
+
+    fn has_hw_pte_young(&self) -> bool {
+        self.spec.cpu().hw_young
+    }
+
+    fn has_hw_nonleaf_young(&self) -> bool {
+        self.spec.cpu().hw_nonleaf_young
+    }
+
+    fn asids(&self) -> usize {
+        self.spec.cpu().asids as usize
+    }
+
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        self.spend_hardware(Hardware::LoadRoot, 1);
+        let cpu = self.here();
+        cpu.root.set(root);
+        self.asid[self.current.get()].set(asid);
+        let keep = keep && self.asids() > 0;
+        cpu.tlb.load(asid.0 as usize, keep || self.goes_wrong(Flush::Current));
+    }
+
+    fn flush(&self, what: Flush) {
+        match Tlb::single_pages(what) {
+            Some(count) => self.spend_hardware(Hardware::Invlpg, count as u64),
+            None => self.spend_hardware(Hardware::FullFlush, 1),
+        }
+        if !self.goes_wrong(what) {
+            self.here().tlb.flush(what);
+        }
+    }
+
+    /// The sender pays for sending, works on, and then waits for the slowest answer: delivery, what the handler took on
+    /// its CPU, and the way back. A target pays on its own clock, from wherever that stands.
+    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        let count = targets.len() as u64;
+        let sender = self.here();
+        self.spend_hardware(Hardware::IpiSend, 1);
+        self.spend_hardware(Hardware::IpiTarget, count);
+        sender.counts.rounds.set(sender.counts.rounds.get() + 1);
+        sender.counts.ipis_sent.set(sender.counts.ipis_sent.get() + count);
+        let sent = sender.clock.get();
+        let deliver = self.spec.costs().hardware(Hardware::IpiDeliver);
+        let mut slowest = 0;
+        for target in targets.iter() {
+            let received = &self.cpus[target.index()].counts.ipis_received;
+            received.set(received.get() + 1);
+            let took = self.interrupt(target.index(), sent + deliver, || {
+                let start = self.here().clock.get();
+                self.spend_hardware(Hardware::IpiReceive, 1);
+                remote(target);
+                self.here().clock.get() - start
+            });
+            slowest = slowest.max(took);
+        }
+        local();
+        if count > 0 {
+            let answered = sent + deliver + slowest + self.spec.costs().hardware(Hardware::IpiAck);
+            self.spend_kernel(answered.saturating_sub(sender.clock.get()));
+        }
+    }
+
+    fn submit(&self, io: Io) {
+        if let Some(content) = &self.content {
+            content.borrow_mut().begin(&io);
+        }
+        if !io.write {
+            (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
+        }
+        let now = self.here().clock.get();
+        let done = self.devices.borrow_mut()[io.device.index()].submit(now, io.write, io.pages);
+        self.sched.borrow_mut().at(done, Happening::Io(io, self.current.get()));
+        self.limit.set(self.limit.get().min(done));
+    }
+
+    fn ticket(&self, key: WaitKey) -> Ticket {
+        Ticket { key, mark: self.sched.borrow().mark(key) }
+    }
+
+    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        if self.sched.borrow().stale(ticket) {
+            return true;
+        }
+        let deadline = deadline.map(|nanos| nanos.saturating_mul(1000));
+        if deadline.is_some_and(|deadline| deadline <= self.here().clock.get()) {
+            return false;
+        }
+        self.sleep(Key::Mm(ticket.key), deadline)
+    }
+
+    fn wake(&self, key: WaitKey) {
+        self.wake_key(Key::Mm(key));
+    }
+
+    fn resched(&self) {
+        self.yield_if_due();
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    #[inline]
+    fn charge(&self, work: Work, count: u64) {
+        let total = &self.work[work as usize];
+        total.set(total.get() + count);
+        self.spend_kernel(self.spec.costs().work(work) * count);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The machine without a memory manager: walks, shootdowns, faults that are put in.
+
+use super::*;
+use crate::walk::Walk;
+use mm::api::AccessKind::{Fetch, Load, Store};
+use mm::primitive::Ordering::Relaxed;
+use mm::table::{Bits, Entry};
+use mm::units::Vpn;
+
+fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
+    SimMachine::new(MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap(), true, fault)
+}
+
+/// Tables at frames 1 to 4 that map page 5 to frame 99.
+fn map(machine: &SimMachine, bits: Bits) {
+    for (level, table) in [(3, 1), (2, 2), (1, 3)] {
+        let index = (5u64 >> (9 * level)) as usize & 511;
+        machine.table(Pfn(table))[index].store(Entry::table(Pfn(table + 1)).0, Relaxed);
+    }
+    machine.table(Pfn(4))[5].store(Entry::new(Pfn(99), bits | Bits::PRESENT | Bits::USER).0, Relaxed);
+    machine.load_root(Pfn(1), Asid(0), false);
+}
+
+fn entry(machine: &SimMachine) -> Entry {
+    Entry(machine.table(Pfn(4))[5].load(Relaxed))
+}
+
+#[test]
+fn a_walk_sets_young_and_dirty_and_respects_rights() {
+    let machine = machine("small", None);
+    map(&machine, Bits::WRITE | Bits::NO_EXEC);
+    let cpu = machine.here();
+    let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Load) else { panic!() };
+    assert_eq!((cached.pfn(), cached.writable(), cached.storable()), (Pfn(99), true, false));
+    assert!(entry(&machine).has(Bits::YOUNG) && !entry(&machine).has(Bits::DIRTY));
+    assert_eq!(machine.walk(cpu, Vpn(5), Fetch), Walk::Fault);
+    let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Store) else { panic!() };
+    assert!(cached.storable() && entry(&machine).has(Bits::DIRTY));
+    assert_eq!((cpu.counts.walks.get(), cpu.counts.walk_steps.get()), (3, 4 + 1 + 1));
+    assert_eq!(machine.walk(cpu, Vpn(6), Load), Walk::Fault);
+    assert_eq!(machine.look_up(Pfn(1), Vpn(5)), Some((Pfn(99), true)));
+}
+
+#[test]
+fn without_hardware_young_bits_an_old_entry_faults() {
+    let mut spec = MachineSpec::preset("small").unwrap();
+    spec.set_hw_young(false, false);
+    let machine = SimMachine::new(spec, false, None);
+    map(&machine, Bits::WRITE);
+    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
+    map(&machine, Bits::WRITE | Bits::YOUNG);
+    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+}
+
+#[test]
+fn a_walk_through_a_frame_that_is_no_table_is_told() {
+    let machine = machine("small", None);
+    map(&machine, Bits::WRITE);
+    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+    machine.zero(Pfn(4), 1);
+    machine.here().tlb.drop_page(Vpn(5));
+    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Broken(Pfn(4)));
+}
+
+#[test]
+fn a_shootdown_costs_the_sender_a_wait_and_each_target_its_handler() {
+    let machine = machine("laptop", None);
+    let mut targets = CpuSet::EMPTY;
+    (1..4).for_each(|cpu| targets.insert(CpuId(cpu)));
+    let seen = RefCell::new(Vec::new());
+    machine.shootdown(
+        &targets,
+        &|cpu| {
+            seen.borrow_mut().push((cpu, machine.cpu()));
+            machine.flush(Flush::Current);
+        },
+        &mut || seen.borrow_mut().push((CpuId(0), machine.cpu())),
+    );
+    let expected: Vec<_> = [1, 2, 3, 0].map(|cpu| (CpuId(cpu), CpuId(cpu))).into();
+    assert_eq!(seen.into_inner(), expected);
+    let costs = machine.spec.costs();
+    let hardware = |item| costs.hardware(item);
+    let handler = hardware(Hardware::IpiReceive) + hardware(Hardware::FullFlush);
+    let sent = hardware(Hardware::IpiSend) + 3 * hardware(Hardware::IpiTarget);
+    let deliver = hardware(Hardware::IpiDeliver);
+    assert_eq!(machine.cpus[0].clock.get(), sent + deliver + handler + hardware(Hardware::IpiAck));
+    assert_eq!(machine.cpus[2].clock.get(), sent + deliver + handler);
+    assert_eq!(machine.cpus[2].kernel[Class::Interrupt as usize].get(), handler);
+    assert_eq!(machine.cpus[0].counts.ipis_sent.get(), 3);
+}
+
+#[test]
+fn the_nth_flush_can_be_dropped_or_come_late() {
+    for delay in [None, Some(1000)] {
+        let machine = machine("small", Some(Fault { nth: 2, remote: None, delay }));
+        let cpu = machine.here();
+        map(&machine, Bits::WRITE);
+        assert!(matches!(machine.walk(cpu, Vpn(5), Load), Walk::Found(_)));
+        machine.flush(Flush::Current);
+        assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root was the first, this was the second");
+        machine.late_flushes();
+        assert!(cpu.tlb.data(Vpn(5)).is_some());
+        cpu.spend(1_000_000);
+        machine.late_flushes();
+        assert_eq!(cpu.tlb.data(Vpn(5)).is_some(), delay.is_none());
+        machine.flush(Flush::Current);
+        assert!(cpu.tlb.data(Vpn(5)).is_none());
+    }
+}
+
+#[test]
+fn transfers_carry_content_when_they_end() {
+    let machine = machine("small", None);
+    let content = machine.content.as_ref().unwrap();
+    content.borrow_mut().set(Pfn(9), 77);
+    let write = Io { device: mm::units::DeviceId(0), write: true, block: 3, frame: Pfn(9), pages: 1 };
+    machine.submit(write);
+    content.borrow_mut().set(Pfn(9), 78);
+    assert_eq!(content.borrow().block(0, 3), 0);
+    content.borrow_mut().finish(&write);
+    assert_eq!(content.borrow().block(0, 3), 77);
+    content.borrow_mut().finish(&Io { write: false, frame: Pfn(10), ..write });
+    assert_eq!(content.borrow().frame(Pfn(10)), 77);
+}

@@ -1,0 +1,457 @@
+//! The oracle: what every address must read.
+//!
+//! A second, simple memory, kept beside the memory manager and told only of the system calls and the stores that
+//! programs make. It knows no frames, no page tables and no TLBs. A page's content is a stamp (see `content`). A load
+//! brings the stamp of the frame that its TLB entry led to; if that is not what the address must read, a flush was
+//! missed, a page lost, or a frame given away too early.
+//!
+//! What it allows:
+//! - private memory reads what was last stored there (a file's content, or zero, before the first store);
+//! - shared memory reads what anybody last stored in the file;
+//! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
+//! - while a call that takes mappings away is under way (*in flux*), its range is not judged: the program races with
+//!   itself there. A store meanwhile leaves the page with more than one possible content.
+
+use crate::content::Stamp;
+use mm::api::{AccessKind, Prot};
+use std::collections::BTreeMap;
+
+/// What stands behind a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// Private zeroes.
+    Anonymous,
+    /// Pages of a file.
+    File {
+        /// The oracle's number of the file.
+        file: u64,
+        /// Page of the file at the range's start.
+        offset: u64,
+        /// Do stores stay private?
+        private: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Region {
+    end: u64,
+    /// `None`: a change of rights failed halfway, so they are not known.
+    prot: Option<Prot>,
+    what: What,
+}
+
+impl Region {
+    fn tail(self, by: u64) -> Region {
+        let what = match self.what {
+            What::File { file, offset, private } => What::File { file, offset: offset + by, private },
+            What::Anonymous => What::Anonymous,
+        };
+        Region { what, ..self }
+    }
+}
+
+/// Content of a private page that differs from what stands behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Private {
+    Is(Stamp),
+    /// This, or what stands behind it.
+    Perhaps(Stamp),
+    /// Whatever is read first.
+    Any,
+}
+
+#[derive(Clone, Default)]
+struct Space {
+    regions: BTreeMap<u64, Region>,
+    pages: BTreeMap<u64, Private>,
+}
+
+struct File {
+    size: u64,
+    /// Pages that came with the device, and the stamp of the first.
+    initial: (u64, Stamp),
+    pages: BTreeMap<u64, Stamp>,
+}
+
+/// A call under way.
+struct Flux {
+    id: u64,
+    place: Place,
+    since: Stamp,
+    taken: Option<Taken>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Space(u32, u64, u64),
+    File(u64, u64),
+}
+
+#[derive(Default)]
+struct Taken {
+    regions: Vec<(u64, Region)>,
+    pages: Vec<(u64, Private)>,
+}
+
+/// A call that takes something away has begun.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct InFlux(u64);
+
+/// What a call did to the content of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forget {
+    /// It is gone (MADV_DONTNEED).
+    Now,
+    /// It may go (MADV_FREE, or a call that failed halfway).
+    Perhaps,
+    /// It is as it was.
+    Not,
+}
+
+/// The oracle's verdict on its run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OracleReport {
+    /// Loads, stores and file reads that were judged.
+    pub checked: u64,
+    /// How many of them were wrong. A run stops at the first.
+    pub violations: u64,
+}
+
+/// The oracle.
+#[derive(Default)]
+pub(crate) struct Oracle {
+    spaces: BTreeMap<u32, Space>,
+    files: BTreeMap<u64, File>,
+    flux: Vec<Flux>,
+    calls: u64,
+    pub(crate) report: OracleReport,
+}
+
+type Verdict = Result<(), String>;
+
+impl Oracle {
+    // --- spaces ---
+
+    pub(crate) fn create_space(&mut self, space: u32) {
+        self.spaces.insert(space, Space::default());
+    }
+
+    /// `child` was copied from `parent`. Pages stored since `since`, when the copying began, may have either content.
+    pub(crate) fn fork(&mut self, parent: u32, child: u32, since: Stamp) {
+        let mut copy = self.spaces[&parent].clone();
+        for page in copy.pages.values_mut() {
+            if matches!(*page, Private::Is(stamp) if stamp > since) {
+                *page = Private::Any;
+            }
+        }
+        self.spaces.insert(child, copy);
+    }
+
+    pub(crate) fn exit(&mut self, space: u32) {
+        self.spaces.remove(&space);
+    }
+
+    /// A new mapping.
+    pub(crate) fn map(&mut self, space: u32, start: u64, pages: u64, prot: Prot, what: What) {
+        let region = Region { end: start + pages, prot: Some(prot), what };
+        self.space(space).take(start, region.end);
+        self.space(space).regions.insert(start, region);
+    }
+
+    fn space(&mut self, space: u32) -> &mut Space {
+        self.spaces.get_mut(&space).expect("the space is alive")
+    }
+
+    // --- calls under way ---
+
+    fn begin(&mut self, place: Place, since: Stamp, taken: Option<Taken>) -> InFlux {
+        self.calls += 1;
+        self.flux.push(Flux { id: self.calls, place, since, taken });
+        InFlux(self.calls)
+    }
+
+    fn end(&mut self, call: InFlux) -> Flux {
+        let at = self.flux.iter().position(|flux| flux.id == call.0).expect("begun once, ended once");
+        self.flux.remove(at)
+    }
+
+    /// A call that changes rights or content of a range begins.
+    pub(crate) fn begin_change(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> InFlux {
+        self.begin(Place::Space(space, start, start + pages), since, None)
+    }
+
+    /// A call that takes mappings away begins: they are gone at once, so that the addresses may be used again as soon
+    /// as the memory manager says so.
+    pub(crate) fn begin_take(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> InFlux {
+        let taken = self.space(space).take(start, start + pages);
+        self.begin(Place::Space(space, start, start + pages), since, Some(taken))
+    }
+
+    /// It has ended; if it failed, all is as before.
+    pub(crate) fn end_take(&mut self, call: InFlux, done: bool) {
+        let flux = self.end(call);
+        if let (false, Place::Space(space, start, _), Some(taken)) = (done, flux.place, flux.taken) {
+            self.space(space).put(taken, start, start);
+        }
+    }
+
+    /// What was taken has moved to `to`, with `pages` pages now.
+    pub(crate) fn end_move(&mut self, call: InFlux, to: u64, pages: u64) {
+        let flux = self.end(call);
+        let (Place::Space(space, start, end), Some(mut taken)) = (flux.place, flux.taken) else { return };
+        let old = end - start;
+        taken.regions.retain_mut(|(from, region)| {
+            if region.end == end || region.end > start + pages {
+                region.end = start + pages;
+            }
+            *from < start + pages
+        });
+        taken.pages.retain(|&(page, _)| page < start + pages);
+        let space = self.space(space);
+        if pages > old || to != start {
+            space.take(to, to + pages);
+        }
+        space.put(taken, start, to);
+    }
+
+    /// A change of rights has ended.
+    pub(crate) fn end_protect(&mut self, call: InFlux, prot: Prot, done: bool) {
+        if let Place::Space(space, start, end) = self.end(call).place {
+            let space = self.space(space);
+            let (taken, prot) = (space.take(start, end), done.then_some(prot));
+            let regions = taken.regions.into_iter().map(|(at, region)| (at, Region { prot, ..region }));
+            space.put(Taken { regions: regions.collect(), pages: taken.pages }, start, start);
+        }
+    }
+
+    /// A call that changes content has ended.
+    pub(crate) fn end_forget(&mut self, call: InFlux, forget: Forget) {
+        let flux = self.end(call);
+        let Place::Space(space, start, end) = flux.place else { return };
+        let space = self.space(space);
+        let pages: Vec<_> = space.pages.range(start..end).map(|(&page, &private)| (page, private)).collect();
+        for (page, private) in pages {
+            match (forget, private) {
+                (Forget::Now, Private::Is(stamp)) if stamp > flux.since => {
+                    space.pages.insert(page, Private::Perhaps(stamp));
+                }
+                (Forget::Now, _) => drop(space.pages.remove(&page)),
+                (Forget::Perhaps, Private::Is(stamp)) => drop(space.pages.insert(page, Private::Perhaps(stamp))),
+                _ => {}
+            }
+        }
+    }
+
+    // --- files ---
+
+    /// A file of `size` bytes that comes with content: its pages hold `stamp`, `stamp + 1`, ... (`stamp` 0: zeroes).
+    pub(crate) fn create_file(&mut self, file: u64, size: u64, stamp: Stamp) {
+        let pages = if stamp == 0 { 0 } else { size.div_ceil(4096) };
+        self.files.insert(file, File { size, initial: (pages, stamp), pages: BTreeMap::new() });
+    }
+
+    fn file_page(&self, file: u64, index: u64) -> Stamp {
+        let Some(file) = self.files.get(&file) else { return 0 };
+        match file.pages.get(&index) {
+            Some(&stamp) => stamp,
+            None if index < file.initial.0 => file.initial.1 + index,
+            None => 0,
+        }
+    }
+
+    pub(crate) fn begin_truncate(&mut self, file: u64, size: u64, since: Stamp) -> InFlux {
+        self.begin(Place::File(file, size.div_ceil(4096)), since, None)
+    }
+
+    /// The file has `size` bytes now. What lay beyond is gone, private copies of it too.
+    pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64) {
+        let Place::File(id, first) = self.end(call).place else { return };
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if size < file.size {
+            file.pages.split_off(&first);
+            file.initial.0 = file.initial.0.min(first);
+            self.spaces.values_mut().for_each(|space| space.drop_private(id, first));
+        }
+        file.size = size;
+    }
+
+    /// A page of the file was read by a system call.
+    pub(crate) fn file_read(&mut self, file: u64, index: u64, got: Stamp) -> Verdict {
+        if self.file_in_flux(file, index) {
+            return Ok(());
+        }
+        self.report.checked += 1;
+        let expected = self.file_page(file, index);
+        self.judge(expected == got, || format!("read() of page {index}: expected stamp {expected}, got {got}"))
+    }
+
+    /// A page of the file was written by a system call, or through a shared mapping.
+    pub(crate) fn file_write(&mut self, file: u64, index: u64, end: u64, stamp: Stamp) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.pages.insert(index, stamp);
+            file.size = file.size.max(end);
+        }
+    }
+
+    fn file_in_flux(&self, file: u64, index: u64) -> bool {
+        self.flux.iter().any(|f| matches!(f.place, Place::File(id, first) if id == file && index >= first))
+    }
+
+    // --- accesses ---
+
+    fn in_flux(&self, space: u32, page: u64, region: Option<(u64, Region)>) -> bool {
+        if self.flux.is_empty() {
+            return false;
+        }
+        let by_space = |f: &Flux| matches!(f.place, Place::Space(s, a, b) if s == space && (a..b).contains(&page));
+        self.flux.iter().any(by_space)
+            || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
+                if self.file_in_flux(file, page - start + offset))
+    }
+
+    fn region(&self, space: u32, page: u64) -> Option<(u64, Region)> {
+        let (&start, &region) = self.spaces.get(&space)?.regions.range(..=page).next_back()?;
+        (page < region.end).then_some((start, region))
+    }
+
+    fn judge(&mut self, right: bool, text: impl FnOnce() -> String) -> Verdict {
+        match right {
+            true => Ok(()),
+            false => {
+                self.report.violations += 1;
+                Err(text())
+            }
+        }
+    }
+
+    /// An access of `kind` went through and met content `got`.
+    pub(crate) fn access(&mut self, space: u32, page: u64, kind: AccessKind, got: Stamp) -> Verdict {
+        let region = self.region(space, page);
+        if self.in_flux(space, page, region) {
+            return Ok(());
+        }
+        self.report.checked += 1;
+        let Some((start, region)) = region else {
+            return self.judge(false, || "expected a fault, nothing is mapped there".into());
+        };
+        if let Some(prot) = region.prot {
+            let allowed = match kind {
+                AccessKind::Load => !prot.is_empty(),
+                kind => prot.contains(kind.needs()),
+            };
+            self.judge(allowed, || format!("expected a fault, the mapping allows only {prot:?}"))?;
+        }
+        let behind = match region.what {
+            What::Anonymous => 0,
+            What::File { file, offset, .. } => self.file_page(file, page - start + offset),
+        };
+        let pages = &mut self.space(space).pages;
+        let expected = match pages.get(&page).copied() {
+            None => behind,
+            Some(Private::Is(stamp)) => stamp,
+            Some(Private::Perhaps(stamp)) if got == stamp => stamp,
+            Some(Private::Perhaps(_)) => {
+                if got == behind {
+                    pages.remove(&page);
+                }
+                behind
+            }
+            Some(Private::Any) => {
+                pages.insert(page, Private::Is(got));
+                got
+            }
+        };
+        self.judge(expected == got, || format!("expected stamp {expected}, got {got}"))
+    }
+
+    /// A store left `stamp`. To be called after [`Oracle::access`].
+    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp) {
+        match self.region(space, page) {
+            Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
+                self.file_write(file, page - start + offset, 0, stamp);
+            }
+            Some(_) => drop(self.space(space).pages.insert(page, Private::Is(stamp))),
+            None => {
+                // It races with a call that takes the page away, and may be lost or moved with it.
+                for flux in &mut self.flux {
+                    if let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken)
+                        && s == space
+                        && (a..b).contains(&page)
+                    {
+                        taken.pages.push((page, Private::Any));
+                    }
+                }
+            }
+        }
+    }
+
+    /// An access was refused with SIGSEGV (or, `beyond`, with SIGBUS).
+    pub(crate) fn refused(&mut self, space: u32, page: u64, kind: AccessKind, beyond: bool) -> Verdict {
+        let region = self.region(space, page);
+        if self.in_flux(space, page, region) {
+            return Ok(());
+        }
+        self.report.checked += 1;
+        let Some((start, region)) = region else {
+            return self.judge(!beyond, || "SIGBUS where nothing is mapped".into());
+        };
+        let Some(prot) = region.prot else { return Ok(()) };
+        if !beyond {
+            return self.judge(!prot.contains(kind.needs()), || "SIGSEGV where the mapping allows the access".into());
+        }
+        let inside = match region.what {
+            What::Anonymous => true,
+            What::File { file, offset, .. } => {
+                self.files.get(&file).is_some_and(|file| page - start + offset < file.size.div_ceil(4096))
+            }
+        };
+        self.judge(!inside, || "SIGBUS where the mapping has a page".into())
+    }
+}
+
+impl Space {
+    /// Take a range out, cutting regions at its ends.
+    fn take(&mut self, start: u64, end: u64) -> Taken {
+        for at in [start, end] {
+            let cut = self.regions.range_mut(..at).next_back().filter(|(_, region)| region.end > at);
+            if let Some((&first, region)) = cut {
+                let tail = region.tail(at - first);
+                region.end = at;
+                self.regions.insert(at, tail);
+            }
+        }
+        let mut rest = self.regions.split_off(&start);
+        self.regions.append(&mut rest.split_off(&end));
+        let mut pages = self.pages.split_off(&start);
+        self.pages.append(&mut pages.split_off(&end));
+        Taken { regions: rest.into_iter().collect(), pages: pages.into_iter().collect() }
+    }
+
+    /// Put back what was taken from `from`, at `to`.
+    fn put(&mut self, taken: Taken, from: u64, to: u64) {
+        for (start, region) in taken.regions {
+            self.regions.insert(start - from + to, Region { end: region.end - from + to, ..region });
+        }
+        self.pages.extend(taken.pages.into_iter().map(|(page, private)| (page - from + to, private)));
+    }
+
+    /// Private copies of pages of `file` from `first` on are dropped.
+    fn drop_private(&mut self, id: u64, first: u64) {
+        for (&start, region) in &self.regions {
+            if let What::File { file, offset, private: true } = region.what
+                && file == id
+            {
+                let from = start + first.saturating_sub(offset);
+                let gone: Vec<u64> = match from < region.end {
+                    true => self.pages.range(from..region.end).map(|(&page, _)| page).collect(),
+                    false => continue,
+                };
+                gone.iter().for_each(|page| drop(self.pages.remove(page)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The oracle against hand-made histories.
+
+use super::*;
+use AccessKind::{Load, Store};
+
+const RW: Prot = Prot::READ.union(Prot::WRITE);
+
+fn oracle() -> Oracle {
+    let mut oracle = Oracle::default();
+    oracle.create_space(1);
+    oracle.map(1, 100, 50, RW, What::Anonymous);
+    oracle
+}
+
+fn put(oracle: &mut Oracle, space: u32, page: u64, old: Stamp, new: Stamp) {
+    oracle.access(space, page, Store, old).unwrap();
+    oracle.store(space, page, new);
+}
+
+#[test]
+fn private_memory_reads_zero_then_the_last_store() {
+    let mut oracle = oracle();
+    oracle.access(1, 149, Load, 0).unwrap();
+    put(&mut oracle, 1, 149, 0, 5);
+    oracle.access(1, 149, Load, 5).unwrap();
+    assert_eq!(oracle.access(1, 149, Load, 4).unwrap_err(), "expected stamp 5, got 4");
+    assert!(oracle.access(1, 150, Load, 0).unwrap_err().contains("nothing is mapped"));
+    assert_eq!(oracle.report, OracleReport { checked: 5, violations: 2 });
+}
+
+#[test]
+fn a_child_keeps_what_its_parent_had() {
+    let mut oracle = oracle();
+    put(&mut oracle, 1, 100, 0, 1);
+    put(&mut oracle, 1, 101, 0, 2);
+    oracle.fork(1, 2, 1);
+    put(&mut oracle, 1, 100, 1, 3);
+    oracle.access(2, 100, Load, 1).unwrap();
+    oracle.access(2, 101, Load, 0).unwrap();
+    assert!(oracle.access(2, 101, Load, 2).is_err(), "stored during the fork: either, but not both in turn");
+    assert!(oracle.access(2, 100, Load, 3).is_err());
+}
+
+#[test]
+fn what_was_unmapped_must_fault_and_comes_back_if_the_call_failed() {
+    let mut oracle = oracle();
+    put(&mut oracle, 1, 110, 0, 1);
+    let call = oracle.begin_take(1, 105, 10, 1);
+    oracle.access(1, 110, Load, 99).unwrap();
+    oracle.end_take(call, false);
+    oracle.access(1, 110, Load, 1).unwrap();
+    let call = oracle.begin_take(1, 105, 10, 1);
+    oracle.end_take(call, true);
+    assert!(oracle.access(1, 110, Load, 1).is_err());
+    oracle.access(1, 104, Load, 0).unwrap();
+    oracle.access(1, 115, Load, 0).unwrap();
+    oracle.map(1, 105, 10, RW, What::Anonymous);
+    oracle.access(1, 110, Load, 0).unwrap();
+}
+
+#[test]
+fn freed_pages_read_old_or_zero_but_not_old_after_zero() {
+    let mut oracle = oracle();
+    put(&mut oracle, 1, 100, 0, 1);
+    let call = oracle.begin_change(1, 100, 50, 1);
+    oracle.end_forget(call, Forget::Perhaps);
+    oracle.access(1, 100, Load, 1).unwrap();
+    oracle.access(1, 100, Load, 0).unwrap();
+    assert!(oracle.access(1, 100, Load, 1).is_err());
+    put(&mut oracle, 1, 100, 0, 2);
+    let call = oracle.begin_change(1, 100, 50, 2);
+    put(&mut oracle, 1, 101, 0, 3);
+    oracle.end_forget(call, Forget::Now);
+    oracle.access(1, 100, Load, 0).unwrap();
+    oracle.access(1, 101, Load, 3).unwrap();
+}
+
+#[test]
+fn rights_are_judged_both_ways() {
+    let mut oracle = oracle();
+    let call = oracle.begin_change(1, 120, 10, 0);
+    oracle.end_protect(call, Prot::READ, true);
+    assert!(oracle.access(1, 125, Store, 0).unwrap_err().contains("allows only"));
+    oracle.refused(1, 125, Store, false).unwrap();
+    assert!(oracle.refused(1, 119, Store, false).is_err());
+    assert!(oracle.refused(1, 125, Load, false).is_err());
+}
+
+#[test]
+fn files_are_seen_by_all_and_private_copies_by_one() {
+    let mut oracle = oracle();
+    oracle.create_space(2);
+    oracle.create_file(7, 8 * 4096, 1000);
+    oracle.map(1, 200, 8, RW, What::File { file: 7, offset: 0, private: false });
+    oracle.map(2, 300, 4, RW, What::File { file: 7, offset: 4, private: true });
+    oracle.access(2, 301, Load, 1005).unwrap();
+    put(&mut oracle, 1, 205, 1005, 1);
+    oracle.access(2, 301, Load, 1).unwrap();
+    put(&mut oracle, 2, 301, 1, 2);
+    oracle.file_read(7, 5, 1).unwrap();
+    oracle.file_write(7, 5, 0, 3);
+    oracle.access(1, 205, Load, 3).unwrap();
+    oracle.access(2, 301, Load, 2).unwrap();
+    let call = oracle.begin_truncate(7, 5 * 4096, 3);
+    oracle.end_truncate(call, 5 * 4096);
+    oracle.refused(2, 301, Load, true).unwrap();
+    let call = oracle.begin_truncate(7, 8 * 4096, 3);
+    oracle.end_truncate(call, 8 * 4096);
+    oracle.access(2, 301, Load, 0).unwrap();
+    oracle.access(1, 204, Load, 1004).unwrap();
+}
+
+#[test]
+fn a_move_takes_content_along() {
+    let mut oracle = oracle();
+    put(&mut oracle, 1, 110, 0, 1);
+    put(&mut oracle, 1, 149, 0, 2);
+    let call = oracle.begin_take(1, 100, 50, 2);
+    oracle.end_move(call, 500, 80);
+    oracle.access(1, 510, Load, 1).unwrap();
+    oracle.access(1, 579, Load, 0).unwrap();
+    assert!(oracle.access(1, 110, Load, 1).is_err());
+    let call = oracle.begin_take(1, 500, 80, 2);
+    oracle.end_move(call, 500, 20);
+    oracle.access(1, 510, Load, 1).unwrap();
+    assert!(oracle.access(1, 549, Load, 2).is_err());
+}

@@ -1,0 +1,700 @@
+//! The system as a simulated task sees it.
+
+use crate::coroutine;
+use crate::machine::{Cpu, SimMachine};
+use crate::oracle::{Forget, InFlux, Oracle, What};
+use crate::run::RunError;
+use crate::sched::{Key, TaskId};
+use crate::spec::Hardware;
+use crate::tlb::Cached;
+use crate::walk::Walk;
+use crate::world::{Kind, Open, World};
+use mm::Mm;
+use mm::api::{self, AccessKind, Backing, FaultError, MapRequest};
+use mm::machine::{Machine, WaitKey, Work};
+use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
+use program::{
+    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role, Signal,
+    TaskHandle,
+};
+
+/// Bits of a user address.
+const ADDRESS_BITS: u32 = 47;
+/// Faults that one access may take. More means that the memory manager makes no progress.
+const RETRIES: u32 = 1000;
+/// Cache lines of a page.
+const LINES: u64 = 64;
+
+/// One task's view.
+pub(crate) struct SimOs<'w, P> {
+    world: &'w World<'w, P>,
+    machine: &'w SimMachine,
+    process: usize,
+    space: SpaceId,
+    task: TaskId,
+    verify: bool,
+    access_cost: u64,
+    instruction_cost: u64,
+    accesses: u64,
+}
+
+fn errno(error: api::Error) -> Errno {
+    match error {
+        api::Error::NoMemory | api::Error::Killed => Errno::NoMem,
+        api::Error::Invalid => Errno::Inval,
+        api::Error::Access => Errno::Access,
+        api::Error::NotFound => Errno::NoEnt,
+        api::Error::NotMapped => Errno::Fault,
+        api::Error::NoSpace => Errno::NoSpc,
+    }
+}
+
+fn prot(prot: Prot) -> api::Prot {
+    let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
+    flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
+}
+
+/// Pages of a range given in bytes, if it is one.
+fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
+    let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
+    match end {
+        Some(_) if addr % PAGE_SIZE == 0 && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
+        _ => Err(Errno::Inval),
+    }
+}
+
+#[inline(always)]
+fn usable(cached: Cached, kind: AccessKind) -> bool {
+    match kind {
+        AccessKind::Load => true,
+        AccessKind::Store => cached.storable(),
+        AccessKind::Fetch => cached.executable(),
+    }
+}
+
+impl<'w, P: Program> SimOs<'w, P> {
+    /// The view of `task` of `process`.
+    pub(crate) fn new(world: &'w World<'w, P>, process: usize, task: TaskId) -> SimOs<'w, P> {
+        let machine = world.machine();
+        let costs = machine.spec().costs();
+        SimOs {
+            world,
+            machine,
+            process,
+            space: world.kernel.borrow().processes[process].space,
+            task,
+            verify: world.oracle.is_some(),
+            access_cost: costs.hardware(Hardware::Access),
+            instruction_cost: costs.hardware(Hardware::Instruction),
+            accesses: 0,
+        }
+    }
+
+    /// Live a task's life.
+    pub(crate) fn live(mut self, role: Role) {
+        let world = self.world;
+        if let Err(signal) = world.program.run(&mut self, role) {
+            if !self.dead() {
+                let name = match signal {
+                    Signal::Segv { addr } => format!("SIGSEGV at {addr:#x}"),
+                    Signal::Bus { addr } => format!("SIGBUS at {addr:#x}"),
+                    Signal::Kill => "SIGKILL: out of memory".into(),
+                };
+                let text = format!("task {} (role {role}): {name}", self.task);
+                world.kernel.borrow_mut().signals.push(text);
+            }
+            world.kill(self.process);
+        }
+        let last = {
+            let mut kernel = world.kernel.borrow_mut();
+            kernel.accesses += self.accesses;
+            kernel.tasks[self.task as usize] = Kind::Leaving;
+            kernel.processes[self.process].tasks -= 1;
+            kernel.processes[self.process].tasks == 0
+        };
+        if last {
+            self.machine.here().loaded.set(None);
+            world.mm.switch(None);
+            world.mm.exit_space(self.space);
+            self.oracle(|oracle| oracle.exit(self.space.0));
+        }
+        let mut kernel = world.kernel.borrow_mut();
+        kernel.live -= 1;
+        kernel.ended_at = kernel.ended_at.max(self.machine.here().clock.get());
+    }
+
+    fn dead(&self) -> bool {
+        self.world.kernel.borrow().processes[self.process].dead
+    }
+
+    /// Let others run if it is their turn; is this process still to live?
+    #[cold]
+    fn breathe(&mut self) -> Result<(), Signal> {
+        coroutine::suspend();
+        if self.world.mm.killed(self.space) {
+            self.killed();
+        }
+        if self.dead() { Err(Signal::Kill) } else { Ok(()) }
+    }
+
+    /// The memory manager has chosen this process to die.
+    fn killed(&self) {
+        if !self.dead() {
+            let text = format!("task {}: SIGKILL: out of memory", self.task);
+            self.world.kernel.borrow_mut().signals.push(text);
+            self.world.kill(self.process);
+        }
+    }
+
+    /// The run has failed. It ends here; this task never runs again.
+    fn fail(&self, reason: String) -> ! {
+        let seed = self.world.config.seed;
+        *self.world.failure.borrow_mut() = Some(RunError::Failed { reason, seed });
+        loop {
+            coroutine::suspend();
+        }
+    }
+
+    fn oracle<T>(&self, ask: impl FnOnce(&mut Oracle) -> T) -> Option<T> {
+        self.world.oracle.as_ref().map(|oracle| ask(&mut oracle.borrow_mut()))
+    }
+
+    fn in_flux(&self, begin: impl FnOnce(&mut Oracle, u64) -> InFlux) -> Option<InFlux> {
+        let since = self.world.newest();
+        self.oracle(|oracle| begin(oracle, since))
+    }
+
+    fn after_operation(&self) {
+        if self.world.config.validate_every_op
+            && self.world.at_rest()
+            && let Err(fault) = self.world.mm.validate()
+        {
+            self.fail(format!("validate: {fault}"));
+        }
+    }
+
+    // --- accesses ---
+
+    #[inline(never)]
+    fn access_slow(&mut self, access: Access) -> Result<(), Signal> {
+        let addr = access.addr;
+        if addr >> ADDRESS_BITS != 0 {
+            return Err(Signal::Segv { addr });
+        }
+        let kind = match access.mode {
+            Mode::Load => AccessKind::Load,
+            Mode::Store => AccessKind::Store,
+            Mode::Fetch => AccessKind::Fetch,
+        };
+        let vpn = Vpn::of(addr);
+        for _ in 0..RETRIES {
+            let cpu = self.machine.here();
+            match self.translate(cpu, vpn, kind) {
+                Ok((cached, missed)) => {
+                    if missed {
+                        let lines = (access.count as u64).clamp(1, LINES);
+                        cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
+                    }
+                    cpu.spend(self.access_cost * access.count as u64);
+                    if self.verify {
+                        self.check(vpn, kind, cached);
+                    }
+                    return match cpu.clock.get() < self.machine.limit.get() {
+                        true => Ok(()),
+                        false => self.breathe(),
+                    };
+                }
+                Err(Walk::Broken(pfn)) => {
+                    let text = format!("the walk for page {vpn} of {} met frame {pfn}, which is no table", self.space);
+                    self.fail(text);
+                }
+                Err(_) => self.fault(vpn, kind, addr)?,
+            }
+        }
+        self.fail(format!("page {vpn} of {} still faults after {RETRIES} faults ({kind:?})", self.space));
+    }
+
+    /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
+    #[inline]
+    fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
+        let fetch = kind == AccessKind::Fetch;
+        let mut found = if fetch { cpu.tlb.instruction(vpn) } else { cpu.tlb.data(vpn) };
+        let missed = found.is_none();
+        if missed {
+            let misses = if fetch { &cpu.counts.itlb_misses } else { &cpu.counts.dtlb_misses };
+            misses.set(misses.get() + 1);
+            found = cpu.tlb.second(vpn, fetch);
+            if found.is_some() {
+                cpu.spend(self.machine.spec().costs().hardware(Hardware::L2TlbHit));
+            }
+        }
+        match found {
+            Some(cached) if usable(cached, kind) => return Ok((cached, missed)),
+            // Too weak for this access: the CPU drops it and looks at the table again.
+            Some(_) => cpu.tlb.drop_page(vpn),
+            None => {}
+        }
+        match self.machine.walk(cpu, vpn, kind) {
+            Walk::Found(cached) => Ok((cached, missed)),
+            other => Err(other),
+        }
+    }
+
+    fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
+        self.enter();
+        let served = self.world.mm.fault(self.space, vpn, kind);
+        self.leave();
+        self.after_operation();
+        let Err(error) = served else {
+            return if self.dead() { Err(Signal::Kill) } else { Ok(()) };
+        };
+        let beyond = match error {
+            FaultError::Killed => {
+                self.killed();
+                return Err(Signal::Kill);
+            }
+            FaultError::Segv => false,
+            FaultError::Bus => true,
+        };
+        if let Some(Err(text)) = self.oracle(|oracle| oracle.refused(self.space.0, vpn.0, kind, beyond)) {
+            self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task));
+        }
+        Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
+    }
+
+    fn enter(&self) {
+        self.world.inside.set(self.world.inside.get() + 1);
+    }
+
+    fn leave(&self) {
+        self.world.inside.set(self.world.inside.get() - 1);
+    }
+
+    /// Ask the oracle about an access that went through `cached`.
+    fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
+        let Some(content) = &self.machine.content else { return };
+        let got = content.borrow().frame(cached.pfn());
+        let mut verdict = self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
+        if kind == AccessKind::Store && verdict.is_ok() {
+            verdict = self.check_store(vpn, cached);
+            let stamp = content.borrow_mut().fresh();
+            content.borrow_mut().set(cached.pfn(), stamp);
+            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp));
+        }
+        if let Err(text) = verdict {
+            let now = self.machine.now();
+            self.fail(format!(
+                "oracle: cpu {}, task {}, {}, {kind:?} of page {vpn} ({:#x}): {text}; through a TLB entry for frame \
+                 {} of age {} us",
+                self.machine.current.get(),
+                self.task,
+                self.space,
+                vpn.addr(),
+                cached.pfn(),
+                cached.age(now) / 1000,
+            ));
+        }
+    }
+
+    /// A store may only go to the frame that the page table maps for writing at this moment.
+    fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
+        match self.machine.look_up(self.world.mm.root(self.space), vpn) {
+            Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
+            found => {
+                if let Some(oracle) = &self.world.oracle {
+                    oracle.borrow_mut().report.violations += 1;
+                }
+                match found {
+                    Some((pfn, true)) => Err(format!("a store went to another frame than the page table's {pfn}")),
+                    Some(_) => Err("a store went through although the page table forbids it".into()),
+                    None => Err("a store went through although the page table maps nothing".into()),
+                }
+            }
+        }
+    }
+
+    // --- calls ---
+
+    /// Run a system call.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&Mm<SimMachine>, SpaceId) -> Result<T, api::Error>,
+    ) -> Result<T, Errno> {
+        if self.dead() {
+            return Err(Errno::NoMem);
+        }
+        self.machine.charge(Work::Syscall, 1);
+        self.enter();
+        let result = call(&self.world.mm, self.space);
+        self.leave();
+        if matches!(result, Err(api::Error::Killed)) {
+            self.killed();
+        }
+        result.map_err(errno)
+    }
+
+    /// After a call, when the oracle knows of it.
+    fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
+        self.after_operation();
+        self.machine.yield_if_due();
+        if self.world.mm.killed(self.space) {
+            self.killed();
+        }
+        result
+    }
+
+    fn file(&self, fd: u32) -> Result<Open, Errno> {
+        let kernel = self.world.kernel.borrow();
+        kernel.processes[self.process].fds.get(fd as usize).copied().flatten().ok_or(Errno::BadF)
+    }
+
+    fn file_id(&self, open: Open) -> mm::units::FileId {
+        self.world.kernel.borrow().files[open.file].id
+    }
+
+    /// What a mapping shows: for the memory manager, and for the oracle.
+    fn backing(&self, source: MapSource) -> Result<(Backing, What), Errno> {
+        match source {
+            MapSource::Anonymous => Ok((Backing::Anonymous, What::Anonymous)),
+            MapSource::AnonymousShared => {
+                let mut kernel = self.world.kernel.borrow_mut();
+                kernel.shared_maps += 1;
+                // Numbers above those of all named files.
+                let file = 1 << 40 | kernel.shared_maps;
+                Ok((Backing::AnonymousShared, What::File { file, offset: 0, private: false }))
+            }
+            MapSource::File { fd, offset, shared } => {
+                if offset % PAGE_SIZE != 0 {
+                    return Err(Errno::Inval);
+                }
+                let (open, page) = (self.file(fd)?, offset / PAGE_SIZE);
+                let file = self.file_id(open);
+                let writable = open.writable;
+                let backing = Backing::File { file, offset: PageIndex(page), shared, writable };
+                Ok((backing, What::File { file: open.file as u64, offset: page, private: !shared }))
+            }
+        }
+    }
+
+    /// Copy between a page of a file and the process, and ask or tell the oracle.
+    fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
+        self.machine.charge(Work::CopyUser, 1);
+        let Some(content) = &self.machine.content else { return };
+        let page = self.world.mm.base().frames[pfn].index();
+        // A call that ran short of memory halfway begins again, never further on.
+        if page > *next || page < first {
+            let text = format!("oracle: task {}: expected page {next} of file {}, got {page}", self.task, open.file);
+            self.fail(text);
+        }
+        *next = page + 1;
+        if write {
+            let stamp = content.borrow_mut().fresh();
+            content.borrow_mut().set(pfn, stamp);
+            self.oracle(|oracle| oracle.file_write(open.file as u64, page, page * PAGE_SIZE + bytes as u64, stamp));
+        } else {
+            let got = content.borrow().frame(pfn);
+            if let Some(Err(text)) = self.oracle(|oracle| oracle.file_read(open.file as u64, page, got)) {
+                self.fail(format!("oracle: task {}, file {}: {text}, frame {pfn}", self.task, open.file));
+            }
+        }
+    }
+
+}
+
+impl<P: Program> Os for SimOs<'_, P> {
+    #[inline]
+    fn access(&mut self, access: Access) -> Result<(), Signal> {
+        self.accesses += access.count as u64;
+        debug_assert!(access.count > 0);
+        if access.mode != Mode::Fetch && access.addr >> ADDRESS_BITS == 0 && !self.verify {
+            let cpu = self.machine.here();
+            if let Some(cached) = cpu.tlb.data(Vpn::of(access.addr))
+                && (access.mode == Mode::Load || cached.storable())
+            {
+                cpu.spend(self.access_cost * access.count as u64);
+                return match cpu.clock.get() < self.machine.limit.get() {
+                    true => Ok(()),
+                    false => self.breathe(),
+                };
+            }
+        }
+        self.access_slow(access)
+    }
+
+    fn compute(&mut self, instructions: u64) {
+        self.machine.here().spend(self.instruction_cost * instructions);
+        self.machine.yield_if_due();
+    }
+
+    fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
+        let (at, pages) = match map.addr {
+            Some(addr) => {
+                let (at, pages) = range(addr, map.len)?;
+                (Some(at), pages)
+            }
+            None => (None, range(0, map.len)?.1),
+        };
+        let (backing, what) = self.backing(map.source)?;
+        let (locked, populate) = (map.locked, map.populate);
+        let request = MapRequest { at, pages, prot: prot(map.prot), backing, locked, populate };
+        let space = self.space.0;
+        let flux = at.and_then(|at| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
+        let result = self.call(|mm, space| mm.mmap(space, &request));
+        self.oracle(|oracle| {
+            flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            if let Ok(start) = result {
+                if let (MapSource::AnonymousShared, What::File { file, .. }) = (map.source, what) {
+                    oracle.create_file(file, pages * PAGE_SIZE, 0);
+                }
+                oracle.map(space, start.0, pages, request.prot, what);
+            }
+        });
+        self.done(result).map(Vpn::addr)
+    }
+
+    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let id = self.space.0;
+        let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, pages, since));
+        let result = self.call(|mm, space| mm.munmap(space, start, pages));
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok())));
+        self.done(result)
+    }
+
+    fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let (id, rights) = (self.space.0, prot(rights));
+        let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
+        let result = self.call(|mm, space| mm.mprotect(space, start, pages, rights));
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_protect(flux, rights, result.is_ok())));
+        self.done(result)
+    }
+
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
+        let (start, old) = range(remap.addr, remap.old_len)?;
+        let new = range(0, remap.new_len)?.1;
+        let fixed = remap.fixed.map(|to| range(to, remap.new_len)).transpose()?.map(|(to, _)| to);
+        let id = self.space.0;
+        let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, old, since));
+        let there = fixed.and_then(|to| self.in_flux(|oracle, since| oracle.begin_take(id, to.0, new, since)));
+        let may_move = remap.may_move;
+        let result = self.call(|mm, space| mm.mremap(space, start, old, new, may_move, fixed));
+        self.oracle(|oracle| {
+            there.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            flux.into_iter().for_each(|flux| match result {
+                Ok(to) => oracle.end_move(flux, to.0, new),
+                Err(_) => oracle.end_take(flux, false),
+            });
+        });
+        self.done(result).map(Vpn::addr)
+    }
+
+    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let (advice, forget) = match advice {
+            Advice::Normal => (api::Advice::Normal, Forget::Not),
+            Advice::Random => (api::Advice::Random, Forget::Not),
+            Advice::Sequential => (api::Advice::Sequential, Forget::Not),
+            Advice::WillNeed => (api::Advice::WillNeed, Forget::Not),
+            Advice::DontNeed => (api::Advice::DontNeed, Forget::Now),
+            Advice::Free => (api::Advice::Free, Forget::Perhaps),
+            Advice::Cold => (api::Advice::Cold, Forget::Not),
+            Advice::PageOut => (api::Advice::PageOut, Forget::Not),
+        };
+        let id = self.space.0;
+        let flux = match forget {
+            Forget::Not => None,
+            _ => self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since)),
+        };
+        let result = self.call(|mm, space| mm.madvise(space, start, pages, advice));
+        let forget = if result.is_err() { Forget::Perhaps } else { forget };
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_forget(flux, forget)));
+        self.done(result)
+    }
+
+    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let result = self.call(|mm, space| mm.mlock(space, start, pages, true));
+        self.done(result)
+    }
+
+    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let result = self.call(|mm, space| mm.mlock(space, start, pages, false));
+        self.done(result)
+    }
+
+    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        let (start, pages) = range(addr, len)?;
+        let result = self.call(|mm, space| mm.msync(space, start, pages));
+        self.done(result)
+    }
+
+    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
+        self.machine.charge(Work::Syscall, 1);
+        let file = self.world.find_file(&spec)?;
+        let mut kernel = self.world.kernel.borrow_mut();
+        let fds = &mut kernel.processes[self.process].fds;
+        let fd = fds.iter().position(Option::is_none).unwrap_or(fds.len());
+        if fd == fds.len() {
+            fds.push(None);
+        }
+        fds[fd] = Some(Open { file, writable: spec.writable });
+        Ok(fd as u32)
+    }
+
+    fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        self.machine.charge(Work::Syscall, 1);
+        self.file(fd)?;
+        self.world.kernel.borrow_mut().processes[self.process].fds[fd as usize] = None;
+        Ok(())
+    }
+
+    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        let open = self.file(fd)?;
+        let (file, first) = (self.file_id(open), offset / PAGE_SIZE);
+        let (this, mut next) = (&*self, first);
+        let mut sink = |pfn: Pfn, _: u32, bytes: u32| this.copy(open, &mut next, first, pfn, bytes, false);
+        this.enter();
+        this.machine.charge(Work::Syscall, 1);
+        let result = this.world.mm.read(file, offset, len, GroupId(0), &mut sink).map_err(errno);
+        this.leave();
+        self.done(result)
+    }
+
+    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        let open = self.file(fd)?;
+        if !open.writable {
+            return Err(Errno::BadF);
+        }
+        let capacity = self.world.kernel.borrow().files[open.file].blocks.map_or(u64::MAX, |(_, count)| count);
+        let end = offset.checked_add(len).ok_or(Errno::Inval)?;
+        if pages_of(end) > capacity {
+            return Err(Errno::NoSpc);
+        }
+        let (file, first) = (self.file_id(open), offset / PAGE_SIZE);
+        let (this, mut next) = (&*self, first);
+        let mut source = |pfn: Pfn, at: u32, bytes: u32| {
+            this.copy(open, &mut next, first, pfn, at + bytes, true);
+        };
+        this.enter();
+        this.machine.charge(Work::Syscall, 1);
+        let result = this.world.mm.write(file, offset, len, GroupId(0), &mut source).map_err(errno);
+        this.leave();
+        self.done(result)
+    }
+
+    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
+        let file = self.file_id(self.file(fd)?);
+        let result = self.call(|mm, _| mm.fsync(file));
+        self.done(result)
+    }
+
+    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        let open = self.file(fd)?;
+        if !open.writable {
+            return Err(Errno::Inval);
+        }
+        let file = self.file_id(open);
+        let blocks = self.world.kernel.borrow().files[open.file].blocks;
+        if blocks.is_some_and(|(_, count)| pages_of(size) > count) {
+            return Err(Errno::NoSpc);
+        }
+        let flux = self.in_flux(|oracle, since| oracle.begin_truncate(open.file as u64, size, since));
+        let old = self.world.mm.file_size(file);
+        let result = self.call(|mm, _| mm.ftruncate(file, size));
+        if let (Ok(()), Some((first, _)), Some(content)) = (&result, blocks, &self.machine.content) {
+            // The file system gives the blocks beyond the end back.
+            let (from, to) = (pages_of(size), pages_of(old));
+            let device = self.machine.spec().file_device() as u8;
+            content.borrow_mut().discard(device, first + from, to.saturating_sub(from));
+        }
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size)));
+        self.done(result)
+    }
+
+    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
+        let file = self.file_id(self.file(fd)?);
+        let advice = match advice {
+            FileAdvice::Normal => api::FileAdvice::Normal,
+            FileAdvice::Random => api::FileAdvice::Random,
+            FileAdvice::Sequential => api::FileAdvice::Sequential,
+            FileAdvice::WillNeed => api::FileAdvice::WillNeed,
+            FileAdvice::DontNeed => api::FileAdvice::DontNeed,
+            FileAdvice::NoReuse => api::FileAdvice::NoReuse,
+        };
+        let result = self.call(|mm, _| mm.fadvise(file, offset, len, advice));
+        self.done(result)
+    }
+
+    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        self.machine.charge(Work::Syscall, 1);
+        let process = self.process;
+        Ok(TaskHandle(self.world.start(Kind::Program { process, role })))
+    }
+
+    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        let since = self.world.newest();
+        let parent = self.space.0;
+        let result = self.call(|mm, space| mm.fork(space));
+        if let Ok(child) = result {
+            self.oracle(|oracle| oracle.fork(parent, child.0, since));
+        }
+        let child = self.done(result)?;
+        let fds = self.world.kernel.borrow().processes[self.process].fds.clone();
+        Ok(TaskHandle(self.world.start_process(child, fds, role)))
+    }
+
+    fn join(&mut self, task: TaskHandle) {
+        while !self.dead() && !self.machine.sched.borrow().ended(task.0) {
+            self.machine.sleep(Key::End(task.0), None);
+        }
+    }
+
+    fn sleep(&mut self, nanos: u64) {
+        let until = self.machine.here().clock.get() + nanos * 1000;
+        if !self.dead() {
+            self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
+        }
+    }
+
+    fn barrier(&mut self, id: u32, tasks: u32) {
+        if self.dead() {
+            return;
+        }
+        let here = {
+            let mut kernel = self.world.kernel.borrow_mut();
+            let here = kernel.barriers.entry(id).or_default();
+            *here = (*here + 1) % tasks.max(1);
+            *here
+        };
+        match here {
+            0 => self.machine.wake_key(Key::Barrier(id)),
+            _ => drop(self.machine.sleep(Key::Barrier(id), None)),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.machine.now()
+    }
+
+    fn cpus(&self) -> u32 {
+        self.machine.cpus() as u32
+    }
+
+    fn memory(&self) -> u64 {
+        self.machine.spec().memory()
+    }
+
+    fn seed(&self) -> u64 {
+        // One round of splitmix64 over the run's seed and the task.
+        let mut z = self.world.config.seed.wrapping_add((self.task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn progress(&mut self, units: u64) {
+        self.world.kernel.borrow_mut().progress += units;
+    }
+}

@@ -1,0 +1,144 @@
+//! What a run has shown.
+
+use crate::machine::{Class, Cpu};
+use crate::oracle::OracleReport;
+use crate::run::verdict;
+use crate::world::World;
+use mm::OomReport;
+use mm::machine::Work;
+use mm::stat::Stat;
+use std::cell::Cell;
+
+/// Which direction of a metric is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// Less of it.
+    Lower,
+    /// More of it.
+    Higher,
+}
+
+/// One measured number.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Metric {
+    /// Name, for tables and JSON.
+    pub name: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit; empty for a count.
+    pub unit: &'static str,
+    /// Which direction is good.
+    pub better: Better,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// Work of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkDone {
+    /// The kind.
+    pub work: Work,
+    /// Units of it.
+    pub count: u64,
+    /// Nanoseconds that it took, over all CPUs.
+    pub nanos: u64,
+}
+
+/// What a run has shown, up to the end of its last program task.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Simulated time until the last program task ended.
+    pub nanos: u64,
+    /// The memory manager's counters, all CPUs together, in table order.
+    pub stats: Vec<(Stat, i64)>,
+    /// What the machine has counted.
+    pub metrics: Vec<Metric>,
+    /// The memory manager's work, in table order.
+    pub work: Vec<WorkDone>,
+    /// Loads, stores and fetches.
+    pub accesses: u64,
+    /// What the program reported of its own work.
+    pub progress: u64,
+    /// Program tasks that ran.
+    pub tasks: u32,
+    /// What the oracle saw.
+    pub oracle: OracleReport,
+    /// Out-of-memory decisions.
+    pub oom: Vec<OomReport>,
+    /// Signals that ended tasks, one line each.
+    pub signals: Vec<String>,
+}
+
+impl Outcome {
+    /// A counter's value.
+    pub fn stat(&self, stat: Stat) -> i64 {
+        self.stats.iter().find(|(s, _)| *s == stat).map_or(0, |(_, value)| *value)
+    }
+
+    /// A metric's value.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
+
+    pub(crate) fn take<P>(world: &World<'_, P>) -> Outcome {
+        let machine = world.machine();
+        let kernel = world.kernel.borrow();
+        let stats = &world.mm.base().stats;
+        let work = |&work: &Work| {
+            let count = machine.work[work as usize].get();
+            WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
+        };
+        Outcome {
+            nanos: kernel.ended_at / 1000,
+            stats: Stat::ALL.iter().map(|&stat| (stat, stats.read(stat))).collect(),
+            metrics: metrics(world),
+            work: Work::ALL.iter().map(work).collect(),
+            accesses: kernel.accesses,
+            progress: kernel.progress,
+            tasks: kernel.programs,
+            oracle: verdict(world),
+            oom: world.mm.oom_reports(),
+            signals: kernel.signals.clone(),
+        }
+    }
+}
+
+fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
+    let machine = world.machine();
+    let mut metrics = Vec::new();
+    let mut count = |name: &str, value: u64, unit, help| {
+        metrics.push(Metric { name: name.into(), value: value as f64, unit, better: Better::Lower, help });
+    };
+    let sum = |of: fn(&Cpu) -> &Cell<u64>| machine.cpus.iter().map(|cpu| of(cpu).get()).sum::<u64>();
+    let steps = sum(|cpu| &cpu.counts.walk_steps);
+    count("dtlb_misses", sum(|cpu| &cpu.counts.dtlb_misses), "", "misses of the first-level data TLBs");
+    count("itlb_misses", sum(|cpu| &cpu.counts.itlb_misses), "", "misses of the first-level instruction TLBs");
+    count("stlb_misses", sum(|cpu| &cpu.counts.walks), "", "misses of the second-level TLBs: page walks");
+    count("walk_steps", steps, "", "page-table entries read by page walks");
+    count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");
+    count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
+    count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");
+    count("context_switches", sum(|cpu| &cpu.counts.switches), "", "changes of the task that a CPU runs");
+    let sched = machine.sched.borrow();
+    let end = machine.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or(0);
+    let clocks: u64 = machine.cpus.iter().map(|cpu| cpu.clock.get()).sum();
+    let slept: u64 = sched.idle.iter().sum();
+    let kernel = |class: Class| machine.cpus.iter().map(|cpu| cpu.kernel[class as usize].get()).sum::<u64>();
+    let [system, daemon, interrupt] = [Class::System, Class::Daemon, Class::Interrupt].map(kernel);
+    let user = clocks - slept - system - daemon - interrupt;
+    let idle = slept + end * machine.cpus.len() as u64 - clocks;
+    count("cpu_user", user / 1000, "ns", "CPU time of programs, page walks included");
+    count("cpu_system", system / 1000, "ns", "CPU time of system calls, faults and task switches");
+    count("cpu_daemon", daemon / 1000, "ns", "CPU time of kswapd and the flusher");
+    count("cpu_interrupt", interrupt / 1000, "ns", "CPU time of flush requests from others and of devices");
+    count("cpu_idle", idle / 1000, "ns", "CPU time with nothing to run");
+    for (spec, device) in machine.spec().devices().iter().zip(machine.devices.borrow().iter()) {
+        let (counts, name) = (&device.counts, &spec.name);
+        count(&format!("{name}_reads"), counts.reads, "", "read requests");
+        count(&format!("{name}_read_pages"), counts.read_pages, "pages", "pages read");
+        count(&format!("{name}_writes"), counts.writes, "", "write requests");
+        count(&format!("{name}_written_pages"), counts.written_pages, "pages", "pages written");
+        count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
+    }
+    metrics
+}

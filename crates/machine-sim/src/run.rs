@@ -1,0 +1,238 @@
+//! One run: a program on a machine, from an empty memory to the end of its last task.
+
+use crate::coroutine::Coroutine;
+use crate::machine::{Class, Fault, SimMachine};
+use crate::oracle::OracleReport;
+use crate::os::SimOs;
+use crate::outcome::Outcome;
+use crate::sched::{Happening, Next, TaskId};
+use crate::spec::MachineSpec;
+use crate::world::{Kind, World};
+use mm::api::SwapArea;
+use mm::knobs::{Knob, KnobError, Knobs};
+use mm::units::{DeviceId, GroupId};
+use mm::{Config, Mm};
+use program::Program;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What to run on. The program comes beside it.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// Bytes of memory to use instead of the machine's own, shared among the nodes as it has them.
+    pub memory: Option<u64>,
+    /// Tunables that differ from their defaults.
+    pub knobs: Vec<(Knob, u64)>,
+    /// Seed of the programs' random choices.
+    pub seed: u64,
+    /// Let the oracle judge every access.
+    pub verify: bool,
+    /// A flush that is to go wrong.
+    pub faulty: Option<Fault>,
+    /// Check every structure of the memory manager after every system call and fault.
+    pub validate_every_op: bool,
+    /// Stop the run when this becomes true.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl RunConfig {
+    /// A run on `machine` with nothing special.
+    pub fn new(machine: MachineSpec) -> RunConfig {
+        RunConfig {
+            machine,
+            memory: None,
+            knobs: Vec::new(),
+            seed: 1,
+            verify: false,
+            faulty: None,
+            validate_every_op: false,
+            interrupt: None,
+        }
+    }
+}
+
+/// Why there is no outcome.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration cannot be run.
+    #[error("{0}")]
+    Input(String),
+    /// The run failed: the oracle found a wrong access, a check found a broken structure, or nothing could go on.
+    #[error("{reason} (seed {seed})")]
+    Failed {
+        /// What was found.
+        reason: String,
+        /// The seed that finds it again.
+        seed: u64,
+    },
+    /// The run was stopped from outside.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl RunError {
+    /// Exit code of a command that ends with it.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            RunError::Input(_) => 2,
+            RunError::Failed { .. } | RunError::Interrupted => 1,
+        }
+    }
+}
+
+/// Run `program`.
+pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {
+    let world = World::new(boot(config)?, program, config);
+    // Dropped before the world that they borrow.
+    let mut tasks = Vec::new();
+    let result = drive(&world, &mut tasks);
+    drop(tasks);
+    result
+}
+
+fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
+    let input = |text: String| RunError::Input(text);
+    let spec = match config.memory {
+        Some(bytes) => config.machine.clone().with_memory(bytes).map_err(|error| input(error.to_string()))?,
+        None => config.machine.clone(),
+    };
+    let knobs = Knobs::default();
+    for &(knob, value) in &config.knobs {
+        knobs.set(knob, value).map_err(|error| {
+            let name = knob.info().name;
+            input(match error {
+                KnobError::Range { min, max } => format!("{name}: {value} is not between {min} and {max}"),
+                KnobError::Unknown => format!("{name}: there is no such knob"),
+            })
+        })?;
+    }
+    let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
+    let swap = spec.swap().map(area).into_iter().collect();
+    let machine = SimMachine::new(spec, config.verify, config.faulty);
+    Mm::new(machine, Config { knobs, swap }).map_err(input)
+}
+
+/// Start everything, then always do the earliest thing, until nothing is left.
+fn drive<'w, P: Program>(
+    world: &'w World<'w, P>,
+    tasks: &mut Vec<Option<Coroutine<'w>>>,
+) -> Result<Outcome, RunError> {
+    let failed = |reason: String| RunError::Failed { reason, seed: world.config.seed };
+    let machine = world.machine();
+    for daemon in world.mm.daemons() {
+        world.start(Kind::Daemon(daemon));
+    }
+    let space = world.mm.create_space(GroupId(0)).map_err(|error| {
+        RunError::Input(format!("memory: too small for an address space ({error:?})"))
+    })?;
+    if let Some(oracle) = &world.oracle {
+        oracle.borrow_mut().create_space(space.0);
+    }
+    world.start_process(space, Vec::new(), 0);
+    let mut outcome = None;
+    loop {
+        let born: Vec<TaskId> = world.kernel.borrow_mut().born.drain(..).collect();
+        for task in born {
+            let kind = world.kernel.borrow().tasks[task as usize];
+            tasks.push(Some(give_life(world, task, kind).map_err(|error| failed(error.to_string()))?));
+        }
+        let next = machine.sched.borrow_mut().next();
+        match next {
+            Next::Event(time, what) => happen(world, time, what),
+            Next::Cpu(cpu) => run_cpu(world, tasks, cpu),
+            Next::Nothing if outcome.is_some() => break,
+            Next::Nothing => {
+                return Err(failed(format!("deadlock: nothing can run. {}", world.waiters())));
+            }
+        }
+        if let Some(error) = world.failure.borrow_mut().take() {
+            return Err(error);
+        }
+        if world.config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(RunError::Interrupted);
+        }
+        if outcome.is_none() && world.kernel.borrow().live == 0 {
+            outcome = Some(Outcome::take(world));
+            let end = world.kernel.borrow().ended_at;
+            machine.stopping.set(true);
+            machine.sched.borrow_mut().wake_all(end);
+        }
+    }
+    if tasks.iter().any(Option::is_some) {
+        return Err(failed(format!("deadlock at the end: {}", world.waiters())));
+    }
+    if world.config.verify || world.config.validate_every_op {
+        world.mm.validate().map_err(|fault| failed(format!("validate at the end: {fault}")))?;
+    }
+    Ok(outcome.expect("the loop ends only with one"))
+}
+
+fn give_life<'w, P: Program>(
+    world: &'w World<'w, P>,
+    task: TaskId,
+    kind: Kind,
+) -> std::io::Result<Coroutine<'w>> {
+    match kind {
+        Kind::Program { process, role } => Coroutine::new(move || SimOs::new(world, process, task).live(role)),
+        Kind::Daemon(daemon) => Coroutine::new(move || world.mm.daemon(daemon)),
+        Kind::Leaving => unreachable!("a task leaves only after it has lived"),
+    }
+}
+
+fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
+    let machine = world.machine();
+    match what {
+        Happening::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
+        Happening::Io(io, cpu) => machine.interrupt(cpu, time, || {
+            if let Some(content) = &machine.content {
+                content.borrow_mut().finish(&io);
+            }
+            world.mm.io_done(&io);
+        }),
+    }
+}
+
+/// Let a CPU run its task up to its limit.
+fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutine<'w>>], cpu: usize) {
+    let machine = world.machine();
+    machine.current.set(cpu);
+    let Some(picked) = machine.sched.borrow_mut().pick(cpu) else { return };
+    let kernel = world.kernel.borrow();
+    let kind = kernel.tasks[picked.task as usize];
+    let (class, space) = match kind {
+        Kind::Program { process, .. } => (Class::System, Some(kernel.processes[process].space)),
+        Kind::Leaving => (Class::System, None),
+        Kind::Daemon(_) => (Class::Daemon, None),
+    };
+    drop(kernel);
+    machine.class.set(class);
+    machine.task.set(picked.task);
+    machine.limit.set(picked.limit);
+    if picked.switched {
+        machine.charge_switch();
+    }
+    let here = machine.here();
+    if here.loaded.get() != space {
+        here.loaded.set(space);
+        world.mm.switch(space);
+    }
+    if world.config.faulty.is_some() {
+        machine.late_flushes();
+    }
+    let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
+    if coroutine.resume() {
+        tasks[picked.task as usize] = None;
+        machine.sched.borrow_mut().end(cpu);
+    }
+    machine.class.set(Class::System);
+    if machine.sched.borrow_mut().rest(cpu) && here.loaded.replace(None).is_some() {
+        world.mm.switch(None);
+    }
+}
+
+/// What the oracle saw.
+pub(crate) fn verdict<P>(world: &World<'_, P>) -> OracleReport {
+    world.oracle.as_ref().map(|oracle| oracle.borrow().report.clone()).unwrap_or_default()
+}

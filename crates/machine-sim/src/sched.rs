@@ -1,0 +1,385 @@
+//! Which task runs where, and when.
+//!
+//! Every CPU has a clock of its own, in picoseconds. The scheduler always continues with the earliest thing: the next
+//! event (the end of a transfer, a deadline), or the busy CPU whose clock is furthest behind. That CPU may run ahead of
+//! the next by one quantum. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing
+//! but the seed and the configuration: queues are first in first out, ties go to the lower number.
+//!
+//! Tasks of one CPU take turns of a slice each. A task that is woken goes to its last CPU if that is idle, else to an
+//! idle CPU of the same node, then of any node, else to the front of its last CPU's queue, where it need only wait for
+//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue.
+
+use mm::machine::{Io, Ticket, WaitKey};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::rc::Rc;
+
+/// How far a CPU may run ahead of the next.
+pub(crate) const QUANTUM: u64 = 20_000_000;
+/// A task's turn while others wait for its CPU.
+const SLICE: u64 = 3_000_000_000;
+/// What a running task keeps when another is woken on its CPU.
+const GRANULARITY: u64 = 1_000_000_000;
+
+/// A hash map whose order depends on nothing but its history.
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+
+/// A task, by number.
+pub(crate) type TaskId = u32;
+
+/// What a task sleeps on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum Key {
+    /// Something of the memory manager's.
+    Mm(WaitKey),
+    /// The end of a task.
+    End(TaskId),
+    /// A barrier of a family of processes.
+    Barrier(u32),
+}
+
+/// What happens at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Happening {
+    /// A transfer ends; the CPU is the one that asked for it.
+    Io(Io, usize),
+    /// A task's deadline; the number says which of its waits it belongs to.
+    Deadline(TaskId, u64),
+}
+
+#[derive(PartialEq, Eq)]
+struct Timed {
+    time: u64,
+    order: u64,
+    what: Happening,
+}
+
+impl Ord for Timed {
+    fn cmp(&self, other: &Timed) -> std::cmp::Ordering {
+        (self.time, self.order).cmp(&(other.time, other.order))
+    }
+}
+
+impl PartialOrd for Timed {
+    fn partial_cmp(&self, other: &Timed) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Where a task is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Ready,
+    Running,
+    Blocked(Key),
+    Ended,
+}
+
+struct Task {
+    cpu: usize,
+    state: State,
+    /// Not before this.
+    ready_at: u64,
+    /// Counts its waits, so that the deadline of an old one is known as such.
+    waits: u64,
+    /// Did the last wait end by a wake-up?
+    woken: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    current: Option<TaskId>,
+    waiting: VecDeque<TaskId>,
+    slice_end: u64,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.current.is_some() as usize
+    }
+}
+
+/// A change of the task that a CPU runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Picked {
+    /// The task.
+    pub(crate) task: TaskId,
+    /// Is it another than before?
+    pub(crate) switched: bool,
+    /// The CPU's clock may not pass this.
+    pub(crate) limit: u64,
+}
+
+/// The earliest thing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Something happens at that time.
+    Event(u64, Happening),
+    /// This CPU runs on.
+    Cpu(usize),
+    /// There is nothing left to do.
+    Nothing,
+}
+
+/// The scheduler's state.
+pub(crate) struct Sched {
+    /// Clocks, by CPU.
+    pub(crate) clocks: Vec<Rc<Cell<u64>>>,
+    /// Time spent idle, by CPU.
+    pub(crate) idle: Vec<u64>,
+    nodes: Vec<u8>,
+    queues: Vec<Queue>,
+    tasks: Vec<Task>,
+    events: BinaryHeap<Reverse<Timed>>,
+    orders: u64,
+    /// Wake-ups so far, by key.
+    marks: Map<WaitKey, u64>,
+    sleepers: Map<Key, Vec<TaskId>>,
+}
+
+impl Sched {
+    /// `nodes`: the node of each CPU.
+    pub(crate) fn new(nodes: Vec<u8>) -> Sched {
+        let cpus = nodes.len();
+        Sched {
+            clocks: (0..cpus).map(|_| Rc::default()).collect(),
+            idle: vec![0; cpus],
+            queues: (0..cpus).map(|_| Queue::default()).collect(),
+            nodes,
+            tasks: Vec::new(),
+            events: BinaryHeap::new(),
+            orders: 0,
+            marks: Map::default(),
+            sleepers: Map::default(),
+        }
+    }
+
+    /// A new task, which may run from `now` on, near `cpu` or on the first CPU of `node`.
+    pub(crate) fn spawn(&mut self, now: u64, near: usize, node: Option<u8>) -> TaskId {
+        let id = self.tasks.len() as TaskId;
+        let near = match node {
+            Some(node) => self.nodes.iter().position(|&n| n == node).unwrap_or(near),
+            None => near,
+        };
+        let home = self.nodes[near];
+        let cpu = (0..self.queues.len())
+            .min_by_key(|&c| (self.queues[c].len(), c != near, self.nodes[c] != home, c))
+            .expect("a machine has CPUs");
+        self.tasks.push(Task { cpu, state: State::Ready, ready_at: now, waits: 0, woken: false });
+        self.queues[cpu].waiting.push_back(id);
+        self.come_to(cpu, now);
+        id
+    }
+
+    /// An idle CPU gets work at `now`: it has been idle until then.
+    pub(crate) fn come_to(&mut self, cpu: usize, now: u64) {
+        if self.queues[cpu].len() <= 1 && self.queues[cpu].current.is_none() && self.clocks[cpu].get() < now {
+            self.idle[cpu] += now - self.clocks[cpu].get();
+            self.clocks[cpu].set(now);
+        }
+    }
+
+    /// Something happens at `time`.
+    pub(crate) fn at(&mut self, time: u64, what: Happening) {
+        self.orders += 1;
+        self.events.push(Reverse(Timed { time, order: self.orders, what }));
+    }
+
+    /// Time of the next event.
+    pub(crate) fn next_event(&self) -> u64 {
+        self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time)
+    }
+
+    /// The earliest thing to do. An event is taken out.
+    pub(crate) fn next(&mut self) -> Next {
+        let busy = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() > 0);
+        let cpu = busy.min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
+        let event = self.next_event();
+        match cpu {
+            Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
+            _ => match self.events.pop() {
+                Some(Reverse(event)) => Next::Event(event.time, event.what),
+                None => Next::Nothing,
+            },
+        }
+    }
+
+    /// Choose what `cpu` runs now, and for how long.
+    pub(crate) fn pick(&mut self, cpu: usize) -> Option<Picked> {
+        let queue = &mut self.queues[cpu];
+        let before = queue.current;
+        if before.is_none() || (!queue.waiting.is_empty() && self.clocks[cpu].get() >= queue.slice_end) {
+            let next = queue.waiting.pop_front()?;
+            if let Some(before) = queue.current.replace(next) {
+                queue.waiting.push_back(before);
+                self.tasks[before as usize].state = State::Ready;
+            }
+            let ready = self.tasks[next as usize].ready_at;
+            if self.clocks[cpu].get() < ready {
+                self.idle[cpu] += ready - self.clocks[cpu].get();
+                self.clocks[cpu].set(ready);
+            }
+            self.queues[cpu].slice_end = self.clocks[cpu].get() + SLICE;
+            self.tasks[next as usize].state = State::Running;
+            self.tasks[next as usize].cpu = cpu;
+        }
+        let task = self.queues[cpu].current?;
+        Some(Picked { task, switched: before != Some(task), limit: self.limit(cpu) })
+    }
+
+    fn limit(&self, cpu: usize) -> u64 {
+        let others = (0..self.queues.len()).filter(|&other| other != cpu && self.queues[other].len() > 0);
+        let second = others.map(|other| self.clocks[other].get()).min();
+        let limit = second.map_or(u64::MAX, |clock| clock.saturating_add(QUANTUM)).min(self.next_event());
+        match self.queues[cpu].waiting.is_empty() {
+            true => limit,
+            false => limit.min(self.queues[cpu].slice_end),
+        }
+    }
+
+    /// The limit of a running CPU, after something has changed.
+    pub(crate) fn limit_now(&self, cpu: usize) -> u64 {
+        self.limit(cpu)
+    }
+
+    /// Has the CPU nothing to run? It then tries to take a waiting task from the longest queue.
+    pub(crate) fn rest(&mut self, cpu: usize) -> bool {
+        if self.queues[cpu].len() > 0 {
+            return false;
+        }
+        let home = self.nodes[cpu];
+        let crowded = (0..self.queues.len())
+            .filter(|&other| self.queues[other].len() > 1 && !self.queues[other].waiting.is_empty());
+        let longest =
+            crowded.max_by_key(|&c| (self.queues[c].waiting.len(), self.nodes[c] == home, Reverse(c)));
+        let Some(from) = longest else { return true };
+        let task = self.queues[from].waiting.pop_back().expect("not empty");
+        let since = self.clocks[cpu].get().max(self.tasks[task as usize].ready_at);
+        self.queues[cpu].waiting.push_back(task);
+        self.come_to(cpu, since);
+        false
+    }
+
+    /// Is the CPU without any task?
+    pub(crate) fn is_idle(&self, cpu: usize) -> bool {
+        self.queues[cpu].len() == 0
+    }
+
+    // --- sleeping ---
+
+    /// Wake-ups of `key` so far.
+    pub(crate) fn mark(&self, key: WaitKey) -> u64 {
+        self.marks.get(&key).copied().unwrap_or(0)
+    }
+
+    /// Has there been a wake-up since the ticket was drawn?
+    pub(crate) fn stale(&self, ticket: Ticket) -> bool {
+        self.mark(ticket.key) != ticket.mark
+    }
+
+    /// The task that runs on `cpu` sleeps. Who calls this then suspends it.
+    pub(crate) fn block(&mut self, cpu: usize, key: Key, deadline: Option<u64>) {
+        let task = self.queues[cpu].current.take().expect("only a running task can sleep");
+        self.tasks[task as usize].waits += 1;
+        self.tasks[task as usize].state = State::Blocked(key);
+        self.sleepers.entry(key).or_default().push(task);
+        if let Some(deadline) = deadline {
+            let wait = self.tasks[task as usize].waits;
+            self.at(deadline, Happening::Deadline(task, wait));
+        }
+    }
+
+    /// Did the task's last wait end by a wake-up (and not by its deadline)?
+    pub(crate) fn was_woken(&self, task: TaskId) -> bool {
+        self.tasks[task as usize].woken
+    }
+
+    /// Wake all that sleep on `key`; `now` is the waker's clock.
+    pub(crate) fn wake(&mut self, now: u64, key: Key) {
+        if let Key::Mm(key) = key {
+            *self.marks.entry(key).or_default() += 1;
+        }
+        for task in self.sleepers.remove(&key).unwrap_or_default() {
+            self.ready(now, task, true);
+        }
+    }
+
+    /// A deadline has come.
+    pub(crate) fn deadline(&mut self, now: u64, task: TaskId, wait: u64) {
+        let state = &self.tasks[task as usize];
+        let State::Blocked(key) = state.state else { return };
+        if state.waits != wait {
+            return;
+        }
+        if let Some(list) = self.sleepers.get_mut(&key) {
+            list.retain(|&sleeper| sleeper != task);
+            if list.is_empty() {
+                self.sleepers.remove(&key);
+            }
+        }
+        self.ready(now, task, false);
+    }
+
+    /// Wake a task from a sleep that is not the memory manager's, because its process is to end.
+    pub(crate) fn kick(&mut self, now: u64, task: TaskId) {
+        let State::Blocked(key) = self.tasks[task as usize].state else { return };
+        if matches!(key, Key::End(_) | Key::Barrier(_) | Key::Mm(WaitKey::Timer)) {
+            let wait = self.tasks[task as usize].waits;
+            self.deadline(now, task, wait);
+        }
+    }
+
+    fn ready(&mut self, now: u64, task: TaskId, woken: bool) {
+        let last = self.tasks[task as usize].cpu;
+        let home = self.nodes[last];
+        let idle = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() == 0);
+        let cpu = match self.queues[last].len() {
+            0 => last,
+            _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
+        };
+        let state = &mut self.tasks[task as usize];
+        *state = Task { cpu, state: State::Ready, ready_at: now, woken, waits: state.waits };
+        self.queues[cpu].waiting.push_front(task);
+        self.come_to(cpu, now);
+        if self.queues[cpu].current.is_some() {
+            let end = self.queues[cpu].slice_end;
+            let started = end.saturating_sub(SLICE);
+            self.queues[cpu].slice_end = end.min(self.clocks[cpu].get().max(started + GRANULARITY));
+        }
+    }
+
+    /// The task that runs on `cpu` has ended.
+    pub(crate) fn end(&mut self, cpu: usize) {
+        let task = self.queues[cpu].current.take().expect("only a running task can end");
+        self.tasks[task as usize].state = State::Ended;
+        self.wake(self.clocks[cpu].get(), Key::End(task));
+    }
+
+    /// Has the task ended?
+    pub(crate) fn ended(&self, task: TaskId) -> bool {
+        self.tasks[task as usize].state == State::Ended
+    }
+
+    /// What the task sleeps on.
+    pub(crate) fn blocked_on(&self, task: TaskId) -> Option<Key> {
+        match self.tasks[task as usize].state {
+            State::Blocked(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Wake everything that sleeps, for the end of the run.
+    pub(crate) fn wake_all(&mut self, now: u64) {
+        let mut keys: Vec<(TaskId, Key)> =
+            self.sleepers.iter().flat_map(|(&key, list)| list.iter().map(move |&task| (task, key))).collect();
+        keys.sort_by_key(|&(task, _)| task);
+        for (_, key) in keys {
+            self.wake(now, key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

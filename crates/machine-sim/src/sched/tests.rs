@@ -1,0 +1,95 @@
+//! Waking, waiting and the order of things.
+
+use super::*;
+use mm::units::{NodeId, Pfn};
+
+const FRAME: WaitKey = WaitKey::Frame(Pfn(7));
+
+fn run(sched: &mut Sched, cpu: usize) -> TaskId {
+    sched.pick(cpu).unwrap().task
+}
+
+#[test]
+fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
+    let mut sched = Sched::new(vec![0, 0]);
+    (sched.spawn(0, 0, None), sched.spawn(0, 0, None));
+    assert_eq!(sched.next(), Next::Cpu(0));
+    assert_eq!(sched.pick(0).unwrap().limit, QUANTUM);
+    sched.clocks[0].set(QUANTUM);
+    assert_eq!(sched.next(), Next::Cpu(1));
+    assert_eq!(sched.pick(1).unwrap().limit, 2 * QUANTUM);
+    sched.at(5, Happening::Deadline(0, 9));
+    assert_eq!(sched.pick(1).unwrap().limit, 5);
+    sched.clocks[1].set(5);
+    assert_eq!(sched.next(), Next::Event(5, Happening::Deadline(0, 9)));
+}
+
+#[test]
+fn a_wake_up_between_ticket_and_wait_is_seen() {
+    let mut sched = Sched::new(vec![0]);
+    let ticket = Ticket { key: FRAME, mark: sched.mark(FRAME) };
+    assert!(!sched.stale(ticket));
+    sched.wake(0, Key::Mm(WaitKey::Frame(Pfn(8))));
+    assert!(!sched.stale(ticket), "another frame's wake-up is not ours");
+    sched.wake(0, Key::Mm(FRAME));
+    assert!(sched.stale(ticket));
+}
+
+#[test]
+fn a_wake_up_beats_the_deadline_and_the_old_deadline_is_void() {
+    let mut sched = Sched::new(vec![0]);
+    let task = sched.spawn(0, 0, None);
+    run(&mut sched, 0);
+    sched.block(0, Key::Mm(FRAME), Some(100));
+    sched.wake(50, Key::Mm(FRAME));
+    assert_eq!(
+        (run(&mut sched, 0), sched.was_woken(task), sched.clocks[0].get(), sched.idle[0]),
+        (task, true, 50, 50)
+    );
+    sched.block(0, Key::Mm(FRAME), None);
+    assert_eq!(sched.next(), Next::Event(100, Happening::Deadline(task, 1)));
+    sched.deadline(100, task, 1);
+    assert_eq!(sched.blocked_on(task), Some(Key::Mm(FRAME)));
+    assert_eq!(sched.next(), Next::Nothing);
+}
+
+#[test]
+fn a_deadline_ends_a_wait_without_a_wake_up() {
+    let mut sched = Sched::new(vec![0]);
+    let task = sched.spawn(0, 0, None);
+    run(&mut sched, 0);
+    sched.block(0, Key::Mm(WaitKey::Kswapd(NodeId(0))), Some(70));
+    sched.deadline(70, task, 1);
+    assert_eq!((run(&mut sched, 0), sched.was_woken(task), sched.clocks[0].get()), (task, false, 70));
+}
+
+#[test]
+fn tasks_of_one_cpu_take_turns_and_a_woken_one_comes_early() {
+    let mut sched = Sched::new(vec![0]);
+    let (a, b, c) = (sched.spawn(0, 0, None), sched.spawn(0, 0, None), sched.spawn(0, 0, None));
+    assert_eq!(run(&mut sched, 0), a);
+    sched.block(0, Key::Mm(FRAME), None);
+    assert_eq!(run(&mut sched, 0), b);
+    sched.clocks[0].set(SLICE);
+    assert_eq!(run(&mut sched, 0), c);
+    sched.wake(SLICE, Key::Mm(FRAME));
+    assert_eq!(run(&mut sched, 0), c);
+    sched.clocks[0].set(SLICE + GRANULARITY);
+    assert_eq!(run(&mut sched, 0), a);
+}
+
+#[test]
+fn idle_cpus_take_waiting_tasks() {
+    let mut sched = Sched::new(vec![0, 0]);
+    let tasks: Vec<_> = (0..4).map(|_| sched.spawn(0, 0, None)).collect();
+    (run(&mut sched, 0), run(&mut sched, 1));
+    for _ in 0..2 {
+        sched.end(1);
+        sched.pick(1);
+    }
+    assert!(sched.is_idle(1) && sched.ended(tasks[1]) && sched.ended(tasks[3]));
+    assert!(!sched.rest(1));
+    assert_eq!(run(&mut sched, 1), tasks[2]);
+    sched.end(1);
+    assert!(sched.rest(1));
+}

@@ -1,0 +1,103 @@
+//! The page walker of a simulated CPU.
+
+use crate::machine::{Cpu, SimMachine};
+use crate::spec::Hardware;
+use crate::tlb::Cached;
+use mm::api::AccessKind;
+use mm::primitive::Ordering::Relaxed;
+use mm::table::{Bits, Entry};
+use mm::units::{PAGEBLOCK_ORDER, Pfn, Vpn};
+
+/// What a walk found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Walk {
+    /// A translation that allows the access; it is in the TLB now.
+    Found(Cached),
+    /// None, or one that forbids it: a page fault.
+    Fault,
+    /// An entry points to a frame that holds no table.
+    Broken(Pfn),
+}
+
+impl SimMachine {
+    /// Walk the tables under the loaded root for an access, setting young and dirty as hardware does, and fill the TLB.
+    pub(crate) fn walk(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Walk {
+        cpu.counts.walks.set(cpu.counts.walks.get() + 1);
+        let (mut level, mut table) = (3, cpu.root.get());
+        for (known, shift) in [(1, 0), (2, 1), (3, 2)] {
+            if let Some(pfn) = cpu.tlb.walk_get(known, vpn) {
+                (level, table) = (shift, pfn);
+                break;
+            }
+        }
+        loop {
+            let index = (vpn.0 >> (9 * level)) as usize & 511;
+            let Some(page) = self.tables.get(table) else { return Walk::Broken(table) };
+            let near = cpu.tlb.touch_line(table, index);
+            cpu.counts.walk_steps.set(cpu.counts.walk_steps.get() + 1);
+            let step = if near { Hardware::WalkStepHit } else { Hardware::WalkStepMemory };
+            cpu.spend(self.spec.costs().hardware(step));
+            let entry = Entry(page[index].load(Relaxed));
+            if !entry.is_present() {
+                return Walk::Fault;
+            }
+            let large = level == 1 && entry.has(Bits::LARGE);
+            if level == 0 || large {
+                let Some(entry) = self.use_entry(entry, kind) else { return Walk::Fault };
+                page[index].store(entry.0, Relaxed);
+                return Walk::Found(self.cache(cpu, vpn, entry, large, kind));
+            }
+            if self.spec.cpu().hw_nonleaf_young && !entry.has(Bits::YOUNG) {
+                page[index].store(entry.with(Bits::YOUNG).0, Relaxed);
+            }
+            table = entry.pfn();
+            cpu.tlb.walk_put(level, vpn, table);
+            level -= 1;
+        }
+    }
+
+    /// What a leaf entry becomes when it is used; `None`: the access faults.
+    fn use_entry(&self, entry: Entry, kind: AccessKind) -> Option<Entry> {
+        let allowed = entry.has(Bits::USER)
+            && match kind {
+                AccessKind::Load => true,
+                AccessKind::Store => entry.has(Bits::WRITE),
+                AccessKind::Fetch => !entry.has(Bits::NO_EXEC),
+            };
+        if !allowed || (!self.spec.cpu().hw_young && !entry.has(Bits::YOUNG)) {
+            return None;
+        }
+        let dirty = if kind == AccessKind::Store { Bits::DIRTY } else { Bits::empty() };
+        Some(entry.with(Bits::YOUNG | dirty))
+    }
+
+    fn cache(&self, cpu: &Cpu, vpn: Vpn, entry: Entry, large: bool, kind: AccessKind) -> Cached {
+        let bits = |pfn| {
+            let (write, dirty) = (entry.has(Bits::WRITE), entry.has(Bits::DIRTY));
+            Cached::new(pfn, write, dirty, !entry.has(Bits::NO_EXEC), cpu.clock.get() / 1000)
+        };
+        cpu.tlb.fill(vpn, bits(entry.pfn()), large, kind == AccessKind::Fetch);
+        match large {
+            true => bits(entry.pfn().add((vpn.0 & ((1 << PAGEBLOCK_ORDER.0) - 1)) as u32)),
+            false => bits(entry.pfn()),
+        }
+    }
+
+    /// What the tables under `root` say now, without using it: the frame, and whether stores are allowed.
+    pub(crate) fn look_up(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, bool)> {
+        let (mut level, mut table) = (3, root);
+        loop {
+            let entry = Entry(self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed));
+            if !entry.is_present() {
+                return None;
+            }
+            let large = level == 1 && entry.has(Bits::LARGE);
+            if level == 0 || large {
+                let offset = if large { vpn.0 as u32 & ((1 << PAGEBLOCK_ORDER.0) - 1) } else { 0 };
+                return Some((entry.pfn().add(offset), entry.has(Bits::WRITE)));
+            }
+            table = entry.pfn();
+            level -= 1;
+        }
+    }
+}

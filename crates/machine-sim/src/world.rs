@@ -1,0 +1,236 @@
+//! What the simulated kernel knows besides memory: processes, descriptors, files' names and blocks, tasks.
+
+use crate::content::Stamp;
+use crate::machine::SimMachine;
+use crate::oracle::Oracle;
+use crate::run::{RunConfig, RunError};
+use crate::sched::{Key, TaskId};
+use mm::Mm;
+use mm::api::{Daemon, FileKind};
+use mm::units::{DeviceId, FileId, SpaceId, pages_of};
+use program::{Errno, FileSpec, Role};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// An address space with its descriptors and tasks.
+pub(crate) struct Process {
+    pub(crate) space: SpaceId,
+    pub(crate) fds: Vec<Option<Open>>,
+    pub(crate) tasks: u32,
+    /// A signal has ended it; its tasks end as soon as they look.
+    pub(crate) dead: bool,
+}
+
+/// An open file.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) file: usize,
+    pub(crate) writable: bool,
+}
+
+/// A file of the machine.
+#[derive(Clone, Copy)]
+pub(crate) struct File {
+    pub(crate) id: FileId,
+    /// First block and number of blocks; `None` for a file in memory.
+    pub(crate) blocks: Option<(u64, u64)>,
+}
+
+/// What a task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Program { process: usize, role: Role },
+    Daemon(Daemon),
+    /// Has left its process.
+    Leaving,
+}
+
+/// The kernel's tables.
+#[derive(Default)]
+pub(crate) struct Kernel {
+    pub(crate) processes: Vec<Process>,
+    pub(crate) files: Vec<File>,
+    names: BTreeMap<String, usize>,
+    /// By task number.
+    pub(crate) tasks: Vec<Kind>,
+    /// Tasks that have no coroutine yet.
+    pub(crate) born: Vec<TaskId>,
+    pub(crate) live: u32,
+    pub(crate) programs: u32,
+    pub(crate) barriers: BTreeMap<u32, u32>,
+    pub(crate) signals: Vec<String>,
+    pub(crate) accesses: u64,
+    pub(crate) progress: u64,
+    pub(crate) ended_at: u64,
+    next_block: u64,
+    pub(crate) shared_maps: u64,
+}
+
+/// Blocks that a file may grow by, besides growing to twice its size.
+const ROOM: u64 = 65_536;
+
+/// Everything of one run.
+pub(crate) struct World<'p, P> {
+    pub(crate) mm: Mm<SimMachine>,
+    pub(crate) program: &'p P,
+    pub(crate) config: &'p RunConfig,
+    pub(crate) kernel: RefCell<Kernel>,
+    pub(crate) oracle: Option<RefCell<Oracle>>,
+    pub(crate) failure: RefCell<Option<RunError>>,
+    /// Program tasks that are inside a call of the memory manager.
+    pub(crate) inside: Cell<u32>,
+}
+
+impl<'p, P> World<'p, P> {
+    pub(crate) fn new(mm: Mm<SimMachine>, program: &'p P, config: &'p RunConfig) -> World<'p, P> {
+        let spec = mm.machine().spec();
+        let swap = spec.swap().filter(|&(device, _)| device == spec.file_device());
+        let kernel = Kernel { next_block: swap.map_or(0, |(_, pages)| pages as u64), ..Kernel::default() };
+        let oracle = config.verify.then(RefCell::default);
+        World {
+            mm,
+            program,
+            config,
+            kernel: RefCell::new(kernel),
+            oracle,
+            failure: RefCell::new(None),
+            inside: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn machine(&self) -> &SimMachine {
+        self.mm.machine()
+    }
+
+    /// The newest stamp, for the oracle.
+    pub(crate) fn newest(&self) -> Stamp {
+        self.machine().content.as_ref().map_or(0, |content| content.borrow().newest())
+    }
+
+    /// A new task; it runs when the scheduler comes to it.
+    pub(crate) fn start(&self, kind: Kind) -> TaskId {
+        let machine = self.machine();
+        let node = match kind {
+            Kind::Daemon(Daemon::Kswapd(node)) => Some(node.0),
+            _ => None,
+        };
+        let now = machine.here().clock.get();
+        let mut sched = machine.sched.borrow_mut();
+        let id = sched.spawn(now, machine.current.get(), node);
+        machine.limit.set(machine.limit.get().min(sched.limit_now(machine.current.get())));
+        let mut kernel = self.kernel.borrow_mut();
+        if let Kind::Program { process, .. } = kind {
+            kernel.processes[process].tasks += 1;
+            kernel.live += 1;
+            kernel.programs += 1;
+        }
+        kernel.tasks.push(kind);
+        kernel.born.push(id);
+        id
+    }
+
+    /// A new process with one task.
+    pub(crate) fn start_process(&self, space: SpaceId, fds: Vec<Option<Open>>, role: Role) -> TaskId {
+        let process = {
+            let processes = &mut self.kernel.borrow_mut().processes;
+            processes.push(Process { space, fds, tasks: 0, dead: false });
+            processes.len() - 1
+        };
+        self.start(Kind::Program { process, role })
+    }
+
+    /// The file of that name, made if it is not there.
+    pub(crate) fn find_file(&self, spec: &FileSpec<'_>) -> Result<usize, Errno> {
+        if let Some(&file) = self.kernel.borrow().names.get(spec.name) {
+            return Ok(file);
+        }
+        let number = self.kernel.borrow().files.len();
+        let machine = self.machine().spec();
+        let pages = pages_of(spec.size);
+        let (kind, blocks, stamp) = match spec.in_memory {
+            true => (FileKind::Shmem, None, 0),
+            false => {
+                let device = machine.file_device();
+                let count = 2 * pages + ROOM;
+                let first = self.kernel.borrow().next_block;
+                if first + count > pages_of(machine.devices()[device].size.0) {
+                    return Err(Errno::NoSpc);
+                }
+                self.kernel.borrow_mut().next_block = first + count;
+                // Bit 63 keeps these apart from stamps of stores; 36 bits number the file's pages.
+                let stamp = 1 << 63 | (number as u64) << 36;
+                if let Some(content) = &self.machine().content {
+                    content.borrow_mut().fill(device as u8, first, pages, stamp);
+                }
+                let kind = FileKind::Disk { device: DeviceId(device as u8), block: first };
+                (kind, Some((first, count)), stamp)
+            }
+        };
+        let id = self.mm.create_file(kind, spec.size);
+        if let Some(oracle) = &self.oracle {
+            oracle.borrow_mut().create_file(number as u64, spec.size, stamp);
+        }
+        let mut kernel = self.kernel.borrow_mut();
+        kernel.files.push(File { id, blocks });
+        kernel.names.insert(spec.name.into(), number);
+        Ok(number)
+    }
+
+    /// The process is to end: its sleeping tasks are woken to see it.
+    pub(crate) fn kill(&self, process: usize) {
+        let mut kernel = self.kernel.borrow_mut();
+        if std::mem::replace(&mut kernel.processes[process].dead, true) {
+            return;
+        }
+        let machine = self.machine();
+        let now = machine.here().clock.get();
+        let mut sched = machine.sched.borrow_mut();
+        for (task, &kind) in kernel.tasks.iter().enumerate() {
+            if matches!(kind, Kind::Program { process: p, .. } if p == process) {
+                sched.kick(now, task as TaskId);
+            }
+        }
+        machine.limit.set(machine.limit.get().min(sched.limit_now(machine.current.get())));
+    }
+
+    /// May `validate` run: is no task in the middle of anything?
+    pub(crate) fn at_rest(&self) -> bool {
+        use mm::machine::WaitKey;
+        let sched = self.machine().sched.borrow();
+        let asleep = |task| {
+            sched.ended(task)
+                || matches!(
+                    sched.blocked_on(task),
+                    Some(Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher | WaitKey::Timer))
+                )
+        };
+        let kernel = self.kernel.borrow();
+        let mut tasks = kernel.tasks.iter().enumerate();
+        self.inside.get() == 0
+            && tasks.all(|(task, kind)| match kind {
+                Kind::Program { .. } => true,
+                Kind::Daemon(_) => asleep(task as TaskId),
+                Kind::Leaving => sched.ended(task as TaskId),
+            })
+    }
+
+    /// Who waits for what, one line.
+    pub(crate) fn waiters(&self) -> String {
+        let sched = self.machine().sched.borrow();
+        let kernel = self.kernel.borrow();
+        let line = |(task, kind): (usize, &Kind)| {
+            let what = match sched.blocked_on(task as TaskId)? {
+                Key::Mm(key) => format!("{key:?}"),
+                Key::End(other) => format!("the end of task {other}"),
+                Key::Barrier(id) => format!("barrier {id}"),
+            };
+            let who = match kind {
+                Kind::Program { role, .. } => format!("task {task} (role {role})"),
+                Kind::Daemon(daemon) => format!("{daemon:?}"),
+                Kind::Leaving => format!("task {task} (leaving)"),
+            };
+            Some(format!("{who} waits for {what}"))
+        };
+        kernel.tasks.iter().enumerate().filter_map(line).collect::<Vec<_>>().join("; ")
+    }
+}

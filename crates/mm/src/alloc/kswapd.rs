@@ -1,0 +1,166 @@
+//! When kswapd is wanted, and what it is told.
+//!
+//! A request that finds too little memory above the low mark records its order and highest zone kind for each node that
+//! it could have used, and wakes that node's kswapd. Several requests leave the maximum of both. kswapd takes the
+//! record with [`Allocator::take_kswapd_request`] before each round of work, and must look once more between drawing
+//! its [`Ticket`](crate::machine::Ticket) and sleeping: while a record lies there, no further wake-up is sent for less.
+
+use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
+use super::{Allocator, Mark, Request, Reserve};
+use crate::base::Base;
+use crate::event::Event;
+use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
+use crate::units::*;
+
+/// What those who woke kswapd needed, at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KswapdRequest {
+    /// Largest order.
+    pub order: Order,
+    /// Highest zone kind.
+    pub highest: ZoneKind,
+}
+
+impl KswapdRequest {
+    /// 0 is no request.
+    fn pack(self) -> u32 {
+        (self.order.0 as u32) << 8 | (self.highest as u32 + 1)
+    }
+
+    fn unpack(raw: u32) -> Option<KswapdRequest> {
+        let highest = match raw & 0xff {
+            0 => return None,
+            1 => ZoneKind::Dma32,
+            2 => ZoneKind::Normal,
+            _ => ZoneKind::Movable,
+        };
+        Some(KswapdRequest { order: Order((raw >> 8) as u8), highest })
+    }
+
+    fn max(self, other: KswapdRequest) -> KswapdRequest {
+        KswapdRequest { order: self.order.max(other.order), highest: self.highest.max(other.highest) }
+    }
+}
+
+/// What the allocator keeps of a node.
+#[derive(Default)]
+pub(super) struct NodeState {
+    request: AtomicU32,
+    hopeless: AtomicBool,
+}
+
+impl NodeState {
+    /// Record a request; `true` if it asks for more than was recorded.
+    fn record(&self, request: KswapdRequest) -> bool {
+        let mut old = self.request.load(Acquire);
+        loop {
+            let new = KswapdRequest::unpack(old).map_or(request, |known| known.max(request)).pack();
+            if new == old {
+                return false;
+            }
+            match self.request.compare_exchange(old, new, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+}
+
+impl Allocator {
+    /// Would a request find memory above a mark of the zone?
+    pub fn watermark_ok(
+        &self,
+        zone: ZoneId,
+        order: Order,
+        mark: Mark,
+        highest: ZoneKind,
+        reserve: Reserve,
+    ) -> bool {
+        self.zone(zone).watermark_ok(order, mark, highest, reserve)
+    }
+
+    /// Does some zone of the node, up to kind `highest`, have memory above its high mark? Also if it has no such zone.
+    pub fn balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
+        let mut zones = self.zones_of(node, highest).peekable();
+        zones.peek().is_none()
+            || zones.any(|zone| zone.watermark_ok(order, Mark::High, highest, Reserve::None))
+    }
+
+    /// Zones of a node up to a kind, ascending.
+    pub fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone> {
+        self.zones.iter().filter(move |zone| zone.node() == node && zone.kind() <= highest)
+    }
+
+    /// Is one of these zones' watermarks raised?
+    pub fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
+        self.zones_of(node, highest).any(|zone| zone.boost() != 0)
+    }
+
+    /// Lower a zone's boost by what kswapd made room for, in pages.
+    pub fn subtract_boost(&self, zone: ZoneId, pages: u64) {
+        let zone = self.zone(zone);
+        let _held = zone.lists.lock();
+        zone.set_boost(zone.boost().saturating_sub(pages));
+    }
+
+    /// What kswapd of a node was woken for.
+    pub fn kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+        KswapdRequest::unpack(self.nodes[node.index()].request.load(Acquire))
+    }
+
+    /// The same, and forget it: later requests wake kswapd again.
+    pub fn take_kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+        KswapdRequest::unpack(self.nodes[node.index()].request.swap(0, AcqRel))
+    }
+
+    /// kswapd says whether it has given up on a node (too many rounds without progress): it is then not woken.
+    pub fn set_hopeless(&self, node: NodeId, hopeless: bool) {
+        self.nodes[node.index()].hopeless.store(hopeless, Release);
+    }
+
+    /// kswapd says whether it is reclaiming on zones of a node up to a kind: CPUs' lists stay short meanwhile.
+    pub fn set_reclaim_active(&self, node: NodeId, highest: ZoneKind, active: bool) {
+        for zone in self.zones_of(node, highest) {
+            zone.set_pressure(RECLAIM_ACTIVE, active);
+        }
+    }
+
+    /// Wake the kswapd of each node that a request could have used.
+    pub(super) fn wake_kswapds<M: Machine>(&self, base: &Base<M>, request: &Request) {
+        let mut last = None;
+        for &id in self.zonelist(request.node, request.highest) {
+            let zone = self.zone(id);
+            let wanted = !request.this_node_only || zone.node() == request.node;
+            // The zones of a node stand next to each other.
+            if wanted && last != Some(zone.node()) {
+                last = Some(zone.node());
+                self.wake_kswapd(base, zone, request.order, request.highest);
+            }
+        }
+    }
+
+    /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
+    pub(super) fn wake_kswapd<M: Machine>(
+        &self,
+        base: &Base<M>,
+        zone: &Zone,
+        order: Order,
+        highest: ZoneKind,
+    ) {
+        let node = zone.node();
+        let state = &self.nodes[node.index()];
+        if state.hopeless.load(Acquire)
+            || (self.balanced(node, order, highest) && !self.boosted(node, highest))
+            || !state.record(KswapdRequest { order, highest })
+        {
+            return;
+        }
+        let args = [node.0 as u64, zone.id().0 as u64, order.0 as u64, 0];
+        base.event(Event::MmVmscanWakeupKswapd, args);
+        base.charge(Work::DaemonWake, 1);
+        base.machine.wake(WaitKey::Kswapd(node));
+    }
+}
+
+const _: () = assert!(KINDS < 0xff);

@@ -1,0 +1,407 @@
+//! The page allocator: zones and nodes, watermarks, buddy lists with mobility groups, CPUs' own lists.
+//!
+//! A request names an order, a mobility, a node it prefers and the highest kind of zone it can use. It goes through the
+//! zones in its order of preference and takes from the first whose free memory lies above the mark: from the CPU's
+//! own lists for common orders ([`pcp`]), else from the zone's buddy lists ([`buddy`]). Which zone is asked when is in
+//! [`zonelist`], when memory counts as short in [`watermark`].
+//!
+//! The allocator never reclaims and never waits. At the low mark it wakes the kswapds of the nodes it would have liked
+//! to use and says [`NeedsReclaim`]; the slow path, which stands above reclaim, asks again with the min mark, reclaims,
+//! and decides when memory is out.
+//!
+//! Locks: a CPU's lists, then a zone; both are leaves (7 in [`lock`](crate::lock)). A hot order-0 take and free touch
+//! only the CPU's lists and a few counters that are read without a lock.
+//!
+//! A taken folio is handed over as [`Fresh`], which cannot be made elsewhere: a page that left the allocator is known
+//! to have no other user. Debt tags stay in the frames' records on their way through here; nothing sets one yet.
+
+mod buddy;
+mod kswapd;
+mod pcp;
+mod setup;
+mod split;
+#[cfg(test)]
+mod tests;
+mod validate;
+pub mod watermark;
+mod zone;
+mod zonelist;
+
+pub use kswapd::KswapdRequest;
+pub use setup::LayoutError;
+pub use validate::{BuddyInfo, PageTypeInfo};
+pub use watermark::{Mark, Reserve};
+pub use zone::{PcpSizes, Zone};
+
+use crate::base::Base;
+use crate::event::Event;
+use crate::frame::{Frame, FrameFlags, Mobility};
+use crate::lock::Lock;
+use crate::machine::{Machine, Work, ZoneKind};
+use crate::stat::Stat;
+use crate::units::*;
+use buddy::{Area, Mixing};
+use kswapd::NodeState;
+use pcp::Pcp;
+use std_alloc::boxed::Box;
+use zonelist::Zonelists;
+
+/// What is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Size.
+    pub order: Order,
+    /// Whether it can be moved or taken back later.
+    pub mobility: Mobility,
+    /// Preferred node.
+    pub node: NodeId,
+    /// Highest kind of zone that will do; below Movable unless the mobility is Movable.
+    pub highest: ZoneKind,
+    /// How far below the mark it may go.
+    pub reserve: Reserve,
+    /// Fail rather than take from another node.
+    pub this_node_only: bool,
+}
+
+/// One folio, just taken from the allocator: one reference, no flags but HEAD, no owner, unmapped, not charged.
+///
+/// Only the allocator makes one, and it can be used once.
+#[derive(Debug)]
+#[must_use = "dropping it loses the pages"]
+pub struct Fresh {
+    pfn: Pfn,
+    order: Order,
+}
+
+impl Fresh {
+    /// The folio's head.
+    #[inline]
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// The folio's order.
+    #[inline]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Start to use it.
+    #[inline]
+    pub fn into_pfn(self) -> Pfn {
+        self.pfn
+    }
+}
+
+/// No zone that the request could use has enough memory above the mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeedsReclaim {
+    /// Size that was wanted.
+    pub order: Order,
+    /// Node that was preferred.
+    pub node: NodeId,
+    /// Highest kind of zone that would have done.
+    pub highest: ZoneKind,
+}
+
+/// All memory of the machine.
+pub struct Allocator {
+    zones: Box<[Zone]>,
+    /// Lists of CPU c in zone z at c * zones + z.
+    pcps: Box<[Lock<Pcp>]>,
+    zonelists: Zonelists,
+    nodes: Box<[NodeState]>,
+}
+
+/// A folio with one of these is in use by somebody and must not be freed.
+const IN_USE: FrameFlags = FrameFlags::LRU
+    .union(FrameFlags::LOCKED)
+    .union(FrameFlags::WRITEBACK)
+    .union(FrameFlags::SWAPCACHE)
+    .union(FrameFlags::UNEVICTABLE)
+    .union(FrameFlags::MLOCKED)
+    .union(FrameFlags::ISOLATED)
+    .union(FrameFlags::BUDDY)
+    .union(FrameFlags::PCP)
+    .union(FrameFlags::TAIL)
+    .union(FrameFlags::RESERVED);
+
+impl Allocator {
+    /// All zones, ascending by first frame; a [`ZoneId`] is an index into them.
+    #[inline]
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    /// The zone of that number.
+    #[inline]
+    pub fn zone(&self, id: ZoneId) -> &Zone {
+        &self.zones[id.index()]
+    }
+
+    /// Number of nodes, counting from 0 to the highest that a CPU or a zone belongs to.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Zones in the order in which a request looks at them.
+    pub fn zonelist(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
+        self.zonelists.get(node, highest)
+    }
+
+    /// Take a folio from the first zone that has memory above `mark`.
+    ///
+    /// Where no zone has, and the mark is Low, the kswapds of the zones' nodes are woken.
+    #[inline]
+    pub fn take<M: Machine>(
+        &self,
+        base: &Base<M>,
+        request: &Request,
+        mark: Mark,
+    ) -> Result<Fresh, NeedsReclaim> {
+        if request.order == Order::ZERO
+            && let Some(pfn) = self.take_hot(base, request)
+        {
+            return Ok(Fresh { pfn, order: Order::ZERO });
+        }
+        self.take_by_zonelist(base, request, mark)
+    }
+
+    /// Free a folio that nobody refers to any more.
+    ///
+    /// # Panics
+    /// If it is still referred to, mapped, on a list, locked, being written, or no folio's head.
+    #[inline]
+    pub fn free<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        check_unused(frame, pfn);
+        let (order, zone) = (frame.order(), self.zone(frame.zone()));
+        let cpu = base.machine.cpu();
+        base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
+        base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
+        if !pcp::holds(order) {
+            return self.free_to_buddy(base, zone, pfn, order);
+        }
+        frame.wipe(FrameFlags::PCP | frame.flags() & FrameFlags::HEAD);
+        base.charge(Work::FreePcp, 1);
+        let mut pcp = self.pcp(cpu, zone.id()).lock();
+        if pcp.push(&base.frames, zone, pfn, order) {
+            pcp.trim(base, zone);
+        }
+    }
+
+    /// Free several folios.
+    pub fn free_many<M: Machine>(&self, base: &Base<M>, pfns: &[Pfn]) {
+        for &pfn in pfns {
+            self.free(base, pfn);
+        }
+    }
+
+    /// Give all pages on a CPU's lists back to their zones.
+    pub fn drain_cpu<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
+        for zone in &self.zones {
+            self.drain(base, cpu, zone);
+        }
+    }
+
+    /// Give all pages on all CPUs' lists of one zone back to it.
+    pub fn drain_zone<M: Machine>(&self, base: &Base<M>, zone: ZoneId) {
+        for cpu in 0..self.cpus() {
+            self.drain(base, CpuId(cpu as u16), self.zone(zone));
+        }
+    }
+
+    /// Give all pages on all CPUs' lists back.
+    pub fn drain_all<M: Machine>(&self, base: &Base<M>) {
+        for zone in &self.zones {
+            self.drain_zone(base, zone.id());
+        }
+    }
+
+    /// Pages on CPUs' lists of one zone.
+    pub fn pcp_pages(&self, zone: ZoneId) -> u64 {
+        (0..self.cpus()).map(|cpu| self.pcp(CpuId(cpu as u16), zone).lock().count() as u64).sum()
+    }
+
+    fn cpus(&self) -> usize {
+        self.pcps.len() / self.zones.len()
+    }
+
+    #[inline]
+    fn pcp(&self, cpu: CpuId, zone: ZoneId) -> &Lock<Pcp> {
+        &self.pcps[cpu.index() * self.zones.len() + zone.index()]
+    }
+
+    fn drain<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone) {
+        self.pcp(cpu, zone.id()).lock().spill(base, zone, u32::MAX);
+    }
+
+    /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
+    #[inline]
+    fn take_hot<M: Machine>(&self, base: &Base<M>, request: &Request) -> Option<Pfn> {
+        let zone = self.zone(*self.zonelists.get(request.node, request.highest).first()?);
+        if zone.node() != request.node || !zone.above_high(request.highest) {
+            return None;
+        }
+        let cpu = base.machine.cpu();
+        let mut pcp = self.pcp(cpu, zone.id()).lock();
+        let pfn = pcp.pop(&base.frames, Order::ZERO, request.mobility)?;
+        let local = pcp.is_local();
+        drop(pcp);
+        base.charge(Work::AllocPcp, 1);
+        base.stats.add(cpu, Stat::NumaHit, 1);
+        base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
+        hand_out(base, cpu, zone, pfn, request);
+        Some(pfn)
+    }
+
+    /// All other cases of [`Allocator::take`].
+    #[cold]
+    fn take_by_zonelist<M: Machine>(
+        &self,
+        base: &Base<M>,
+        request: &Request,
+        mark: Mark,
+    ) -> Result<Fresh, NeedsReclaim> {
+        let &Request { order, node, highest, .. } = request;
+        debug_assert!(highest < ZoneKind::Movable || request.mobility == Mobility::Movable);
+        let zones = self.zonelist(node, highest);
+        // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
+        // mobility groups.
+        let near = zones.iter().take_while(|&&id| self.zone(id).node() == self.zone(zones[0]).node()).count();
+        let spread = near > 1 && self.zone(zones[0]).kind() == ZoneKind::Normal;
+        let taken = spread
+            .then(|| self.take_from(base, &zones[..near], request, mark, Mixing::WholeBlocks))
+            .flatten()
+            .or_else(|| self.take_from(base, zones, request, mark, Mixing::Allowed));
+        match taken {
+            Some(pfn) => Ok(Fresh { pfn, order }),
+            None => {
+                if mark == Mark::Low {
+                    self.wake_kswapds(base, request);
+                }
+                Err(NeedsReclaim { order, node, highest })
+            }
+        }
+    }
+
+    /// Take from the first of these zones that may and can give.
+    fn take_from<M: Machine>(
+        &self,
+        base: &Base<M>,
+        zones: &[ZoneId],
+        request: &Request,
+        mark: Mark,
+        mixing: Mixing,
+    ) -> Option<Pfn> {
+        let &Request { order, node, highest, reserve, .. } = request;
+        for &id in zones {
+            let zone = self.zone(id);
+            if request.this_node_only && zone.node() != node {
+                continue;
+            }
+            if !zone.allows(order, Mark::High, highest, reserve) {
+                zone.set_pressure(zone::BELOW_HIGH, true);
+                if !zone.allows(order, mark, highest, reserve) {
+                    continue;
+                }
+            }
+            let cpu = base.machine.cpu();
+            if let Some(pfn) = self.take_from_zone(base, cpu, zone, request, mixing) {
+                self.count_numa(base, cpu, zone, request);
+                hand_out(base, cpu, zone, pfn, request);
+                return Some(pfn);
+            }
+        }
+        None
+    }
+
+    /// Take from a zone, whatever its watermarks. The folio is formed, its flags are clear but for HEAD and PCP.
+    fn take_from_zone<M: Machine>(
+        &self,
+        base: &Base<M>,
+        cpu: CpuId,
+        zone: &Zone,
+        request: &Request,
+        mixing: Mixing,
+    ) -> Option<Pfn> {
+        let &Request { order, mobility, .. } = request;
+        let (taken, boosted) = if pcp::holds(order) {
+            let mut pcp = self.pcp(cpu, zone.id()).lock();
+            let mut boosted = false;
+            let taken = pcp.pop(&base.frames, order, mobility).or_else(|| {
+                boosted = pcp.refill(base, zone, (order, mobility), mixing);
+                pcp.pop(&base.frames, order, mobility)
+            });
+            base.charge(Work::AllocPcp, 1);
+            (taken, boosted)
+        } else {
+            let mut area = Area::lock(base, zone);
+            let taken = area.take(order, mobility, mixing);
+            let boosted = area.boosted();
+            drop(area);
+            if let Some(pfn) = taken {
+                base.charge(Work::AllocBuddy, 1);
+                pcp::form(base, zone, pfn, order, FrameFlags::empty());
+            }
+            (taken, boosted)
+        };
+        if boosted {
+            self.wake_kswapd(base, zone, Order::ZERO, zone.kind());
+        }
+        taken
+    }
+
+    /// Count on which node a request was served, as seen from the preferred zone and from the CPU.
+    fn count_numa<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone, request: &Request) {
+        let preferred = self.zone(self.zonelist(request.node, request.highest)[0]).node();
+        if zone.node() == preferred {
+            base.stats.add(cpu, Stat::NumaHit, 1);
+        } else {
+            base.stats.add(cpu, Stat::NumaMiss, 1);
+            base.stats.add(cpu, Stat::NumaForeign, 1);
+        }
+        let local = base.machine.node_of(cpu) == zone.node();
+        base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
+    }
+
+    /// Give a folio straight to the buddy lists.
+    #[cold]
+    fn free_to_buddy<M: Machine>(&self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
+        pcp::unform(base, pfn);
+        base.frames[pfn].wipe(FrameFlags::empty());
+        base.charge(Work::FreeBuddy, 1);
+        Area::lock(base, zone).put(pfn, order);
+    }
+}
+
+/// The last step of every take: one reference, no flags but HEAD, and the books.
+#[inline]
+fn hand_out<M: Machine>(base: &Base<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, request: &Request) {
+    let order = request.order;
+    let frame = &base.frames[pfn];
+    frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
+    frame.unfreeze(1);
+    let stat = match zone.kind() {
+        ZoneKind::Dma32 => Stat::PgallocDma32,
+        ZoneKind::Normal => Stat::PgallocNormal,
+        ZoneKind::Movable => Stat::PgallocMovable,
+    };
+    base.stats.add(cpu, stat, order.frames() as i64);
+    let args = [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, request.mobility as u64];
+    base.event(Event::MmPageAlloc, args);
+}
+
+#[inline]
+fn check_unused(frame: &Frame, pfn: Pfn) {
+    if frame.refs() != 0 || frame.mapcount() != 0 || frame.has_any(IN_USE) {
+        refuse(frame, pfn);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse(frame: &Frame, pfn: Pfn) -> ! {
+    let (refs, mapcount, flags) = (frame.refs(), frame.mapcount(), frame.flags());
+    panic!("freed {pfn} that is in use: {refs} references, mapped {mapcount} times, {flags:?}");
+}

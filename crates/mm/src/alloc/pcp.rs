@@ -1,0 +1,235 @@
+//! A CPU's lists of a zone: pages that it took or gave back last, within reach without the zone's lock.
+//!
+//! One list per order and mobility, for the orders that are asked for often. A block goes to the head and is taken from
+//! the head, so the caches still hold it; lists are refilled and emptied in batches, the oldest blocks first. A block
+//! keeps its shape as a folio while it lies here (flag PCP beside HEAD), so that a folio that goes round costs the
+//! same whatever its order.
+//!
+//! **How much** a CPU may hold moves between `high_min` and `high_max` (see
+//! [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that keeps taking gets batches of doubling size and a higher
+//! limit; one that keeps giving empties in larger steps. While the zone is short of memory, or reclaim works on it, the
+//! limit goes down again.
+
+use super::buddy::{Area, Mixing};
+use super::watermark::{Mark, Reserve};
+use super::zone::{BELOW_HIGH, PcpSizes, RECLAIM_ACTIVE, Zone};
+use crate::base::Base;
+use crate::event::Event;
+use crate::frame::{FrameFlags, FrameTable, List, Mobility};
+use crate::machine::{Machine, Work, ZoneKind};
+use crate::units::*;
+
+/// Orders 0 to 3, and the order of a page block.
+const SMALL_ORDERS: u8 = 4;
+const LISTS: usize = (SMALL_ORDERS as usize + 1) * Mobility::COUNT;
+/// Most doublings of a batch.
+const SCALE_MAX: u32 = 5;
+
+/// Are blocks of this order kept on CPUs' lists?
+#[inline]
+pub(super) fn holds(order: Order) -> bool {
+    order.0 < SMALL_ORDERS || order == PAGEBLOCK_ORDER
+}
+
+#[inline]
+fn list_of(order: Order, mobility: Mobility) -> usize {
+    order.0.min(SMALL_ORDERS) as usize * Mobility::COUNT + mobility as usize
+}
+
+fn order_of(list: usize) -> Order {
+    match (list / Mobility::COUNT) as u8 {
+        SMALL_ORDERS => PAGEBLOCK_ORDER,
+        order => Order(order),
+    }
+}
+
+/// The lists of one CPU in one zone.
+#[repr(align(64))]
+pub(super) struct Pcp {
+    lists: [List; LISTS],
+    /// Pages on all lists.
+    count: u32,
+    /// Pages that they may hold at present.
+    high: u32,
+    /// Pages given back lately without taking any.
+    freed: u32,
+    /// log2 of the scale of the next refill.
+    scale: u32,
+    /// Do CPU and zone belong to the same node?
+    local: bool,
+}
+
+impl Pcp {
+    pub fn new(local: bool) -> Pcp {
+        Pcp { lists: core::array::from_fn(|_| List::new()), count: 0, high: 0, freed: 0, scale: 0, local }
+    }
+
+    /// Do CPU and zone belong to the same node?
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        self.local
+    }
+
+    /// Pages on all lists.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// All lists with the order of their blocks.
+    pub fn lists(&self) -> impl Iterator<Item = (Order, &List)> {
+        self.lists.iter().enumerate().map(|(i, list)| (order_of(i), list))
+    }
+
+    /// Take the newest block of a list. Its flags still say PCP.
+    #[inline]
+    pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Pfn> {
+        let pfn = self.lists[list_of(order, mobility)].pop_head(frames)?;
+        self.count -= order.frames();
+        self.freed >>= 1;
+        Some(pfn)
+    }
+
+    /// Add a block whose flags already say PCP. `true` if [`Pcp::trim`] must look at how much there is now.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, frames: &FrameTable, zone: &Zone, pfn: Pfn, order: Order) -> bool {
+        self.lists[list_of(order, zone.mobility_of(pfn))].push_head(frames, pfn);
+        self.count += order.frames();
+        self.freed += order.frames();
+        self.scale >>= 1;
+        self.count >= self.high || zone.pressure() != 0
+    }
+
+    /// New sizes were set for the zone.
+    pub fn resize(&mut self, sizes: PcpSizes) {
+        self.high = self.high.clamp(sizes.high_min, sizes.high_max);
+    }
+
+    /// Fetch a batch of blocks from the buddy. `true` if that boosted the zone's watermarks.
+    #[cold]
+    pub fn refill<M: Machine>(
+        &mut self,
+        base: &Base<M>,
+        zone: &Zone,
+        (order, mobility): (Order, Mobility),
+        mixing: Mixing,
+    ) -> bool {
+        let want = self.refill_size(zone, order);
+        let mut area = Area::lock(base, zone);
+        let mut got = 0;
+        while got < want
+            && let Some(pfn) = area.take(order, mobility, mixing)
+        {
+            form(base, zone, pfn, order, FrameFlags::PCP);
+            // Behind what is there: blocks come in ascending order and leave in it.
+            self.lists[list_of(order, mobility)].push_tail(&base.frames, pfn);
+            got += 1;
+        }
+        self.count += got << order.0;
+        base.charge(Work::AllocBuddy, got as u64);
+        area.boosted()
+    }
+
+    /// Give back what lies beyond the limit.
+    #[cold]
+    pub fn trim<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
+        let sizes = zone.pcp_sizes();
+        self.freed = self.freed.min(sizes.batch << SCALE_MAX);
+        let limit = self.limit(zone, sizes);
+        if self.count >= limit {
+            let least = sizes.batch.max(1);
+            let most = limit.saturating_sub(sizes.batch).max(least);
+            self.spill(base, zone, self.freed.clamp(least, most));
+        }
+        if zone.pressure() & BELOW_HIGH != 0
+            && zone.watermark_ok(Order::ZERO, Mark::High, ZoneKind::Movable, Reserve::None)
+        {
+            zone.set_pressure(BELOW_HIGH, false);
+        }
+    }
+
+    /// Give back at least `pages` pages, the oldest of each list in turn, or all there are.
+    pub fn spill<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pages: u32) {
+        if self.count == 0 {
+            return;
+        }
+        let mut area = Area::lock(base, zone);
+        let (mut freed, mut blocks, mut at) = (0, 0, 0);
+        while freed < pages && self.count > 0 {
+            at = (at + 1) % LISTS;
+            let Some(pfn) = self.lists[at].pop_tail(&base.frames) else { continue };
+            let order = order_of(at);
+            unform(base, pfn);
+            area.put(pfn, order);
+            self.count -= order.frames();
+            freed += order.frames();
+            blocks += 1;
+        }
+        base.charge(Work::FreeBuddy, blocks);
+        base.event(Event::MmPagePcpuDrain, [zone.id().0 as u64, freed as u64, 0, 0]);
+    }
+
+    /// How many blocks to fetch at once. Each refill without a page given back in between doubles the next.
+    fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
+        let PcpSizes { batch, high_min, high_max } = zone.pcp_sizes();
+        self.high = self.high.clamp(high_min, high_max);
+        let mut pages = if order == Order::ZERO { batch << self.scale } else { batch };
+        if high_min != high_max && zone.pressure() & BELOW_HIGH == 0 {
+            self.high = (self.high + pages).min(high_max);
+        }
+        if order == Order::ZERO {
+            let most = self.high.saturating_sub(self.count + batch).max(batch);
+            if pages <= most && self.scale < SCALE_MAX {
+                self.scale += 1;
+            }
+            pages = pages.min(most);
+        }
+        if batch == 1 { 1 } else { (pages >> order.0).max(if holds_many(order) { 2 } else { 1 }) }
+    }
+
+    /// How much the lists may hold now; moves the limit of normal times along.
+    fn limit(&mut self, zone: &Zone, sizes: PcpSizes) -> u32 {
+        let PcpSizes { batch, high_min, high_max } = sizes;
+        self.high = self.high.clamp(high_min, high_max);
+        let lower = self.high.saturating_sub(self.freed.max(batch)).max(high_min);
+        if zone.pressure() & RECLAIM_ACTIVE != 0 {
+            self.high = lower;
+            return self.high.min(batch << 2);
+        }
+        if high_min == high_max {
+            return self.high;
+        }
+        if zone.pressure() & BELOW_HIGH != 0 {
+            self.high = lower;
+            return self.count.max(high_min);
+        }
+        let limit = self.high;
+        if self.count >= limit {
+            // Room for as many as were just given back, should that happen again.
+            self.high = self.high.max((self.freed + batch).clamp(high_min, high_max));
+        }
+        limit
+    }
+}
+
+/// Blocks of a page block's size are fetched one by one: a second would often be taken from other mobility groups.
+fn holds_many(order: Order) -> bool {
+    order < PAGEBLOCK_ORDER
+}
+
+/// Make a block just taken from the buddy one folio under `flags` (HEAD is added where due).
+pub(super) fn form<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
+    base.frames[pfn].assign(flags);
+    if order != Order::ZERO {
+        for i in 1..order.frames() {
+            base.frames[pfn.add(i)].place(zone.node(), zone.id());
+        }
+        base.frames.make_folio(pfn, order);
+    }
+}
+
+/// Undo [`form`] for a folio that goes back to the buddy.
+pub(super) fn unform<M: Machine>(base: &Base<M>, pfn: Pfn) {
+    base.frames.unmake_folio(pfn);
+    base.frames[pfn].set_order(Order::ZERO);
+}

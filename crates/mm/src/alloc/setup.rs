@@ -1,0 +1,158 @@
+//! Building the zones from the machine's memory, and the numbers that follow from knobs.
+
+use super::Allocator;
+use super::buddy::Area;
+use super::kswapd::NodeState;
+use super::pcp::Pcp;
+use super::watermark::{Mark, MarkInput, default_min_free_kbytes, marks, pcp_sizes};
+use super::zone::{KINDS, Zone};
+use super::zonelist::Zonelists;
+use crate::base::Base;
+use crate::frame::FrameFlags;
+use crate::knobs::Knob;
+use crate::lock::Lock;
+use crate::machine::{Machine, MemoryRange, ZoneKind};
+use crate::units::*;
+use core::fmt;
+use std_alloc::boxed::Box;
+
+/// The machine's memory cannot be managed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LayoutError {
+    /// There is none.
+    Empty,
+    /// More than 255 ranges.
+    TooMany {
+        /// Ranges that there are.
+        ranges: usize,
+    },
+    /// A range does not start at a multiple of the largest block, or has no frames.
+    Shape(MemoryRange),
+    /// A range starts before the end of the one before it.
+    Order(MemoryRange),
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutError::Empty => write!(f, "the machine has no memory"),
+            LayoutError::TooMany { ranges } => {
+                write!(f, "{ranges} memory ranges; at most 255 can be managed")
+            }
+            LayoutError::Shape(range) => write!(
+                f,
+                "memory range of {} frames at {}: it must have frames, and start at a multiple of {}",
+                range.frames,
+                range.start,
+                MAX_ORDER.frames()
+            ),
+            LayoutError::Order(range) => {
+                write!(f, "memory range at {} starts before the one listed ahead of it ends", range.start)
+            }
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+fn check(ranges: &[MemoryRange]) -> Result<(), LayoutError> {
+    match ranges.len() {
+        0 => return Err(LayoutError::Empty),
+        1..=255 => {}
+        ranges => return Err(LayoutError::TooMany { ranges }),
+    }
+    let mut end = 0;
+    for range in ranges {
+        if range.frames == 0 || range.start.align_down(MAX_ORDER) != range.start {
+            return Err(LayoutError::Shape(*range));
+        }
+        if range.start.0 < end {
+            return Err(LayoutError::Order(*range));
+        }
+        end = range.start.0 + range.frames;
+    }
+    Ok(())
+}
+
+impl Allocator {
+    /// Take charge of all memory of the machine. Frames that belong to no range are marked RESERVED; of the others only
+    /// one record in 1024 is written.
+    pub fn new<M: Machine>(base: &Base<M>) -> Result<Allocator, LayoutError> {
+        let ranges = base.machine.memory();
+        check(ranges)?;
+        let zones: Box<[Zone]> =
+            ranges.iter().enumerate().map(|(i, range)| Zone::new(ZoneId(i as u8), range)).collect();
+        let mut hole = Pfn(0);
+        for zone in &zones {
+            for pfn in (hole.0..zone.start().0).map(Pfn) {
+                base.frames[pfn].assign(FrameFlags::RESERVED);
+            }
+            hole = zone.end();
+            Area::lock(base, zone).populate();
+        }
+        let cpus = || (0..base.machine.cpus()).map(|cpu| base.machine.node_of(CpuId(cpu as u16)));
+        let nodes = zones.iter().map(Zone::node).chain(cpus()).max().map_or(0, |node| node.index() + 1);
+        let pcps =
+            cpus().flat_map(|node| zones.iter().map(move |zone| Lock::new(Pcp::new(zone.node() == node))));
+        let allocator = Allocator {
+            pcps: pcps.collect(),
+            zonelists: Zonelists::new(&base.machine, &zones, nodes),
+            nodes: (0..nodes).map(|_| NodeState::default()).collect(),
+            zones,
+        };
+        allocator.set_watermarks(base);
+        Ok(allocator)
+    }
+
+    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
+    /// of `vm.min_free_kbytes`, `vm.watermark_scale_factor`, `vm.lowmem_reserve_ratio` or
+    /// `vm.percpu_pagelist_high_fraction` changed. Boosts end.
+    pub fn set_watermarks<M: Machine>(&self, base: &Base<M>) {
+        let total: u64 = self.zones.iter().map(Zone::managed).sum();
+        let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);
+        // A machine of Movable zones only still needs a share to compute gaps from.
+        let lowmem = match low_zones.map(Zone::managed).sum() {
+            0 => total,
+            pages => pages,
+        };
+        let min_free_kbytes = match base.knobs.get(Knob::MinFreeKbytes) {
+            0 => default_min_free_kbytes(lowmem * (PAGE_SIZE / 1024)),
+            set => set,
+        };
+        let fraction = base.knobs.get(Knob::PercpuPagelistHighFraction);
+        for zone in &self.zones {
+            let input = MarkInput {
+                kind: zone.kind(),
+                managed: zone.managed(),
+                lowmem,
+                min_free: min_free_kbytes / (PAGE_SIZE / 1024),
+                scale: base.knobs.get(Knob::WatermarkScaleFactor),
+            };
+            let held = zone.lists.lock();
+            zone.set_marks(marks(input));
+            zone.set_lowmem_reserve(self.lowmem_reserve_of(zone, base.knobs.get(Knob::LowmemReserveRatio)));
+            drop(held);
+            let cpus = self.cpus_near(base, zone.node());
+            zone.set_pcp_sizes(pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction));
+            for cpu in 0..self.cpus() {
+                self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(zone.pcp_sizes());
+            }
+        }
+    }
+
+    /// What a zone keeps from requests that could use higher kinds on its node: a share of the memory of those kinds.
+    /// The knob holds for DMA32; an ordinary zone keeps eight times the share, as with Linux's defaults of 256 and 32.
+    fn lowmem_reserve_of(&self, zone: &Zone, ratio: u64) -> [u64; KINDS] {
+        let ratio = if zone.kind() == ZoneKind::Dma32 { ratio } else { ratio.div_ceil(8) };
+        [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable].map(|highest| {
+            let higher = self.zones_of(zone.node(), highest).filter(|other| other.kind() > zone.kind());
+            higher.map(Zone::managed).sum::<u64>().checked_div(ratio).unwrap_or(0)
+        })
+    }
+
+    /// CPUs that share a node's memory: its own, or all if it has none.
+    fn cpus_near<M: Machine>(&self, base: &Base<M>, node: NodeId) -> u64 {
+        let own = (0..self.cpus()).filter(|&cpu| base.machine.node_of(CpuId(cpu as u16)) == node).count();
+        (if own == 0 { self.cpus() } else { own }) as u64
+    }
+}

@@ -1,0 +1,484 @@
+//! The allocator as a whole, on small machines.
+
+use super::*;
+use crate::frame::Owner;
+use crate::knobs::{Knob, Knobs};
+use crate::machine::WaitKey;
+use crate::testing::{TestMachine, range};
+use proptest::prelude::*;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec::Vec;
+
+type TestBase = Base<TestMachine>;
+
+fn world(machine: TestMachine) -> (TestBase, Allocator) {
+    let base = Base::new(machine, Knobs::default());
+    let allocator = Allocator::new(&base).unwrap();
+    (base, allocator)
+}
+
+fn request(order: u8) -> Request {
+    Request {
+        order: Order(order),
+        mobility: Mobility::Movable,
+        node: NodeId(0),
+        highest: ZoneKind::Movable,
+        reserve: Reserve::None,
+        this_node_only: false,
+    }
+}
+
+fn take(base: &TestBase, allocator: &Allocator, request: &Request) -> Option<Pfn> {
+    let pfn = allocator.take(base, request, Mark::Min).ok()?.into_pfn();
+    let frame = &base.frames[pfn];
+    let shape = if request.order.0 == 0 { FrameFlags::empty() } else { FrameFlags::HEAD };
+    assert_eq!((frame.flags(), frame.refs(), frame.mapcount()), (shape, 1, 0));
+    assert_eq!((frame.order(), frame.owner(), frame.private()), (request.order, Owner::None, 0));
+    let zone = allocator.zone(frame.zone());
+    for i in 0..request.order.frames() {
+        assert!((zone.start()..zone.end()).contains(&pfn.add(i)));
+        assert_eq!(base.frames.head(pfn.add(i)), pfn);
+        assert_eq!(
+            (base.frames[pfn.add(i)].node(), base.frames[pfn.add(i)].zone()),
+            (zone.node(), zone.id())
+        );
+    }
+    Some(pfn)
+}
+
+fn free(base: &TestBase, allocator: &Allocator, pfn: Pfn) {
+    assert!(base.frames[pfn].put(1));
+    allocator.free(base, pfn);
+}
+
+/// All memory is free and in blocks as large as they can be.
+fn assert_whole(base: &TestBase, allocator: &Allocator) {
+    allocator.drain_all(base);
+    allocator.validate(base).unwrap();
+    for (zone, info) in allocator.zones().iter().zip(allocator.buddyinfo()) {
+        let rest = zone.managed() % 1024;
+        let whole: Vec<u64> = (0..10).map(|bit| rest >> bit & 1).chain([zone.managed() / 1024]).collect();
+        assert_eq!(info.blocks.as_slice(), whole);
+    }
+}
+
+/// Every sequence of up to six takes and frees on sixteen frames, straight on the buddy lists.
+#[test]
+fn every_short_history_of_a_tiny_zone() {
+    fn play(history: &[u32]) -> usize {
+        let (base, allocator) = world(TestMachine::simple(1, 16));
+        let zone = &allocator.zones()[0];
+        let mut live: Vec<(Pfn, Order)> = Vec::new();
+        for &step in history {
+            let mut area = Area::lock(&base, zone);
+            if step < 4 {
+                let order = Order(step as u8);
+                let room = area.lists().free() >= order.frames() as u64;
+                match area.take(order, Mobility::Movable, Mixing::Allowed) {
+                    Some(pfn) => {
+                        let apart = |&(other, its): &(Pfn, Order)| {
+                            pfn.0 + order.frames() <= other.0 || other.0 + its.frames() <= pfn.0
+                        };
+                        assert!(live.iter().all(apart), "{pfn} was handed out twice");
+                        live.push((pfn, order));
+                    }
+                    None => assert!(!room || order.0 > 0, "free memory was not found"),
+                }
+            } else {
+                let (pfn, order) = live.remove(step as usize - 4);
+                area.put(pfn, order);
+            }
+            drop(area);
+            allocator.validate(&base).unwrap();
+        }
+        let choices = 4 + live.len();
+        for (pfn, order) in live {
+            Area::lock(&base, zone).put(pfn, order);
+        }
+        assert_whole(&base, &allocator);
+        choices
+    }
+    fn extend(history: &mut Vec<u32>) {
+        let choices = play(history);
+        if history.len() < 6 {
+            for step in 0..choices as u32 {
+                history.push(step);
+                extend(history);
+                history.pop();
+            }
+        }
+    }
+    extend(&mut Vec::new());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take { cpu: u16, order: u8, mobility: usize, node: u8, reserve: bool, only: bool },
+    Free { cpu: u16, which: usize, owned: bool },
+    Drain { how: u8, which: u8 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let order = prop_oneof![6 => Just(0u8), 3 => 1u8..5, 2 => 5u8..11];
+    let take = (0u16..3, order, 0usize..3, 0u8..2, any::<bool>(), any::<bool>()).prop_map(
+        |(cpu, order, mobility, node, reserve, only)| Step::Take {
+            cpu,
+            order,
+            mobility,
+            node,
+            reserve,
+            only,
+        },
+    );
+    let free = (0u16..3, any::<usize>(), any::<bool>()).prop_map(|(cpu, which, owned)| Step::Free {
+        cpu,
+        which,
+        owned,
+    });
+    let drain = (0u8..3, 0u8..3).prop_map(|(how, which)| Step::Drain { how, which });
+    prop::collection::vec(prop_oneof![8 => take, 6 => free, 1 => drain], 1..120)
+}
+
+fn three_zones() -> TestMachine {
+    let memory = [
+        range(0, ZoneKind::Dma32, 0, 2048),
+        range(0, ZoneKind::Normal, 2048, 2048 + 300),
+        range(1, ZoneKind::Movable, 5120, 1024 + 77),
+    ];
+    TestMachine::new(&[0, 0, 1], &memory)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever is taken, freed and drained on whichever CPU: no frame has two owners, everything stays consistent,
+    /// and all memory comes back in one piece.
+    #[test]
+    fn any_history_keeps_every_frame_once(steps in steps()) {
+        let (base, allocator) = world(three_zones());
+        let mut live: BTreeMap<Pfn, Order> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Take { cpu, order, mobility, node, reserve, only } => {
+                    base.machine.run_on(cpu);
+                    let mobility = Mobility::ALL[mobility];
+                    let request = Request {
+                        order: Order(order),
+                        mobility,
+                        node: NodeId(node),
+                        highest: if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal },
+                        reserve: if reserve { Reserve::All } else { Reserve::None },
+                        this_node_only: only,
+                    };
+                    if let Some(pfn) = take(&base, &allocator, &request) {
+                        let end = pfn.add(request.order.frames());
+                        if let Some((&before, its)) = live.range(..end).next_back() {
+                            prop_assert!(before.add(its.frames()) <= pfn, "{} handed out twice", pfn);
+                        }
+                        prop_assert!(!only || base.frames[pfn].node() == NodeId(node));
+                        live.insert(pfn, request.order);
+                        if mobility == Mobility::Movable {
+                            base.frames[pfn].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
+                        }
+                    }
+                }
+                Step::Free { cpu, which, owned } if !live.is_empty() => {
+                    base.machine.run_on(cpu);
+                    let pfn = *live.keys().nth(which % live.len()).unwrap();
+                    live.remove(&pfn);
+                    if owned {
+                        base.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::DIRTY);
+                        base.frames[pfn].set_group(GroupId(3));
+                    }
+                    free(&base, &allocator, pfn);
+                }
+                Step::Free { .. } => {}
+                Step::Drain { how: 0, .. } => allocator.drain_all(&base),
+                Step::Drain { how: 1, which } => allocator.drain_cpu(&base, CpuId(which as u16)),
+                Step::Drain { which, .. } => allocator.drain_zone(&base, ZoneId(which)),
+            }
+            allocator.validate(&base).map_err(TestCaseError::fail)?;
+            let used: u64 = live.values().map(|order| order.frames() as u64).sum();
+            let known: u64 = allocator.zones().iter().map(|z| z.free_pages() + allocator.pcp_pages(z.id())).sum();
+            let managed: u64 = allocator.zones().iter().map(Zone::managed).sum();
+            prop_assert_eq!(used + known, managed);
+        }
+        for pfn in live.into_keys() {
+            free(&base, &allocator, pfn);
+        }
+        assert_whole(&base, &allocator);
+    }
+}
+
+#[test]
+fn only_the_heads_of_the_largest_blocks_are_written_at_start() {
+    let (base, allocator) = world(TestMachine::new(&[1], &[range(1, ZoneKind::Normal, 4096, 4096)]));
+    assert_eq!(base.frames[Pfn(4096)].node(), NodeId(1));
+    assert!((4097..5120).all(|pfn| base.frames[Pfn(pfn)].node() == NodeId(0)));
+    assert!((0..4096).all(|pfn| base.frames[Pfn(pfn)].has(FrameFlags::RESERVED)));
+    assert_whole(&base, &allocator);
+}
+
+#[test]
+fn memory_that_cannot_be_managed_is_refused() {
+    let error = |memory: &[_]| {
+        let base = Base::new(TestMachine::new(&[0], memory), Knobs::default());
+        Allocator::new(&base).err()
+    };
+    let (odd, empty) = (range(0, ZoneKind::Normal, 512, 1024), range(0, ZoneKind::Normal, 0, 0));
+    let (low, high) = (range(0, ZoneKind::Normal, 0, 2048), range(0, ZoneKind::Normal, 1024, 1024));
+    assert_eq!(error(&[]), Some(LayoutError::Empty));
+    assert_eq!(error(&[odd]), Some(LayoutError::Shape(odd)));
+    assert_eq!(error(&[empty]), Some(LayoutError::Shape(empty)));
+    assert_eq!(error(&[low, high]), Some(LayoutError::Order(high)));
+    assert_eq!(error(&[low]), None);
+}
+
+/// A debt tag stays with its pages through CPUs' lists, merges and splits, for each order.
+#[test]
+fn debt_tags_make_the_round_trip() {
+    for order in 0..=10 {
+        let (base, allocator) = world(TestMachine::simple(1, 2048));
+        let pfn = take(&base, &allocator, &request(order)).unwrap();
+        base.frames[pfn].set_debt(7);
+        free(&base, &allocator, pfn);
+        if pcp::holds(Order(order)) {
+            let again = take(&base, &allocator, &request(order)).unwrap();
+            assert_eq!((again, base.frames[again].debt()), (pfn, 7));
+            free(&base, &allocator, again);
+        }
+        assert_whole(&base, &allocator);
+        let block = pfn.align_down(MAX_ORDER);
+        assert_eq!(base.frames[block].debt(), 7, "order {order}: merged");
+        // All of the block owes now; the other block owes nothing.
+        let area = || Area::lock(&base, &allocator.zones()[0]);
+        let mut parts = Vec::new();
+        while let Some(part) = area().take(Order(order), Mobility::Movable, Mixing::Allowed) {
+            let owes = part.align_down(MAX_ORDER) == block;
+            assert_eq!(base.frames[part].debt(), if owes { 7 } else { 0 }, "order {order}: split");
+            parts.push(part);
+        }
+        // The newer of two tags wins.
+        base.frames[block].set_debt(9);
+        parts.into_iter().for_each(|part| area().put(part, Order(order)));
+        assert_eq!(base.frames[block].debt(), 9);
+    }
+}
+
+#[test]
+fn a_folio_on_a_cpus_list_keeps_its_shape() {
+    let (base, allocator) = world(TestMachine::simple(1, 65536));
+    let big = take(&base, &allocator, &request(9)).unwrap();
+    free(&base, &allocator, big);
+    assert_eq!(base.frames[big].flags(), FrameFlags::PCP | FrameFlags::HEAD);
+    assert_eq!(base.frames.head(big.add(511)), big);
+    assert_eq!(take(&base, &allocator, &request(9)), Some(big));
+    free(&base, &allocator, big);
+    assert_whole(&base, &allocator);
+    assert!(!base.frames[big.add(511)].has(FrameFlags::TAIL));
+}
+
+#[test]
+fn split_gives_one_reference_to_each_part() {
+    let (base, allocator) = world(TestMachine::simple(1, 4096));
+    let head = take(&base, &allocator, &request(4)).unwrap();
+    base.frames[head].set(FrameFlags::UPTODATE);
+    base.frames[head].set_owner(Owner::File(FileId(3)), PageIndex(32));
+    base.frames[head].set_group(GroupId(2));
+    allocator.split(&base, head, Order(2));
+    for part in (0..16).step_by(4).map(|i| head.add(i)) {
+        let frame = &base.frames[part];
+        assert_eq!((frame.order(), frame.refs(), frame.group()), (Order(2), 1, GroupId(2)));
+        assert_eq!(frame.flags(), FrameFlags::UPTODATE | FrameFlags::HEAD);
+        assert_eq!(
+            (frame.owner(), frame.page_index().0),
+            (Owner::File(FileId(3)), 32 + (part.0 - head.0) as u64)
+        );
+        assert_eq!(base.frames.head(part.add(3)), part);
+        free(&base, &allocator, part);
+    }
+    assert_whole(&base, &allocator);
+}
+
+#[test]
+#[should_panic(expected = "in use: 1 references")]
+fn freeing_what_is_referred_to_panics() {
+    let (base, allocator) = world(TestMachine::simple(1, 4096));
+    let pfn = take(&base, &allocator, &request(0)).unwrap();
+    allocator.free(&base, pfn);
+}
+
+#[test]
+#[should_panic(expected = "in use")]
+fn freeing_twice_panics() {
+    let (base, allocator) = world(TestMachine::simple(1, 4096));
+    let pfn = take(&base, &allocator, &request(0)).unwrap();
+    free(&base, &allocator, pfn);
+    allocator.free(&base, pfn);
+}
+
+#[test]
+fn each_mark_stops_takes_where_it_stands() {
+    let (base, allocator) = world(TestMachine::simple(1, 65536));
+    let zone = &allocator.zones()[0];
+    let [min, low] = [Mark::Min, Mark::Low].map(|mark| zone.mark(mark));
+    // By blocks that no CPU's list holds, down to the low mark; then to min; then through the reserve.
+    let take_all =
+        |reserve, mark| while allocator.take(&base, &Request { reserve, ..request(4) }, mark).is_ok() {};
+    take_all(Reserve::None, Mark::Low);
+    assert!((low..low + 31).contains(&zone.free_pages().saturating_sub(1).max(low)));
+    assert!(zone.free_pages() <= low + 16 + 15 && zone.free_pages() + 16 > low);
+    assert!(!allocator.balanced(NodeId(0), Order(0), ZoneKind::Normal));
+    take_all(Reserve::None, Mark::Min);
+    assert!(zone.free_pages() <= min + 31 && zone.free_pages() + 16 > min);
+    take_all(Reserve::High, Mark::Min);
+    assert!(zone.free_pages() <= min / 2 + 31 && zone.free_pages() + 16 > min / 2);
+    take_all(Reserve::Atomic, Mark::Min);
+    assert!(zone.free_pages() <= min * 3 / 8 + 31 && zone.free_pages() + 16 > min * 3 / 8);
+    take_all(Reserve::All, Mark::Min);
+    assert_eq!(zone.free_pages(), 0);
+    allocator.validate(&base).unwrap();
+}
+
+#[test]
+fn a_failed_take_at_low_wakes_kswapd_once() {
+    let (base, allocator) = world(TestMachine::simple(1, 16384));
+    let key = WaitKey::Kswapd(NodeId(0));
+    let mut held = Vec::new();
+    while let Ok(fresh) = allocator.take(&base, &request(0), Mark::Low) {
+        held.push(fresh.into_pfn());
+    }
+    assert_eq!(base.machine.wakes(key), 1);
+    let recorded = |order| Some(KswapdRequest { order: Order(order), highest: ZoneKind::Movable });
+    assert_eq!(allocator.kswapd_request(NodeId(0)), recorded(0));
+    let needs = allocator.take(&base, &request(0), Mark::Low).unwrap_err();
+    assert_eq!(needs, NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable });
+    assert_eq!(base.machine.wakes(key), 1);
+    // A larger order is news, a smaller one after it is not.
+    assert!(allocator.take(&base, &request(5), Mark::Low).is_err());
+    assert!(allocator.take(&base, &request(2), Mark::Low).is_err());
+    assert_eq!((base.machine.wakes(key), allocator.take_kswapd_request(NodeId(0))), (2, recorded(5)));
+    assert_eq!(allocator.kswapd_request(NodeId(0)), None);
+    allocator.set_hopeless(NodeId(0), true);
+    assert!(allocator.take(&base, &request(0), Mark::Low).is_err());
+    assert_eq!(base.machine.wakes(key), 2);
+    // At min, there is still some.
+    assert!(take(&base, &allocator, &request(0)).is_some());
+}
+
+#[test]
+fn requests_go_to_the_nearest_node_that_has_memory() {
+    let zones = [0, 1, 2].map(|node| range(node, ZoneKind::Normal, node as u32 * 8192, 8192));
+    let (base, allocator) = world(TestMachine::new(&[0, 1, 2], &zones));
+    base.machine.run_on(2);
+    let order = |node| allocator.zonelist(NodeId(node), ZoneKind::Normal).to_vec();
+    assert_eq!(order(0), [0, 1, 2].map(ZoneId));
+    assert_eq!(order(1), [1, 2, 0].map(ZoneId));
+    let normal = Request { highest: ZoneKind::Normal, ..request(10) };
+    let on_two = Request { node: NodeId(2), this_node_only: true, ..normal };
+    while allocator.take(&base, &on_two, Mark::Min).is_ok() {}
+    let read = |stat| base.stats.read(stat);
+    let (hits, local) = (read(Stat::NumaHit), read(Stat::NumaLocal));
+    assert!(hits > 0 && hits == local && read(Stat::NumaMiss) == 0);
+    let pfn = take(&base, &allocator, &Request { node: NodeId(2), ..normal }).unwrap();
+    assert_eq!(base.frames[pfn].node(), NodeId(1));
+    assert_eq!([Stat::NumaMiss, Stat::NumaForeign, Stat::NumaOther].map(read), [1, 1, 1]);
+    assert_eq!(read(Stat::PgallocNormal), (hits + 1) * 1024);
+}
+
+#[test]
+fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
+    let (base, allocator) = world(three_zones());
+    let [dma32, normal, movable] = [0, 1, 2].map(|id| allocator.zone(ZoneId(id)));
+    assert_eq!(dma32.lowmem_reserve(ZoneKind::Dma32), 0);
+    assert_eq!(dma32.lowmem_reserve(ZoneKind::Normal), 2348 / 256);
+    assert_eq!(normal.lowmem_reserve(ZoneKind::Movable), 0);
+    assert_eq!(movable.mark(Mark::Min), 32);
+    base.knobs.set(Knob::LowmemReserveRatio, 4).unwrap();
+    base.knobs.set(Knob::MinFreeKbytes, 400).unwrap();
+    allocator.set_watermarks(&base);
+    assert_eq!(dma32.lowmem_reserve(ZoneKind::Movable), 2348 / 4);
+    assert_eq!(dma32.mark(Mark::Min) + normal.mark(Mark::Min), 99);
+    let (free, min) = (dma32.free_pages(), dma32.mark(Mark::Min));
+    assert!(
+        free > min && allocator.watermark_ok(ZoneId(0), Order(0), Mark::Min, ZoneKind::Dma32, Reserve::None)
+    );
+    assert_eq!(allocator.zonelist(NodeId(0), ZoneKind::Movable), [1, 0, 2].map(ZoneId));
+}
+
+/// An unmovable request on a machine whose blocks are all movable takes a whole page block over, and the next such
+/// request finds it.
+#[test]
+fn other_groups_give_whole_page_blocks_first() {
+    let (base, allocator) = world(TestMachine::simple(1, 8192));
+    let unmovable = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
+    let zone = &allocator.zones()[0];
+    let first = take(&base, &allocator, &unmovable).unwrap();
+    assert_eq!(zone.mobility_of(first), Mobility::Unmovable);
+    assert_eq!(zone.blocks_by_mobility(), [2, 14, 0]);
+    assert_eq!((base.machine.events(Event::MmPageAllocExtfrag), zone.boost()), (1, 0));
+    let second = take(&base, &allocator, &unmovable).unwrap();
+    assert_eq!(second.align_down(MAX_ORDER), first.align_down(MAX_ORDER));
+    assert_eq!(base.machine.events(Event::MmPageAllocExtfrag), 1);
+    let info = allocator.pagetypeinfo();
+    assert_eq!(info[Mobility::Movable as usize].blocks[10], 7);
+}
+
+/// When only part of a movable page block is free, mixing boosts the watermarks and wakes kswapd.
+#[test]
+fn mixing_groups_boosts_the_watermarks() {
+    let (base, allocator) = world(TestMachine::simple(1, 8192));
+    let zone = &allocator.zones()[0];
+    let everything = Request { reserve: Reserve::All, ..request(5) };
+    let mut held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
+    for &pfn in &held {
+        base.frames[pfn].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
+    }
+    free(&base, &allocator, held.pop().unwrap());
+    let high = zone.mark(Mark::High);
+    let unmovable = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..everything };
+    let stolen = take(&base, &allocator, &Request { order: Order(0), ..unmovable }).unwrap();
+    // Less than half of the page block is free: it stays movable, and the two groups are mixed in it.
+    assert_eq!(zone.mobility_of(stolen), Mobility::Movable);
+    assert_eq!((zone.boost(), zone.mark(Mark::High)), (512, high + 512));
+    assert_eq!(base.machine.wakes(WaitKey::Kswapd(NodeId(0))), 1);
+    allocator.subtract_boost(zone.id(), 600);
+    assert_eq!((zone.boost(), zone.mark(Mark::High)), (0, high));
+    free(&base, &allocator, stolen);
+    held.drain(..).for_each(|pfn| free(&base, &allocator, pfn));
+    assert_whole(&base, &allocator);
+}
+
+#[test]
+fn ordinary_memory_spreads_into_dma32_before_it_mixes_groups() {
+    let (base, allocator) = world(three_zones());
+    let node_0 = Request { highest: ZoneKind::Normal, this_node_only: true, ..request(9) };
+    // Break every page block of the Normal zone.
+    let normal: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &node_0))
+        .take_while(|&pfn| base.frames[pfn].zone() == ZoneId(1))
+        .collect();
+    assert!(!normal.is_empty());
+    let unmovable = Request { mobility: Mobility::Unmovable, ..node_0 };
+    let pfn = take(&base, &allocator, &Request { order: Order(0), ..unmovable }).unwrap();
+    assert_eq!(base.frames[pfn].zone(), ZoneId(0));
+}
+
+#[test]
+fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
+    let (base, allocator) = world(TestMachine::simple(1, 1 << 18));
+    let zone = &allocator.zones()[0];
+    let held: Vec<Pfn> = (0..20_000).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
+    let refills = base.machine.work(Work::AllocBuddy);
+    assert!(refills >= 20_000 && refills < 23_000);
+    allocator.free_many(&base, &{
+        held.iter().for_each(|&pfn| assert!(base.frames[pfn].put(1)));
+        held
+    });
+    assert!(allocator.pcp_pages(zone.id()) > zone.pcp_sizes().high_min as u64);
+    allocator.set_reclaim_active(NodeId(0), ZoneKind::Normal, true);
+    let pages: Vec<Pfn> = (0..300).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
+    pages.iter().for_each(|&pfn| free(&base, &allocator, pfn));
+    assert!(allocator.pcp_pages(zone.id()) <= zone.pcp_sizes().high_min as u64);
+    assert_eq!(base.stats.read(Stat::Pgfree), 20_300);
+    assert_whole(&base, &allocator);
+}

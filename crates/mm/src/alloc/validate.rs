@@ -1,0 +1,226 @@
+//! Looking at the whole allocator: its consistency, and the tables of /proc/buddyinfo and /proc/pagetypeinfo.
+
+use super::buddy::{FreeLists, ORDERS};
+use super::zone::Zone;
+use super::{Allocator, buddy::Area};
+use crate::base::Base;
+use crate::frame::{FrameFlags, Mobility};
+use crate::machine::{Machine, ZoneKind};
+use crate::stat::Stat;
+use crate::units::*;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// Free blocks of a zone: a line of /proc/buddyinfo.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BuddyInfo {
+    /// Node of the zone.
+    pub node: NodeId,
+    /// The zone.
+    pub zone: ZoneId,
+    /// Kind of the zone.
+    pub kind: ZoneKind,
+    /// Free blocks of each order.
+    pub blocks: [u64; ORDERS],
+}
+
+/// Free blocks and page blocks of a zone and a mobility group: a line of each table of /proc/pagetypeinfo.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageTypeInfo {
+    /// Node of the zone.
+    pub node: NodeId,
+    /// The zone.
+    pub zone: ZoneId,
+    /// Kind of the zone.
+    pub kind: ZoneKind,
+    /// The group.
+    pub mobility: Mobility,
+    /// Free blocks of each order.
+    pub blocks: [u64; ORDERS],
+    /// Page blocks that belong to the group.
+    pub pageblocks: u64,
+}
+
+/// Which frames of a zone were seen free.
+struct Seen {
+    start: Pfn,
+    free: Vec<bool>,
+}
+
+impl Seen {
+    fn mark(&mut self, pfn: Pfn, order: Order) -> Result<(), String> {
+        for i in 0..order.frames() {
+            let at = pfn.add(i);
+            let slot = at.0.checked_sub(self.start.0).and_then(|i| self.free.get_mut(i as usize));
+            match slot {
+                None => return Err(format!("{at} of the free block {pfn} {order} is outside its zone")),
+                Some(true) => return Err(format!("{at} is free twice")),
+                Some(free) => *free = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, pfn: Pfn) -> bool {
+        self.free[(pfn.0 - self.start.0) as usize]
+    }
+}
+
+fn orders() -> impl Iterator<Item = Order> {
+    (0..ORDERS as u8).map(Order)
+}
+
+fn count_blocks(lists: &FreeLists, mobility: Mobility) -> [u64; ORDERS] {
+    core::array::from_fn(|order| lists.count(Order(order as u8), mobility))
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+impl Allocator {
+    /// Free blocks of each zone by order.
+    pub fn buddyinfo(&self) -> Vec<BuddyInfo> {
+        let line = |zone: &Zone| {
+            let lists = zone.lists.lock();
+            let mut blocks = [0; ORDERS];
+            for mobility in Mobility::ALL {
+                blocks.iter_mut().zip(count_blocks(&lists, mobility)).for_each(|(sum, some)| *sum += some);
+            }
+            BuddyInfo { node: zone.node(), zone: zone.id(), kind: zone.kind(), blocks }
+        };
+        self.zones.iter().map(line).collect()
+    }
+
+    /// Free blocks and page blocks of each zone by mobility group.
+    pub fn pagetypeinfo(&self) -> Vec<PageTypeInfo> {
+        let line = |zone: &Zone, mobility| PageTypeInfo {
+            node: zone.node(),
+            zone: zone.id(),
+            kind: zone.kind(),
+            mobility,
+            blocks: count_blocks(&zone.lists.lock(), mobility),
+            pageblocks: zone.blocks_by_mobility()[mobility as usize],
+        };
+        self.zones.iter().flat_map(|zone| Mobility::ALL.map(|mobility| line(zone, mobility))).collect()
+    }
+
+    /// Check everything against everything else: lists, flags, orders, groups, merges, counts. No CPU may use the
+    /// allocator meanwhile. Visits every frame, so it is for tests.
+    pub fn validate<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+        for zone in &self.zones {
+            self.validate_zone(base, zone).map_err(|what| format!("zone {}: {what}", zone.id()))?;
+        }
+        let (free, stat) =
+            (self.zones.iter().map(Zone::free_pages).sum::<u64>(), base.stats.read(Stat::NrFreePages));
+        ensure(free as i64 == stat, || format!("nr_free_pages {stat}, the zones have {free}"))
+    }
+
+    fn validate_zone<M: Machine>(&self, base: &Base<M>, zone: &Zone) -> Result<(), String> {
+        let mut seen = Seen { start: zone.start(), free: vec![false; zone.managed() as usize] };
+        let area = Area::lock(base, zone);
+        let mut pages = 0;
+        let mut occupied = 0;
+        for order in orders() {
+            for mobility in Mobility::ALL {
+                let list = area.lists().list(order, mobility);
+                list.validate(&base.frames)?;
+                for pfn in list.iter(&base.frames) {
+                    check_free_block(base, zone, pfn, order, mobility)?;
+                    seen.mark(pfn, order)?;
+                    pages += order.frames() as u64;
+                    occupied |= 1 << order.0;
+                }
+            }
+        }
+        let free = area.lists().free();
+        drop(area);
+        ensure(pages == free && pages == zone.free_pages(), || {
+            format!("{pages} pages on lists, {free} counted, {} shown", zone.free_pages())
+        })?;
+        ensure(zone.free_orders() == occupied, || {
+            format!("orders {occupied:b} are free, {:b} are shown", zone.free_orders())
+        })?;
+        self.validate_pcps(base, zone, &mut seen)?;
+        check_flags(base, zone, &seen)
+    }
+
+    fn validate_pcps<M: Machine>(&self, base: &Base<M>, zone: &Zone, seen: &mut Seen) -> Result<(), String> {
+        for cpu in 0..self.cpus() {
+            let pcp = self.pcp(CpuId(cpu as u16), zone.id()).lock();
+            let mut pages = 0;
+            for (order, list) in pcp.lists() {
+                list.validate(&base.frames)?;
+                for pfn in list.iter(&base.frames) {
+                    let frame = &base.frames[pfn];
+                    let flags = if order == Order::ZERO {
+                        FrameFlags::PCP
+                    } else {
+                        FrameFlags::PCP | FrameFlags::HEAD
+                    };
+                    ensure(frame.flags() == flags && frame.order() == order && frame.refs() == 0, || {
+                        let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
+                        format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
+                    })?;
+                    check_place(base, zone, pfn)?;
+                    seen.mark(pfn, order)?;
+                    pages += order.frames();
+                }
+            }
+            ensure(pages == pcp.count(), || {
+                format!("CPU {cpu} holds {pages} pages, counts {}", pcp.count())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A block on a buddy list: its record, its page blocks' group, and that its buddy is not free too.
+fn check_free_block<M: Machine>(
+    base: &Base<M>,
+    zone: &Zone,
+    pfn: Pfn,
+    order: Order,
+    mobility: Mobility,
+) -> Result<(), String> {
+    let frame = &base.frames[pfn];
+    ensure(pfn.align_down(order) == pfn, || format!("free block {pfn} is not aligned to {order}"))?;
+    ensure(
+        frame.flags() == FrameFlags::BUDDY && frame.private() == order.0 as u64 && frame.refs() == 0,
+        || {
+            let (flags, private, refs) = (frame.flags(), frame.private(), frame.refs());
+            format!("free block {pfn} of {order} has {flags:?}, private {private}, {refs} references")
+        },
+    )?;
+    check_place(base, zone, pfn)?;
+    for block in (0..order.frames()).step_by(PAGEBLOCK_ORDER.frames() as usize) {
+        let group = zone.mobility_of(pfn.add(block));
+        ensure(group == mobility, || format!("{pfn} of a {group:?} page block is on the {mobility:?} list"))?;
+    }
+    let buddy = pfn.buddy(order);
+    let unmerged = order < MAX_ORDER
+        && buddy < zone.end()
+        && base.frames[buddy].has(FrameFlags::BUDDY)
+        && base.frames[buddy].private() == order.0 as u64;
+    ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
+}
+
+fn check_place<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {
+    let place = (base.frames[pfn].node(), base.frames[pfn].zone());
+    ensure(place == (zone.node(), zone.id()), || format!("{pfn} says it is in {place:?}"))
+}
+
+/// Frames that no list led to must not say that they are free, and frames in a free block must not be in use.
+fn check_flags<M: Machine>(base: &Base<M>, zone: &Zone, seen: &Seen) -> Result<(), String> {
+    for pfn in (zone.start().0..zone.end().0).map(Pfn) {
+        let frame = &base.frames[pfn];
+        let says_free = frame.has_any(FrameFlags::BUDDY | FrameFlags::PCP);
+        ensure(!says_free || seen.has(pfn), || format!("{pfn} has {:?} but is on no list", frame.flags()))?;
+        ensure(!seen.has(pfn) || frame.refs() == 0, || {
+            format!("{pfn} is free, with {} references", frame.refs())
+        })?;
+    }
+    Ok(())
+}

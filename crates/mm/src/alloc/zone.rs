@@ -1,0 +1,283 @@
+//! A zone: a run of frames of one kind on one node, with its watermarks and its free blocks.
+
+use super::buddy::FreeLists;
+use super::watermark::{Mark, Reserve, above};
+use crate::frame::Mobility;
+use crate::lock::Lock;
+use crate::machine::{MemoryRange, ZoneKind};
+use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::units::*;
+use std_alloc::boxed::Box;
+
+/// Number of zone kinds.
+pub(super) const KINDS: usize = 3;
+/// Frames in a page block.
+pub(super) const BLOCK_FRAMES: u32 = PAGEBLOCK_ORDER.frames();
+
+/// Free memory fell to the high mark: CPUs' lists shrink.
+pub(super) const BELOW_HIGH: u32 = 1;
+/// Reclaim works on the zone: CPUs' lists stay short.
+pub(super) const RECLAIM_ACTIVE: u32 = 2;
+
+/// Sizes of the CPUs' lists of a zone, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PcpSizes {
+    /// Pages moved between a list and the buddy at once, before scaling.
+    pub batch: u32,
+    /// Pages that a CPU's lists may always hold.
+    pub high_min: u32,
+    /// Pages that they may grow to.
+    pub high_max: u32,
+}
+
+/// A zone. Its numbers may be read at any time; they change under the zone's lock.
+pub struct Zone {
+    id: ZoneId,
+    node: NodeId,
+    kind: ZoneKind,
+    start: Pfn,
+    frames: u32,
+    free: AtomicU64,
+    /// Bit n: some list holds a block of order n.
+    orders: AtomicU32,
+    pressure: AtomicU32,
+    /// For each highest kind, the count of free pages beyond which an order-0 request needs no closer look.
+    bars: [AtomicU64; KINDS],
+    marks: [AtomicU64; Mark::COUNT],
+    boost: AtomicU64,
+    lowmem_reserve: [AtomicU64; KINDS],
+    batch: AtomicU32,
+    high_min: AtomicU32,
+    high_max: AtomicU32,
+    mobility: Box<[AtomicU16]>,
+    pub(super) lists: Lock<FreeLists>,
+}
+
+impl Zone {
+    /// The zone of a range, with nothing free yet. All page blocks start out movable.
+    pub(super) fn new(id: ZoneId, range: &MemoryRange) -> Zone {
+        let zero = || core::array::from_fn(|_| AtomicU64::new(0));
+        let blocks = range.frames.div_ceil(BLOCK_FRAMES);
+        Zone {
+            id,
+            node: range.node,
+            kind: range.kind,
+            start: range.start,
+            frames: range.frames,
+            free: AtomicU64::new(0),
+            orders: AtomicU32::new(0),
+            pressure: AtomicU32::new(0),
+            bars: zero(),
+            marks: core::array::from_fn(|_| AtomicU64::new(0)),
+            boost: AtomicU64::new(0),
+            lowmem_reserve: zero(),
+            batch: AtomicU32::new(1),
+            high_min: AtomicU32::new(0),
+            high_max: AtomicU32::new(0),
+            mobility: (0..blocks).map(|_| AtomicU16::new(Mobility::Movable as u16)).collect(),
+            lists: Lock::new(FreeLists::new()),
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn id(&self) -> ZoneId {
+        self.id
+    }
+
+    /// The node it belongs to.
+    #[inline]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Kind of memory.
+    #[inline]
+    pub fn kind(&self) -> ZoneKind {
+        self.kind
+    }
+
+    /// First frame.
+    #[inline]
+    pub fn start(&self) -> Pfn {
+        self.start
+    }
+
+    /// The frame after the last.
+    #[inline]
+    pub fn end(&self) -> Pfn {
+        self.start.add(self.frames)
+    }
+
+    /// Frames from first to last.
+    #[inline]
+    pub fn spanned(&self) -> u64 {
+        self.frames as u64
+    }
+
+    /// Frames that the allocator hands out. A zone has no holes, so all of them.
+    #[inline]
+    pub fn managed(&self) -> u64 {
+        self.frames as u64
+    }
+
+    /// Free pages; those on CPUs' lists are not counted.
+    #[inline]
+    pub fn free_pages(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+
+    /// Free blocks of exactly this order and mobility.
+    pub fn free_blocks(&self, order: Order, mobility: Mobility) -> u64 {
+        self.lists.lock().count(order, mobility)
+    }
+
+    /// A watermark in pages, boost included.
+    #[inline]
+    pub fn mark(&self, mark: Mark) -> u64 {
+        self.bare_mark(mark) + self.boost()
+    }
+
+    /// A watermark in pages without the boost.
+    #[inline]
+    pub fn bare_mark(&self, mark: Mark) -> u64 {
+        self.marks[mark as usize].load(Relaxed)
+    }
+
+    /// How far the watermarks are raised because mobility groups were mixed, in pages.
+    #[inline]
+    pub fn boost(&self) -> u64 {
+        self.boost.load(Relaxed)
+    }
+
+    /// Pages kept from requests that could also use zones up to `highest`.
+    #[inline]
+    pub fn lowmem_reserve(&self, highest: ZoneKind) -> u64 {
+        self.lowmem_reserve[highest as usize].load(Relaxed)
+    }
+
+    /// Sizes of the CPUs' lists.
+    #[inline]
+    pub fn pcp_sizes(&self) -> PcpSizes {
+        PcpSizes {
+            batch: self.batch.load(Relaxed),
+            high_min: self.high_min.load(Relaxed),
+            high_max: self.high_max.load(Relaxed),
+        }
+    }
+
+    /// Would a request find free memory above the mark, and a block that is large enough?
+    pub fn watermark_ok(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+        self.ok_above(order, self.mark(mark), highest, reserve)
+    }
+
+    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve is not held back by a boost: at the
+    /// min mark, kswapd has long been woken.
+    pub(super) fn allows(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+        self.watermark_ok(order, mark, highest, reserve)
+            || (order == Order::ZERO
+                && mark == Mark::Min
+                && matches!(reserve, Reserve::High | Reserve::Atomic)
+                && self.boost() != 0
+                && self.ok_above(order, self.bare_mark(mark), highest, reserve))
+    }
+
+    fn ok_above(&self, order: Order, mark: u64, highest: ZoneKind, reserve: Reserve) -> bool {
+        if reserve == Reserve::All {
+            return true;
+        }
+        above(self.free_pages(), order, reserve.lower(mark), self.lowmem_reserve(highest))
+            && (order == Order::ZERO || self.free_orders() >> order.0 != 0)
+    }
+
+    /// Bit n is set if a block of order n is free.
+    pub(super) fn free_orders(&self) -> u32 {
+        self.orders.load(Relaxed)
+    }
+
+    /// Is free memory above the high mark for an order-0 request? One comparison.
+    #[inline]
+    pub(super) fn above_high(&self, highest: ZoneKind) -> bool {
+        self.free_pages() > self.bars[highest as usize].load(Relaxed)
+    }
+
+    /// Mobility group of the page block that holds a frame of this zone.
+    #[inline]
+    pub fn mobility_of(&self, pfn: Pfn) -> Mobility {
+        match self.mobility[((pfn.0 - self.start.0) / BLOCK_FRAMES) as usize].load(Relaxed) {
+            0 => Mobility::Unmovable,
+            1 => Mobility::Movable,
+            _ => Mobility::Reclaimable,
+        }
+    }
+
+    /// Page blocks of each mobility group.
+    pub fn blocks_by_mobility(&self) -> [u64; Mobility::COUNT] {
+        let mut counts = [0; Mobility::COUNT];
+        for block in &self.mobility {
+            counts[block.load(Relaxed) as usize] += 1;
+        }
+        counts
+    }
+
+    /// Give all page blocks that a block of `order` touches to a group. Under the zone's lock.
+    pub(super) fn set_mobility(&self, pfn: Pfn, order: Order, mobility: Mobility) {
+        let first = ((pfn.0 - self.start.0) / BLOCK_FRAMES) as usize;
+        let count = order.frames().div_ceil(BLOCK_FRAMES) as usize;
+        for block in &self.mobility[first..first + count] {
+            block.store(mobility as u16, Relaxed);
+        }
+    }
+
+    /// Show the numbers that lock-free readers look at. Under the zone's lock.
+    pub(super) fn publish(&self, free: u64, orders: u32) {
+        self.free.store(free, Relaxed);
+        self.orders.store(orders, Relaxed);
+    }
+
+    /// Set the watermarks; a boost ends. Under the zone's lock.
+    pub(super) fn set_marks(&self, marks: [u64; Mark::COUNT]) {
+        for (cell, value) in self.marks.iter().zip(marks) {
+            cell.store(value, Relaxed);
+        }
+        self.set_boost(0);
+    }
+
+    /// Set what is kept from requests that could use higher zones. Under the zone's lock.
+    pub(super) fn set_lowmem_reserve(&self, reserve: [u64; KINDS]) {
+        for (cell, value) in self.lowmem_reserve.iter().zip(reserve) {
+            cell.store(value, Relaxed);
+        }
+        self.set_boost(self.boost());
+    }
+
+    /// Set the sizes of the CPUs' lists.
+    pub(super) fn set_pcp_sizes(&self, sizes: PcpSizes) {
+        self.batch.store(sizes.batch, Relaxed);
+        self.high_min.store(sizes.high_min, Relaxed);
+        self.high_max.store(sizes.high_max, Relaxed);
+    }
+
+    /// Set the boost and what follows from it. Under the zone's lock.
+    pub(super) fn set_boost(&self, boost: u64) {
+        self.boost.store(boost, Relaxed);
+        for (bar, reserve) in self.bars.iter().zip(&self.lowmem_reserve) {
+            bar.store(self.mark(Mark::High) + reserve.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// [`BELOW_HIGH`] and [`RECLAIM_ACTIVE`], as they stand.
+    #[inline]
+    pub(super) fn pressure(&self) -> u32 {
+        self.pressure.load(Relaxed)
+    }
+
+    /// Raise or lower a pressure bit.
+    pub(super) fn set_pressure(&self, bit: u32, on: bool) {
+        if on {
+            self.pressure.fetch_or(bit, Relaxed);
+        } else {
+            self.pressure.fetch_and(!bit, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! In which order a request looks at zones: the preferred node first, then the others by distance; within a node from
+//! the highest kind that the request can use downwards, so that scarce kinds are used last.
+
+use super::zone::{KINDS, Zone};
+use crate::machine::{Machine, ZoneKind};
+use crate::units::*;
+use core::cmp::Reverse;
+use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
+
+/// Zonelists for each preferred node and highest kind, made once.
+pub(super) struct Zonelists {
+    lists: Box<[Box<[ZoneId]>]>,
+}
+
+const ALL_KINDS: [ZoneKind; KINDS] = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
+
+impl Zonelists {
+    /// The lists for `nodes` nodes.
+    pub fn new<M: Machine>(machine: &M, zones: &[Zone], nodes: usize) -> Zonelists {
+        let list = |from: NodeId, highest: ZoneKind| {
+            let mut list: Vec<&Zone> = zones.iter().filter(|zone| zone.kind() <= highest).collect();
+            list.sort_by_key(|zone| {
+                let node = zone.node();
+                let distance = if node == from { 0 } else { machine.distance(from, node) };
+                // Of equally distant nodes the next one up, so that neighbours do not all turn to the first.
+                (node != from, distance, node < from, node, Reverse(zone.kind()), zone.start())
+            });
+            list.iter().map(|zone| zone.id()).collect::<Box<[ZoneId]>>()
+        };
+        let nodes = (0..nodes).map(|node| NodeId(node as u8));
+        Zonelists { lists: nodes.flat_map(|node| ALL_KINDS.map(|kind| list(node, kind))).collect() }
+    }
+
+    /// Zones for a request that prefers `node` and can use kinds up to `highest`.
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[inline]
+    pub fn get(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
+        &self.lists[node.index() * KINDS + highest as usize]
+    }
+}

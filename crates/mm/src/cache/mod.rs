@@ -1,0 +1,2 @@
+//! Cache.
+pub mod tree;

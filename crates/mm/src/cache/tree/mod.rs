@@ -1,0 +1,487 @@
+//! The tree of a file's pages: from page index to folio, shadow or swap slot.
+//!
+//! A radix tree with 64 slots a node, as high as the largest index needs: three levels reach 1 GiB of pages. Nodes lie in
+//! one array and name each other by number.
+//!
+//! Every node has six words of marks, one bit a slot. In a leaf a bit says that the slot's entry has the property; in an
+//! inner node, that some entry below the slot has it. Three marks are the kinds of entries themselves, so "the next folio
+//! from here", "the next dirty page" and "is anything but shadows left in this node" are all answered by the same few
+//! instructions, and there is nothing else to keep in step.
+//!
+//! A leaf that holds nothing but shadows costs memory without holding a page. The tree counts such leaves and tells of
+//! each new one ([`PageTree::take_news`]); the cache limits their number and has the oldest dropped
+//! ([`PageTree::drop_shadow_leaf`]).
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use crate::units::{PageIndex, Pfn, Shadow, SwapSlot};
+use core::ops::Range;
+use std_alloc::vec::Vec;
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const NONE: u32 = u32::MAX;
+
+/// One more than the largest index; a file of 2^64 bytes has 2^52 pages.
+pub const MAX_INDEX: u64 = 1 << 60;
+
+/// What a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A folio; a large one stands in every slot that it covers.
+    Folio(Pfn),
+    /// What an evicted folio left.
+    Shadow(Shadow),
+    /// The place in swap of a shmem page.
+    Swap(SwapSlot),
+}
+
+/// A property of entries that the tree can look for. The first three are the kinds of entries and follow from what was
+/// inserted; the others are set on folios.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// It is a folio.
+    Folio = 0,
+    /// It is a shadow.
+    Shadow = 1,
+    /// It is a swap slot.
+    Swap = 2,
+    /// Newer than the device.
+    Dirty = 3,
+    /// Being written.
+    Writeback = 4,
+    /// Chosen by a write-back that is under way; pages that become dirty later are not its business.
+    ToWrite = 5,
+}
+
+const MARKS: usize = 6;
+const ALL_MARKS: [Mark; MARKS] =
+    [Mark::Folio, Mark::Shadow, Mark::Swap, Mark::Dirty, Mark::Writeback, Mark::ToWrite];
+
+impl Entry {
+    const fn kind(self) -> Mark {
+        match self {
+            Entry::Folio(_) => Mark::Folio,
+            Entry::Shadow(_) => Mark::Shadow,
+            Entry::Swap(_) => Mark::Swap,
+        }
+    }
+
+    const fn pack(self) -> u64 {
+        match self {
+            Entry::Folio(pfn) => pfn.0 as u64,
+            Entry::Shadow(shadow) => shadow.0,
+            Entry::Swap(slot) => slot.0 as u64,
+        }
+    }
+}
+
+/// A leaf that holds only shadows, since a moment that `stamp` names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShadowLeaf {
+    node: u32,
+    stamp: u32,
+}
+
+/// What happened to the number of leaves that hold only shadows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// Leaves of that kind now, less those at the last look.
+    pub change: i64,
+    /// The leaf that became one since, if any.
+    pub leaf: Option<ShadowLeaf>,
+}
+
+#[repr(align(64))]
+struct Node {
+    marks: [u64; MARKS],
+    parent: u32,
+    /// Not 0: a leaf with nothing but shadows, since then.
+    stamp: u32,
+    /// Slot of the parent that leads here.
+    offset: u8,
+    /// Bits of the index below this node's own: 0 in a leaf.
+    shift: u8,
+    /// In a leaf, the packed entry; in an inner node, the child's number + 1, 0 for none.
+    slots: [u64; SLOTS],
+}
+
+impl Node {
+    #[inline]
+    fn slot_of(&self, index: u64) -> usize {
+        (index >> self.shift) as usize % SLOTS
+    }
+
+    #[inline]
+    fn has(&self, mark: Mark, slot: usize) -> bool {
+        self.marks[mark as usize] >> slot & 1 != 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.marks[..3].iter().all(|&kind| kind == 0)
+    }
+
+    fn only_shadows(&self) -> bool {
+        self.shift == 0
+            && self.marks[Mark::Shadow as usize] != 0
+            && self.marks[Mark::Folio as usize] | self.marks[Mark::Swap as usize] == 0
+    }
+
+    fn entry(&self, slot: usize) -> Option<Entry> {
+        let value = self.slots[slot];
+        if self.has(Mark::Folio, slot) {
+            Some(Entry::Folio(Pfn(value as u32)))
+        } else if self.has(Mark::Shadow, slot) {
+            Some(Entry::Shadow(Shadow(value)))
+        } else {
+            self.has(Mark::Swap, slot).then_some(Entry::Swap(SwapSlot(value as u32)))
+        }
+    }
+}
+
+/// The tree. Guarded by its file's tree lock.
+pub struct PageTree {
+    nodes: Vec<Node>,
+    root: u32,
+    /// First node that is not in use, linked through `parent`.
+    unused: u32,
+    /// Entries of each kind.
+    counts: [u64; 3],
+    last_stamp: u32,
+    news: News,
+}
+
+impl Default for PageTree {
+    fn default() -> Self {
+        PageTree::new()
+    }
+}
+
+impl PageTree {
+    /// An empty tree.
+    pub const fn new() -> PageTree {
+        PageTree {
+            nodes: Vec::new(),
+            root: NONE,
+            unused: NONE,
+            counts: [0; 3],
+            last_stamp: 0,
+            news: News { change: 0, leaf: None },
+        }
+    }
+
+    /// Slots that hold a folio.
+    pub fn folios(&self) -> u64 {
+        self.counts[Mark::Folio as usize]
+    }
+
+    /// Slots that hold a shadow.
+    pub fn shadows(&self) -> u64 {
+        self.counts[Mark::Shadow as usize]
+    }
+
+    /// Slots that hold a place in swap.
+    pub fn swapped(&self) -> u64 {
+        self.counts[Mark::Swap as usize]
+    }
+
+    /// The folio at an index.
+    #[inline]
+    pub fn folio(&self, index: PageIndex) -> Option<Pfn> {
+        let (leaf, slot) = self.find(index)?;
+        let node = &self.nodes[leaf as usize];
+        node.has(Mark::Folio, slot).then(|| Pfn(node.slots[slot] as u32))
+    }
+
+    /// The entry at an index.
+    pub fn get(&self, index: PageIndex) -> Option<Entry> {
+        let (leaf, slot) = self.find(index)?;
+        self.nodes[leaf as usize].entry(slot)
+    }
+
+    /// Put an entry at an index; returns what was there. Marks of the index are cleared.
+    ///
+    /// # Panics
+    /// If the index is not below [`MAX_INDEX`].
+    pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
+        assert!(index.0 < MAX_INDEX, "no file has a page {index}");
+        let leaf = self.leaf_for(index.0);
+        let slot = index.0 as usize % SLOTS;
+        let old = self.nodes[leaf as usize].entry(slot);
+        for mark in ALL_MARKS {
+            if mark != entry.kind() {
+                self.clear(leaf, slot, mark);
+            }
+        }
+        self.nodes[leaf as usize].slots[slot] = entry.pack();
+        self.set(leaf, slot, entry.kind());
+        self.counts[entry.kind() as usize] += 1;
+        if let Some(old) = old {
+            self.counts[old.kind() as usize] -= 1;
+        }
+        self.note_shadows(leaf);
+        old
+    }
+
+    /// Empty an index; returns what was there.
+    pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
+        let (leaf, slot) = self.find(index)?;
+        let old = self.nodes[leaf as usize].entry(slot)?;
+        ALL_MARKS.into_iter().for_each(|mark| self.clear(leaf, slot, mark));
+        self.counts[old.kind() as usize] -= 1;
+        self.note_shadows(leaf);
+        self.prune(leaf);
+        Some(old)
+    }
+
+    /// Does the entry at an index have the mark?
+    pub fn has_mark(&self, index: PageIndex, mark: Mark) -> bool {
+        self.find(index).is_some_and(|(leaf, slot)| self.nodes[leaf as usize].has(mark, slot))
+    }
+
+    /// Does any entry have the mark?
+    pub fn any(&self, mark: Mark) -> bool {
+        self.root != NONE && self.nodes[self.root as usize].marks[mark as usize] != 0
+    }
+
+    /// Mark the folio at an index.
+    ///
+    /// # Panics
+    /// If there is no folio, or the mark is one of the kinds.
+    pub fn set_mark(&mut self, index: PageIndex, mark: Mark) {
+        let (leaf, slot) = self.find(index).expect("only folios are marked");
+        assert!(mark as usize >= 3 && self.nodes[leaf as usize].has(Mark::Folio, slot));
+        self.set(leaf, slot, mark);
+    }
+
+    /// Clear a mark, if it is set.
+    pub fn clear_mark(&mut self, index: PageIndex, mark: Mark) {
+        assert!(mark as usize >= 3, "kinds follow from the entries");
+        if let Some((leaf, slot)) = self.find(index) {
+            self.clear(leaf, slot, mark);
+        }
+    }
+
+    /// The first entry from an index on that has the mark.
+    pub fn next(&self, mark: Mark, from: PageIndex) -> Option<(PageIndex, Entry)> {
+        let mut index = from.0;
+        let mut at = self.root;
+        if at == NONE || !self.covers(index) {
+            return None;
+        }
+        loop {
+            let node = &self.nodes[at as usize];
+            let slot = node.slot_of(index);
+            let rest = node.marks[mark as usize] >> slot;
+            if rest == 0 {
+                if at == self.root {
+                    return None;
+                }
+                let span = node.shift as u32 + SLOT_BITS;
+                index = ((index >> span) + 1) << span;
+                at = self.root;
+                if !self.covers(index) {
+                    return None;
+                }
+                continue;
+            }
+            let ahead = rest.trailing_zeros() as usize;
+            if ahead != 0 {
+                index = ((index >> node.shift) + ahead as u64) << node.shift;
+            }
+            if node.shift == 0 {
+                return Some((PageIndex(index), node.entry(slot + ahead)?));
+            }
+            at = (node.slots[slot + ahead] - 1) as u32;
+        }
+    }
+
+    /// The entries in a range that have the mark, in order.
+    pub fn iter(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Entry)> + '_ {
+        let mut from = range.start;
+        core::iter::from_fn(move || {
+            let found = self.next(mark, PageIndex(from)).filter(|(index, _)| index.0 < range.end)?;
+            from = found.0.0 + 1;
+            Some(found)
+        })
+    }
+
+    /// The folios in a range that have the mark, in order.
+    pub fn folios_in(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Pfn)> + '_ {
+        self.iter(mark, range).filter_map(|(index, entry)| match entry {
+            Entry::Folio(pfn) => Some((index, pfn)),
+            Entry::Shadow(_) | Entry::Swap(_) => None,
+        })
+    }
+
+    /// What happened to leaves of shadows since the last call.
+    #[inline]
+    pub fn take_news(&mut self) -> News {
+        core::mem::take(&mut self.news)
+    }
+
+    /// Drop all shadows of a leaf if it has held nothing else all the time; returns how many there were.
+    pub fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
+        let node = &mut self.nodes[leaf.node as usize];
+        if node.stamp != leaf.stamp {
+            return 0;
+        }
+        let dropped = node.marks[Mark::Shadow as usize].count_ones() as u64;
+        for slot in 0..SLOTS {
+            self.clear(leaf.node, slot, Mark::Shadow);
+        }
+        self.counts[Mark::Shadow as usize] -= dropped;
+        self.note_shadows(leaf.node);
+        self.prune(leaf.node);
+        dropped
+    }
+
+    #[inline]
+    fn covers(&self, index: u64) -> bool {
+        index >> (self.nodes[self.root as usize].shift as u32 + SLOT_BITS) == 0
+    }
+
+    /// The leaf that would hold an index, and its slot there.
+    #[inline]
+    fn find(&self, index: PageIndex) -> Option<(u32, usize)> {
+        let mut at = self.root;
+        if at == NONE || !self.covers(index.0) {
+            return None;
+        }
+        loop {
+            let node = &self.nodes[at as usize];
+            let slot = node.slot_of(index.0);
+            if node.shift == 0 {
+                return Some((at, slot));
+            }
+            at = (node.slots[slot] as u32).checked_sub(1)?;
+        }
+    }
+
+    /// The leaf for an index, made with all nodes above it if it is not there.
+    fn leaf_for(&mut self, index: u64) -> u32 {
+        if self.root == NONE {
+            self.root = self.new_node(0, NONE, 0);
+        }
+        while !self.covers(index) {
+            self.raise();
+        }
+        let mut at = self.root;
+        loop {
+            let node = &self.nodes[at as usize];
+            if node.shift == 0 {
+                return at;
+            }
+            let (slot, shift) = (node.slot_of(index), node.shift - SLOT_BITS as u8);
+            at = match node.slots[slot] {
+                0 => {
+                    let child = self.new_node(shift, at, slot as u8);
+                    self.nodes[at as usize].slots[slot] = child as u64 + 1;
+                    child
+                }
+                child => (child - 1) as u32,
+            };
+        }
+    }
+
+    /// Put a new root above the old one.
+    fn raise(&mut self) {
+        let old = self.root;
+        let shift = self.nodes[old as usize].shift + SLOT_BITS as u8;
+        self.root = self.new_node(shift, NONE, 0);
+        self.nodes[old as usize].parent = self.root;
+        let marks = self.nodes[old as usize].marks.map(|mark| (mark != 0) as u64);
+        let root = &mut self.nodes[self.root as usize];
+        root.slots[0] = old as u64 + 1;
+        root.marks = marks;
+    }
+
+    fn new_node(&mut self, shift: u8, parent: u32, offset: u8) -> u32 {
+        let blank = Node { marks: [0; MARKS], parent, stamp: 0, offset, shift, slots: [0; SLOTS] };
+        if self.unused == NONE {
+            self.nodes.push(blank);
+            return self.nodes.len() as u32 - 1;
+        }
+        let node = self.unused;
+        self.unused = self.nodes[node as usize].parent;
+        self.nodes[node as usize] = blank;
+        node
+    }
+
+    fn free_node(&mut self, node: u32) {
+        self.nodes[node as usize].parent = self.unused;
+        self.unused = node;
+    }
+
+    /// Free the node if it is empty, then its parents; lower the root as far as it goes.
+    fn prune(&mut self, mut at: u32) {
+        while self.nodes[at as usize].is_empty() {
+            let Node { parent, offset, .. } = self.nodes[at as usize];
+            self.free_node(at);
+            if parent == NONE {
+                self.root = NONE;
+                return;
+            }
+            self.nodes[parent as usize].slots[offset as usize] = 0;
+            at = parent;
+        }
+        loop {
+            let root = &self.nodes[self.root as usize];
+            let kinds = root.marks[..3].iter().fold(0, |all, kind| all | kind);
+            if root.shift == 0 || kinds != 1 {
+                return;
+            }
+            let child = (root.slots[0] - 1) as u32;
+            self.free_node(self.root);
+            self.root = child;
+            self.nodes[child as usize].parent = NONE;
+        }
+    }
+
+    fn set(&mut self, node: u32, slot: usize, mark: Mark) {
+        let (mut at, mut slot) = (node, slot);
+        loop {
+            let node = &mut self.nodes[at as usize];
+            if node.has(mark, slot) {
+                return;
+            }
+            node.marks[mark as usize] |= 1 << slot;
+            if node.parent == NONE {
+                return;
+            }
+            (at, slot) = (node.parent, node.offset as usize);
+        }
+    }
+
+    fn clear(&mut self, node: u32, slot: usize, mark: Mark) {
+        let (mut at, mut slot) = (node, slot);
+        loop {
+            let node = &mut self.nodes[at as usize];
+            if !node.has(mark, slot) {
+                return;
+            }
+            node.marks[mark as usize] &= !(1 << slot);
+            if node.marks[mark as usize] != 0 || node.parent == NONE {
+                return;
+            }
+            (at, slot) = (node.parent, node.offset as usize);
+        }
+    }
+
+    /// The leaf's entries changed: does it hold nothing but shadows now?
+    fn note_shadows(&mut self, leaf: u32) {
+        let node = &mut self.nodes[leaf as usize];
+        let only_shadows = node.only_shadows();
+        if only_shadows && node.stamp == 0 {
+            self.last_stamp = self.last_stamp.wrapping_add(1).max(1);
+            node.stamp = self.last_stamp;
+            self.news.change += 1;
+            self.news.leaf = Some(ShadowLeaf { node: leaf, stamp: node.stamp });
+        } else if !only_shadows && node.stamp != 0 {
+            node.stamp = 0;
+            self.news.change -= 1;
+        }
+    }
+}

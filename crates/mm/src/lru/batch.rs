@@ -1,0 +1,166 @@
+//! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
+
+use super::vec::{ByKind, ZONE_KINDS};
+use super::{Lru, LruList, settle_evictable};
+use crate::base::Base;
+use crate::event::Event;
+use crate::frame::{FrameFlags, List};
+use crate::machine::{Machine, Work, ZoneKind};
+use crate::stat::Stat;
+use crate::units::*;
+
+/// What to take from the tail of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scan {
+    /// The list.
+    pub list: LruList,
+    /// Pages to look at; those in zones that are not wanted do not count.
+    pub pages: u64,
+    /// Highest kind of zone that is wanted.
+    pub highest: ZoneKind,
+    /// May mapped folios be taken?
+    pub may_unmap: bool,
+}
+
+/// What was taken.
+#[derive(Debug, Default)]
+pub struct Isolated {
+    /// The folios, each with a reference; the tail was the list's tail.
+    pub folios: List,
+    /// Pages looked at, skipped ones included.
+    pub scanned: u64,
+    /// Pages taken.
+    pub taken: u64,
+}
+
+/// What became of folios that were put back.
+#[derive(Debug, Default)]
+pub struct Putback {
+    /// Pages that went to a list.
+    pub pages: u64,
+    /// Folios that nobody else refers to any more: to be freed by the caller.
+    pub dead: List,
+}
+
+impl Lru {
+    /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the list,
+    /// so that the next batch does not meet them again; folios that somebody else is about to move go there too.
+    pub fn isolate_batch<M: Machine>(
+        &self,
+        base: &Base<M>,
+        node: NodeId,
+        group: GroupId,
+        scan: &Scan,
+    ) -> Isolated {
+        let frames = &base.frames;
+        let mut out = Isolated::default();
+        let mut skipped = List::new();
+        let (mut taken, mut skips): (ByKind, ByKind) = ([0; ZONE_KINDS], [0; ZONE_KINDS]);
+        let mut wanted = 0;
+        let mut lists = self.vec(node, group).lock();
+        let source = scan.list as usize;
+        while wanted < scan.pages
+            && let Some(pfn) = lists.lists[source].pop_tail(frames)
+        {
+            let frame = &frames[pfn];
+            let (pages, kind) = (frame.pages() as u64, self.kind(frame.zone()));
+            out.scanned += pages;
+            if kind > scan.highest {
+                skips[kind as usize] += pages as i64;
+                skipped.push_head(frames, pfn);
+                continue;
+            }
+            wanted += pages;
+            if (scan.may_unmap || frame.mapcount() == 0) && frame.try_get() {
+                if frame.test_and_clear(FrameFlags::LRU) {
+                    taken[kind as usize] += pages as i64;
+                    out.folios.push_head(frames, pfn);
+                    continue;
+                }
+                let last = frame.put(1);
+                debug_assert!(!last, "who cleared LRU of {pfn} holds a reference");
+            }
+            lists.lists[source].push_head(frames, pfn);
+        }
+        lists.lists[source].splice_head(frames, &mut skipped);
+        self.account(base, &mut lists, (node, group), scan.list, &taken.map(|pages| -pages));
+        drop(lists);
+        self.count_skips(base, &skips);
+        out.taken = taken.iter().sum::<i64>() as u64;
+        base.charge(Work::LruMove, out.folios.len() as u64);
+        base.event(Event::MmVmscanLruIsolate, [scan.list as u64, scan.pages, out.scanned, out.taken]);
+        out
+    }
+
+    fn count_skips<M: Machine>(&self, base: &Base<M>, skips: &ByKind) {
+        for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
+            if pages != 0 {
+                base.count(*kind, pages);
+            }
+        }
+    }
+
+    /// Put isolated folios of one node back, each on the list that its flags now name, and drop their references. The
+    /// list's tail goes first. Active ones make the refault clock advance.
+    pub fn putback_batch<M: Machine>(&self, base: &Base<M>, folios: &mut List) -> Putback {
+        let mut out = Putback::default();
+        base.charge(Work::LruMove, folios.len() as u64);
+        while let Some(first) = folios.tail() {
+            let (node, group) = (base.frames[first].node(), base.frames[first].group());
+            let mut lists = self.vec(node, group).lock();
+            if lists.dead {
+                drop(lists);
+                self.putback_one(base, folios, &mut out);
+                continue;
+            }
+            let mut moved: [ByKind; LruList::COUNT] = Default::default();
+            while let Some(pfn) = folios.tail() {
+                let frame = &base.frames[pfn];
+                if frame.group() != group || frame.node() != node {
+                    break;
+                }
+                folios.remove(&base.frames, pfn);
+                settle_evictable(base, frame);
+                frame.set(FrameFlags::LRU);
+                if frame.put(1) {
+                    frame.clear(FrameFlags::LRU);
+                    out.dead.push_head(&base.frames, pfn);
+                    continue;
+                }
+                let list = LruList::of(frame.flags());
+                lists.lists[list as usize].push_head(&base.frames, pfn);
+                moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+            }
+            let mut active = 0;
+            for list in LruList::ALL {
+                let pages: i64 = moved[list as usize].iter().sum();
+                if pages > 0 {
+                    self.account(base, &mut lists, (node, group), list, &moved[list as usize]);
+                    out.pages += pages as u64;
+                    active += if list.is_active() { pages as u64 } else { 0 };
+                }
+            }
+            drop(lists);
+            if active > 0 {
+                self.age_nonresident(node, group, active);
+            }
+        }
+        out
+    }
+
+    /// Put back a folio whose group was removed meanwhile.
+    fn putback_one<M: Machine>(&self, base: &Base<M>, folios: &mut List, out: &mut Putback) {
+        let Some(pfn) = folios.pop_tail(&base.frames) else { return };
+        let frame = &base.frames[pfn];
+        self.insert(base, pfn, super::End::Head);
+        if frame.has(FrameFlags::ACTIVE) {
+            self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
+        }
+        if frame.put(1) {
+            self.remove(base, pfn);
+            out.dead.push_head(&base.frames, pfn);
+        } else {
+            out.pages += frame.pages() as u64;
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Memory control groups: a tree of limits.
+//!
+//! Group 0 is the root; it has no limits, so its own pages are not counted and an allocation for it costs nothing here.
+//! A charge to any other group counts there and in every group above (the root's count is thus that of all others
+//! together). A group that is removed lives on as a tomb: its number is not used again, its lists and charges go over to
+//! its parent, and folios that were off the lists meanwhile follow when they return.
+
+use super::protect::Claim;
+use crate::api::GroupLimits;
+use crate::arena::Arena;
+use crate::base::Base;
+use crate::lock::Lock;
+use crate::machine::{Machine, Work};
+use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
+use crate::units::*;
+
+/// The group at the root of the tree.
+pub const ROOT: GroupId = GroupId(0);
+
+/// Where a link leads nowhere; other links hold the group's number + 1.
+const NOBODY: u32 = 0;
+
+#[derive(Default)]
+struct Group {
+    live: AtomicBool,
+    parent: AtomicU32,
+    first_child: AtomicU32,
+    /// The next older child of the parent. Kept by a tomb, so that a walk that stands on one can go on.
+    sibling: AtomicU32,
+    max: AtomicU64,
+    high: AtomicU64,
+    low: AtomicU64,
+    min: AtomicU64,
+    /// Pages charged to the group and those below.
+    usage: AtomicI64,
+    /// min(usage, memory.min) and the like, as last told to the parent.
+    protected: [AtomicI64; 2],
+    /// Sum of the children's `protected`.
+    children_protected: [AtomicI64; 2],
+    /// Effective protection as last computed: min, low.
+    effective: [AtomicU64; 2],
+}
+
+/// Index of the two kinds of protection.
+const MIN: usize = 0;
+const LOW: usize = 1;
+
+impl Group {
+    fn setting(&self, kind: usize) -> u64 {
+        [&self.min, &self.low][kind].load(Relaxed)
+    }
+
+    fn usage(&self) -> u64 {
+        self.usage.load(Relaxed).max(0) as u64
+    }
+}
+
+/// Why a group could not be made or removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupError {
+    /// There is no such group, or it was removed.
+    NotFound,
+    /// It has groups below it, or is the root.
+    Busy,
+    /// All 65536 numbers of a run have been used.
+    Exhausted,
+}
+
+/// How much of a group reclaim must spare, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Protection {
+    /// Always.
+    pub min: u64,
+    /// As long as others have something.
+    pub low: u64,
+}
+
+/// All groups.
+pub struct Groups {
+    groups: Arena<Group>,
+    /// Held while the tree changes.
+    pub(super) tree: Lock<()>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        let groups: Arena<Group> = Arena::default();
+        let root = &groups[groups.claim()];
+        store_limits(root, GroupLimits::default());
+        root.live.store(true, Release);
+        Groups { groups, tree: Lock::new(()) }
+    }
+}
+
+impl Groups {
+    fn at(&self, group: GroupId) -> &Group {
+        &self.groups[group.0 as u32]
+    }
+
+    /// Was it created and not removed?
+    pub fn is_live(&self, group: GroupId) -> bool {
+        self.groups.get(group.0 as u32).is_some_and(|group| group.live.load(Acquire))
+    }
+
+    /// Numbers that were ever in use: 0 to this - 1.
+    pub fn bound(&self) -> u32 {
+        self.groups.bound()
+    }
+
+    pub(super) fn insert(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, GroupError> {
+        if !self.is_live(parent) {
+            return Err(GroupError::NotFound);
+        }
+        if self.groups.bound() > u16::MAX as u32 {
+            return Err(GroupError::Exhausted);
+        }
+        let id = GroupId(self.groups.claim() as u16);
+        let (group, above) = (self.at(id), self.at(parent));
+        store_limits(group, limits);
+        group.parent.store(to_link(Some(parent)), Relaxed);
+        group.sibling.store(above.first_child.load(Relaxed), Relaxed);
+        Ok(id)
+    }
+
+    /// Make a group that is ready visible to walks. The tree is locked.
+    pub(super) fn publish(&self, id: GroupId) {
+        let group = self.at(id);
+        group.live.store(true, Release);
+        if let Some(parent) = self.parent(id) {
+            self.at(parent).first_child.store(to_link(Some(id)), Release);
+        }
+    }
+
+    /// Take a group without children out of the tree. The tree is locked.
+    pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, GroupError> {
+        if !self.is_live(id) {
+            return Err(GroupError::NotFound);
+        }
+        let group = self.at(id);
+        let Some(parent) = self.parent(id) else { return Err(GroupError::Busy) };
+        if group.first_child.load(Relaxed) != NOBODY {
+            return Err(GroupError::Busy);
+        }
+        let mut at = &self.at(parent).first_child;
+        while at.load(Relaxed) != to_link(Some(id)) {
+            at = &self.at(from_link(at.load(Relaxed)).expect("a child is in its parent's list")).sibling;
+        }
+        at.store(group.sibling.load(Relaxed), Release);
+        group.live.store(false, Release);
+        store_limits(group, GroupLimits::default());
+        self.propagate(id);
+        Ok(parent)
+    }
+
+    /// The group above, or `None` for the root.
+    #[inline]
+    pub fn parent(&self, group: GroupId) -> Option<GroupId> {
+        from_link(self.at(group).parent.load(Relaxed))
+    }
+
+    /// The group and those above it, up to the root.
+    #[inline]
+    pub fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        core::iter::successors(Some(group), |&group| if group == ROOT { None } else { self.parent(group) })
+    }
+
+    /// Is `group` this `top` or below it?
+    pub fn is_below(&self, group: GroupId, top: GroupId) -> bool {
+        self.upwards(group).any(|group| group == top)
+    }
+
+    /// The nearest group, from this one upwards, that was not removed.
+    pub(super) fn nearest_live(&self, group: GroupId) -> GroupId {
+        self.upwards(group).find(|&group| self.is_live(group)).unwrap_or(ROOT)
+    }
+
+    /// The groups below `top`, itself first, each before its children.
+    pub fn subtree(&self, top: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        core::iter::successors(Some(top), move |&at| self.next(top, Some(at)))
+    }
+
+    /// The group after `at` in a walk of the groups below `top`; `None` starts the walk with `top`.
+    pub fn next(&self, top: GroupId, at: Option<GroupId>) -> Option<GroupId> {
+        let Some(mut at) = at else { return Some(top) };
+        if let Some(child) = from_link(self.at(at).first_child.load(Acquire)) {
+            return Some(child);
+        }
+        while at != top {
+            if let Some(sibling) = from_link(self.at(at).sibling.load(Acquire)) {
+                return Some(sibling);
+            }
+            at = self.parent(at)?;
+        }
+        None
+    }
+
+    // --- limits ---
+
+    /// The limits of a group.
+    pub fn limits(&self, group: GroupId) -> GroupLimits {
+        let group = self.at(group);
+        GroupLimits {
+            max: group.max.load(Relaxed),
+            high: group.high.load(Relaxed),
+            low: group.low.load(Relaxed),
+            min: group.min.load(Relaxed),
+        }
+    }
+
+    /// Set the limits of a group. What it holds beyond a new maximum is reclaimed at its next charge.
+    pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), GroupError> {
+        if group == ROOT {
+            return Err(GroupError::Busy);
+        }
+        if !self.is_live(group) {
+            return Err(GroupError::NotFound);
+        }
+        store_limits(self.at(group), limits);
+        self.propagate(group);
+        Ok(())
+    }
+
+    /// Pages charged to the group and those below it; for the root: to all other groups.
+    pub fn usage(&self, group: GroupId) -> u64 {
+        self.at(group).usage()
+    }
+
+    /// Charge `pages`, or say which group, this one or one above, would exceed its maximum; nothing is charged then.
+    pub fn try_charge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) -> Result<(), GroupId> {
+        if group == ROOT {
+            return Ok(());
+        }
+        base.charge(Work::GroupCharge, 1);
+        for (done, level) in self.upwards(group).enumerate() {
+            let counter = self.at(level);
+            let now = counter.usage.fetch_add(pages as i64, AcqRel) + pages as i64;
+            if now.max(0) as u64 > counter.max.load(Relaxed) {
+                for level in self.upwards(group).take(done + 1) {
+                    self.change(level, -(pages as i64));
+                }
+                return Err(level);
+            }
+            self.propagate(level);
+        }
+        Ok(())
+    }
+
+    /// Undo a charge.
+    pub fn uncharge(&self, group: GroupId, pages: u64) {
+        if group != ROOT {
+            for level in self.upwards(group) {
+                self.change(level, -(pages as i64));
+            }
+        }
+    }
+
+    /// Move a charge from a tomb to a group above it: the groups from there on have counted it already.
+    pub(super) fn hand_up(&self, from: GroupId, to: GroupId, pages: u64) {
+        for level in self.upwards(from).take_while(|&level| level != to) {
+            self.change(level, -(pages as i64));
+        }
+        if to == ROOT {
+            self.change(ROOT, -(pages as i64));
+        }
+    }
+
+    /// The first group, from this one upwards, that holds more than its memory.high, and by how many pages.
+    pub fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+        self.upwards(group).find_map(|level| {
+            let (usage, high) = (self.usage(level), self.at(level).high.load(Relaxed));
+            (usage > high).then(|| (level, usage - high))
+        })
+    }
+
+    /// How far the group is below its memory.max, over all groups above it.
+    pub fn margin(&self, group: GroupId) -> u64 {
+        let room = |level| self.at(level).max.load(Relaxed).saturating_sub(self.usage(level));
+        self.upwards(group).map(room).min().unwrap_or(0)
+    }
+
+    fn change(&self, group: GroupId, by: i64) {
+        self.at(group).usage.fetch_add(by, AcqRel);
+        self.propagate(group);
+    }
+
+    /// Tell the parent how much of the group's protection is in use.
+    fn propagate(&self, id: GroupId) {
+        let group = self.at(id);
+        let Some(parent) = self.parent(id) else { return };
+        for kind in [MIN, LOW] {
+            let protected = group.usage().min(group.setting(kind)) as i64;
+            if protected == group.protected[kind].load(Relaxed) {
+                continue;
+            }
+            let delta = protected - group.protected[kind].swap(protected, AcqRel);
+            self.at(parent).children_protected[kind].fetch_add(delta, AcqRel);
+        }
+    }
+
+    // --- protection ---
+
+    /// Compute a group's effective protection from reclaim that is aimed at `target`. Parents must have had their turn:
+    /// walks visit them first.
+    pub fn calculate_protection(&self, target: GroupId, id: GroupId) {
+        let group = self.at(id);
+        let (Some(parent), usage) = (self.parent(id), group.usage()) else { return };
+        if id == target || usage == 0 {
+            return;
+        }
+        for kind in [MIN, LOW] {
+            let setting = group.setting(kind);
+            let effective = if parent == target {
+                setting
+            } else {
+                let above = self.at(parent);
+                let siblings = above.children_protected[kind].load(Relaxed).max(0) as u64;
+                let claim = Claim {
+                    usage,
+                    parent_usage: above.usage(),
+                    setting,
+                    parent_effective: above.effective[kind].load(Relaxed),
+                    siblings_protected: siblings,
+                };
+                claim.effective()
+            };
+            group.effective[kind].store(effective, Relaxed);
+        }
+    }
+
+    /// The effective protection of a group, as computed last. The root and the target of the reclaim have none.
+    pub fn protection(&self, target: GroupId, group: GroupId) -> Protection {
+        if group == ROOT || group == target {
+            return Protection::default();
+        }
+        let effective = &self.at(group).effective;
+        Protection { min: effective[MIN].load(Relaxed), low: effective[LOW].load(Relaxed) }
+    }
+
+    /// Is all that the group holds protected by memory.min?
+    pub fn below_min(&self, target: GroupId, group: GroupId) -> bool {
+        group != ROOT && group != target && self.protection(target, group).min >= self.usage(group)
+    }
+
+    /// Is all that the group holds protected by memory.low?
+    pub fn below_low(&self, target: GroupId, group: GroupId) -> bool {
+        group != ROOT && group != target && self.protection(target, group).low >= self.usage(group)
+    }
+}
+
+fn store_limits(group: &Group, limits: GroupLimits) {
+    group.max.store(limits.max, Relaxed);
+    group.high.store(limits.high, Relaxed);
+    group.low.store(limits.low, Relaxed);
+    group.min.store(limits.min, Relaxed);
+}
+
+/// A link to a group.
+pub(super) fn to_link(group: Option<GroupId>) -> u32 {
+    group.map_or(NOBODY, |group| group.0 as u32 + 1)
+}
+
+/// The group that a link leads to.
+pub(super) fn from_link(link: u32) -> Option<GroupId> {
+    link.checked_sub(1).map(|group| GroupId(group as u16))
+}

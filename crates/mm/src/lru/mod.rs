@@ -1,0 +1,343 @@
+//! Which folios are hot and which are cold: list vectors, the second chance, refault distance, and control groups.
+//!
+//! Each group of each node has a vector of five lists: inactive and active, for anonymous memory and for files, and one
+//! for what must not be reclaimed. A folio's list follows from its flags ([`LruList::of`]) and its vector from its node
+//! and group, so a folio needs no field for it.
+//!
+//! # Protocol
+//! The flag LRU is the right to move a folio. Whoever clears it owns the folio's place: it alone may take it off its
+//! list and change the flags that name the list (ACTIVE, UNEVICTABLE, SWAPBACKED, and the group). So a mover clears LRU,
+//! takes the vector's lock, unlinks, changes flags, links, and sets LRU again; a mover that finds LRU clear leaves the
+//! folio alone. A folio is isolated when LRU is clear and the isolator holds a reference of its own. The reference count
+//! reaches zero only once; who then finds LRU set takes the folio off its list before it is freed.
+//!
+//! When a group is removed, its folios change vectors with LRU set, under the locks of both vectors (the group's
+//! first, then its parent's); so after taking a lock, a mover checks that the folio still belongs to that vector.
+//!
+//! Unlike Linux there are no per-CPU batches in front of the lists: a folio is on its list at once.
+
+mod access;
+mod batch;
+mod group;
+mod protect;
+mod validate;
+mod vec;
+mod workingset;
+
+pub use batch::{Isolated, Putback, Scan};
+pub use group::{GroupError, Groups, Protection, ROOT};
+pub use protect::Claim;
+pub use vec::{Cost, LruList, LruVec};
+pub use workingset::{Competitors, Evicted, refault_distance};
+
+use crate::api::GroupLimits;
+use crate::arena::Arena;
+use crate::base::Base;
+use crate::frame::{Frame, FrameFlags};
+use crate::lock::Guard;
+use crate::machine::{Machine, Work, ZoneKind};
+use crate::primitive::Ordering::*;
+use crate::stat::Stat;
+use crate::units::*;
+use std_alloc::boxed::Box;
+use vec::{ByKind, Lists, ZONE_KINDS};
+
+/// Which end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Head,
+    Tail,
+}
+
+/// All list vectors and groups.
+pub struct Lru {
+    vecs: Arena<LruVec>,
+    /// The control groups.
+    pub groups: Groups,
+    nodes: usize,
+    /// Kind of each zone.
+    kinds: Box<[ZoneKind]>,
+}
+
+impl Lru {
+    /// Empty vectors for the root group, on every node of the machine.
+    pub fn new<M: Machine>(machine: &M) -> Lru {
+        let memory = machine.memory();
+        let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
+        let kinds = memory.iter().map(|range| range.kind).collect();
+        let lru = Lru { vecs: Arena::default(), groups: Groups::default(), nodes, kinds };
+        lru.make_vecs(ROOT);
+        lru
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Kind of a zone.
+    #[inline]
+    pub fn kind(&self, zone: ZoneId) -> ZoneKind {
+        self.kinds[zone.index()]
+    }
+
+    /// The vector of a group on a node.
+    #[inline]
+    pub fn vec(&self, node: NodeId, group: GroupId) -> &LruVec {
+        &self.vecs[(group.index() * self.nodes + node.index()) as u32]
+    }
+
+    /// The root group's vector: its sizes are those of the whole node.
+    #[inline]
+    pub fn node_vec(&self, node: NodeId) -> &LruVec {
+        self.vec(node, ROOT)
+    }
+
+    fn make_vecs(&self, group: GroupId) {
+        for node in 0..self.nodes {
+            self.vecs.ensure((group.index() * self.nodes + node) as u32);
+        }
+    }
+
+    // --- groups ---
+
+    /// A new group below `parent`.
+    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, GroupError> {
+        let _tree = self.groups.tree.lock();
+        let group = self.groups.insert(parent, limits)?;
+        self.make_vecs(group);
+        self.groups.publish(group);
+        Ok(group)
+    }
+
+    /// Remove a group that has none below it. Its folios and their charges go to its parent.
+    pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), GroupError> {
+        let _tree = self.groups.tree.lock();
+        let parent = self.groups.unlink(group)?;
+        for node in 0..self.nodes {
+            self.reparent(base, NodeId(node as u8), group, parent);
+        }
+        Ok(())
+    }
+
+    fn reparent<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, parent: GroupId) {
+        let (from, to) = (self.vec(node, group), self.vec(node, parent));
+        let (mut from_lists, mut to_lists) = (from.lock(), to.lock());
+        from_lists.dead = true;
+        for list in LruList::ALL {
+            let i = list as usize;
+            while let Some(pfn) = from_lists.lists[i].pop_head(&base.frames) {
+                let frame = &base.frames[pfn];
+                self.groups.hand_up(group, parent, frame.pages() as u64);
+                frame.set_group(parent);
+                to_lists.lists[i].push_tail(&base.frames, pfn);
+            }
+            let pages = core::mem::take(&mut from_lists.pages[i]);
+            for (kind, pages) in pages.iter().enumerate() {
+                to_lists.pages[i][kind] += pages;
+            }
+            from.add_subtree(list, &pages.map(|pages| -pages));
+        }
+        let cost = core::mem::take(&mut from_lists.cost);
+        to_lists.cost.anon += cost.anon;
+        to_lists.cost.file += cost.file;
+    }
+
+    // --- one folio ---
+
+    /// Put a folio that is on no list on the one that its flags name, at the head. The caller holds a reference.
+    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        base.charge(Work::LruAdd, 1);
+        self.insert(base, pfn, End::Head);
+    }
+
+    /// The last reference is gone: take the folio off its list, if it is on one, and clear what belongs to lists.
+    pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        if frame.test_and_clear(FrameFlags::LRU) {
+            let mut lists = self.lock_of(frame);
+            self.unlink(base, &mut lists, pfn);
+        }
+        let flags = frame.flags();
+        if flags.contains(FrameFlags::MLOCKED) {
+            base.count(Stat::NrMlock, -(frame.pages() as i64));
+        }
+        if flags.intersects(LIST_FLAGS) {
+            frame.clear(LIST_FLAGS);
+        }
+    }
+
+    /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
+    /// reference.
+    pub fn isolate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
+        let frame = &base.frames[pfn];
+        if !frame.test_and_clear(FrameFlags::LRU) {
+            return false;
+        }
+        frame.get(1);
+        base.charge(Work::LruMove, 1);
+        let mut lists = self.lock_of(frame);
+        self.unlink(base, &mut lists, pfn);
+        true
+    }
+
+    /// Put an isolated folio back on the list that its flags now name. The caller still has to drop its reference.
+    pub fn putback<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        base.charge(Work::LruMove, 1);
+        self.insert(base, pfn, End::Head);
+    }
+
+    fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End) {
+        let frame = &base.frames[pfn];
+        debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
+        loop {
+            let mut lists = self.lock_of(frame);
+            if !lists.dead {
+                self.link(base, &mut lists, pfn, end);
+                return;
+            }
+            drop(lists);
+            let (tomb, group) = (frame.group(), self.groups.nearest_live(frame.group()));
+            self.groups.hand_up(tomb, group, frame.pages() as u64);
+            frame.set_group(group);
+        }
+    }
+
+    /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set and those
+    /// of `clear` are cleared.
+    fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End, set: FrameFlags, clear: FrameFlags) {
+        base.charge(Work::LruMove, 1);
+        let frame = &base.frames[pfn];
+        let mut lists = self.lock_of(frame);
+        self.unlink(base, &mut lists, pfn);
+        frame.set(set);
+        frame.clear(clear);
+        self.link(base, &mut lists, pfn, end);
+    }
+
+    /// Lock the vector that the folio belongs to.
+    fn lock_of(&self, frame: &Frame) -> Guard<'_, Lists> {
+        loop {
+            let group = frame.group();
+            let lists = self.vec(frame.node(), group).lock();
+            if frame.group() == group {
+                return lists;
+            }
+        }
+    }
+
+    fn unlink<M: Machine>(&self, base: &Base<M>, lists: &mut Lists, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        let list = LruList::of(frame.flags());
+        lists.lists[list as usize].remove(&base.frames, pfn);
+        self.account_one(base, lists, frame, list, -(frame.pages() as i64));
+    }
+
+    /// Link and set LRU. A folio that must stay in memory goes to the unevictable list whatever it was before.
+    fn link<M: Machine>(&self, base: &Base<M>, lists: &mut Lists, pfn: Pfn, end: End) {
+        let frame = &base.frames[pfn];
+        settle_evictable(base, frame);
+        let list = LruList::of(frame.flags());
+        match end {
+            End::Head => lists.lists[list as usize].push_head(&base.frames, pfn),
+            End::Tail => lists.lists[list as usize].push_tail(&base.frames, pfn),
+        }
+        frame.set(FrameFlags::LRU);
+        self.account_one(base, lists, frame, list, frame.pages() as i64);
+    }
+
+    fn account_one<M: Machine>(
+        &self,
+        base: &Base<M>,
+        lists: &mut Lists,
+        frame: &Frame,
+        list: LruList,
+        by: i64,
+    ) {
+        let mut pages: ByKind = [0; ZONE_KINDS];
+        pages[self.kind(frame.zone()) as usize] = by;
+        self.account(base, lists, (frame.node(), frame.group()), list, &pages);
+    }
+
+    /// `by` pages came to, or left, a list of the vector whose lock is held.
+    fn account<M: Machine>(
+        &self,
+        base: &Base<M>,
+        lists: &mut Lists,
+        (node, group): (NodeId, GroupId),
+        list: LruList,
+        by: &ByKind,
+    ) {
+        for (size, by) in lists.pages[list as usize].iter_mut().zip(by) {
+            *size += by;
+        }
+        for group in self.groups.upwards(group) {
+            self.vec(node, group).add_subtree(list, by);
+        }
+        base.count(list.stat(), by.iter().sum());
+    }
+
+    // --- walks ---
+
+    /// The next group of a walk over the groups below `top` that shares its position with all partial walks on the
+    /// node, so that reclaimers which stop early go on where the last one stopped. `cycle` is `None` at the start of the
+    /// caller's walk and belongs to the walk from then on. The walk ends when it, or another one, has reached the end.
+    pub fn next_shared(&self, top: GroupId, node: NodeId, cycle: &mut Option<u32>) -> Option<GroupId> {
+        let vec = self.vec(node, top);
+        let starts = cycle.is_none();
+        loop {
+            let walks = vec.walks.load(Acquire);
+            if starts {
+                *cycle = Some(walks);
+            } else if *cycle != Some(walks) {
+                return None;
+            }
+            let at = vec.walk_at.load(Acquire);
+            let next = self.groups.next(top, group::from_link(at));
+            if vec.walk_at.compare_exchange(at, group::to_link(next), AcqRel, Acquire).is_err() {
+                continue;
+            }
+            if next.is_some() {
+                return next;
+            }
+            vec.walks.fetch_add(1, AcqRel);
+            if !starts {
+                return None;
+            }
+        }
+    }
+}
+
+/// Flags that say something only about a folio on a list, or about to be on one.
+const LIST_FLAGS: FrameFlags = FrameFlags::ACTIVE
+    .union(FrameFlags::UNEVICTABLE)
+    .union(FrameFlags::MLOCKED)
+    .union(FrameFlags::WORKINGSET);
+
+/// May the folio be reclaimed at all?
+#[inline]
+pub fn evictable(frame: &Frame) -> bool {
+    !frame.has(FrameFlags::MLOCKED)
+}
+
+/// Make UNEVICTABLE agree with MLOCKED. The folio is off its list.
+#[inline]
+fn settle_evictable<M: Machine>(base: &Base<M>, frame: &Frame) {
+    let flags = frame.flags();
+    let (locked, listed) = (flags.contains(FrameFlags::MLOCKED), flags.contains(FrameFlags::UNEVICTABLE));
+    if locked {
+        if flags.contains(FrameFlags::ACTIVE) {
+            frame.clear(FrameFlags::ACTIVE);
+        }
+        if !listed {
+            frame.set(FrameFlags::UNEVICTABLE);
+            base.count(Stat::UnevictablePgsCulled, frame.pages() as i64);
+        }
+    } else if listed {
+        frame.clear(FrameFlags::UNEVICTABLE);
+        base.count(Stat::UnevictablePgsRescued, frame.pages() as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Effective protection: how much of what memory.min or memory.low claims a group really gets.
+//!
+//! A group can only give its children what it gets itself. If they claim (and use) more, each gets its share of it; if
+//! they claim less, the rest protects the children's unclaimed memory in proportion to its size.
+
+/// What one level of the tree of groups claims and uses, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Pages charged to the group.
+    pub usage: u64,
+    /// Pages charged to its parent.
+    pub parent_usage: u64,
+    /// memory.min or memory.low of the group.
+    pub setting: u64,
+    /// What the parent gets.
+    pub parent_effective: u64,
+    /// What all children of the parent claim and use together: the sum of min(usage, setting).
+    pub siblings_protected: u64,
+}
+
+impl Claim {
+    /// Pages of the group that are protected.
+    pub fn effective(self) -> u64 {
+        let protected = self.usage.min(self.setting);
+        if self.siblings_protected > self.parent_effective {
+            return scale(protected, self.parent_effective, self.siblings_protected);
+        }
+        let spare = self.parent_effective - self.siblings_protected;
+        if spare > 0 && self.parent_usage > self.siblings_protected && self.usage > protected {
+            let unclaimed = self.usage - protected;
+            return protected + scale(spare, unclaimed, self.parent_usage - self.siblings_protected);
+        }
+        protected
+    }
+}
+
+/// `value` * `part` / `whole` without overflow (settings may be as large as "max").
+fn scale(value: u64, part: u64, whole: u64) -> u64 {
+    u64::try_from(value as u128 * part as u128 / whole as u128).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAIM: Claim =
+        Claim { usage: 100, parent_usage: 400, setting: 60, parent_effective: 200, siblings_protected: 60 };
+
+    #[test]
+    fn claims_within_what_the_parent_gets_hold_in_full() {
+        let claim = Claim { parent_effective: 60, ..CLAIM };
+        assert_eq!(claim.effective(), 60);
+        assert_eq!(
+            Claim { usage: 40, siblings_protected: 40, parent_effective: 40, ..CLAIM }.effective(),
+            40
+        );
+    }
+
+    #[test]
+    fn claims_beyond_it_get_their_share() {
+        assert_eq!(Claim { parent_effective: 100, siblings_protected: 240, ..CLAIM }.effective(), 25);
+    }
+
+    #[test]
+    fn what_nobody_claims_protects_the_rest() {
+        // 140 spare pages over 340 unclaimed ones, of which this group has 40.
+        assert_eq!(CLAIM.effective(), 60 + 140 * 40 / 340);
+    }
+}

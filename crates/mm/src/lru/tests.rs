@@ -1,0 +1,397 @@
+//! Lists and groups against simple models.
+
+use super::*;
+use crate::knobs::Knobs;
+use crate::testing::{TestMachine, range};
+use proptest::prelude::*;
+use std_alloc::collections::{BTreeMap, VecDeque};
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+const FRAMES: u32 = 24;
+
+/// Two nodes; node 0 has a DMA32 and a Normal zone.
+fn base() -> Base<TestMachine> {
+    let memory = [
+        range(0, ZoneKind::Dma32, 0, 8),
+        range(0, ZoneKind::Normal, 8, 8),
+        range(1, ZoneKind::Normal, 16, 8),
+    ];
+    let base = Base::new(TestMachine::new(&[0, 1], &memory), Knobs::default());
+    for (zone, range) in memory.iter().enumerate() {
+        for i in 0..range.frames {
+            base.frames[range.start.add(i)].place(range.node, ZoneId(zone as u8));
+        }
+    }
+    base
+}
+
+fn setup() -> (Base<TestMachine>, Lru) {
+    let base = base();
+    let lru = Lru::new(&base.machine);
+    (base, lru)
+}
+
+/// A folio in use, charged to `group`, on its list.
+fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
+    let frame = &base.frames[pfn];
+    frame.get(1);
+    frame.set(flags);
+    lru.groups.try_charge(base, group, 1).unwrap();
+    frame.set_group(group);
+    lru.add(base, pfn);
+}
+
+fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
+    let frame = &base.frames[pfn];
+    assert!(frame.put(1));
+    lru.remove(base, pfn);
+    lru.groups.uncharge(frame.group(), 1);
+    frame.set_group(ROOT);
+    frame.clear(FrameFlags::all());
+}
+
+fn order(base: &Base<TestMachine>, lru: &Lru, node: u8, group: GroupId, list: LruList) -> Vec<u32> {
+    let lists = lru.vec(NodeId(node), group).lock();
+    lists.lists[list as usize].iter(&base.frames).map(|pfn| pfn.0).collect()
+}
+
+const TAKE_ALL: Scan =
+    Scan { list: LruList::InactiveFile, pages: 100, highest: ZoneKind::Movable, may_unmap: true };
+
+#[test]
+fn the_second_use_activates() {
+    let (base, lru) = setup();
+    new_folio(&base, &lru, Pfn(0), ROOT, FrameFlags::empty());
+    let state = || {
+        let flags = base.frames[Pfn(0)].flags();
+        (flags.contains(FrameFlags::ACTIVE), flags.contains(FrameFlags::REFERENCED))
+    };
+    let seen: Vec<_> = (0..4)
+        .map(|_| {
+            lru.mark_accessed(&base, Pfn(0));
+            state()
+        })
+        .collect();
+    assert_eq!(seen, [(false, true), (true, false), (true, true), (true, true)]);
+    assert_eq!(base.stats.read(Stat::Pgactivate), 1);
+    assert_eq!(lru.node_vec(NodeId(0)).nonresident_age.load(Relaxed), 1, "an activation ages the others");
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn zones_that_are_not_wanted_are_skipped_to_the_head() {
+    let (base, lru) = setup();
+    for pfn in [1, 9, 2, 10] {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
+    }
+    let scan = Scan { highest: ZoneKind::Dma32, pages: 1, ..TAKE_ALL };
+    let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
+    assert_eq!((got.scanned, got.taken, got.folios.tail()), (1, 1, Some(Pfn(1))));
+    let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
+    assert_eq!((got.scanned, got.taken, got.folios.tail()), (2, 1, Some(Pfn(2))));
+    assert_eq!(order(&base, &lru, 0, ROOT, LruList::InactiveFile), [9, 10], "the skipped one is at the head");
+    assert_eq!(base.stats.read(Stat::PgskipNormal), 1);
+}
+
+#[test]
+fn mapped_folios_stay_when_they_may_not_be_unmapped() {
+    let (base, lru) = setup();
+    for pfn in [1, 2] {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
+    }
+    base.frames[Pfn(1)].mapcount_add(1);
+    let got = lru.isolate_batch(&base, NodeId(0), ROOT, &Scan { may_unmap: false, ..TAKE_ALL });
+    assert_eq!(got.folios.iter(&base.frames).collect::<Vec<_>>(), [Pfn(2)]);
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn folios_without_users_are_handed_to_the_caller_on_putback() {
+    let (base, lru) = setup();
+    for pfn in [1, 2] {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
+    }
+    let mut got = lru.isolate_batch(&base, NodeId(0), ROOT, &TAKE_ALL);
+    assert!(!base.frames[Pfn(1)].put(1), "the last user goes while the folio is isolated");
+    let put = lru.putback_batch(&base, &mut got.folios);
+    assert_eq!((put.pages, put.dead.iter(&base.frames).collect::<Vec<_>>()), (1, vec![Pfn(1)]));
+    assert!(!base.frames[Pfn(1)].has(FrameFlags::LRU));
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn a_page_that_comes_back_soon_is_activated() {
+    let (base, lru) = setup();
+    for pfn in 0..4 {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::ACTIVE);
+    }
+    base.frames[Pfn(5)].set(FrameFlags::WORKINGSET);
+    let shadow = lru.eviction(&base, Pfn(5), ROOT);
+    lru.age_nonresident(NodeId(0), ROOT, 3);
+    lru.refault(&base, Pfn(6), shadow, 0);
+    let flags = base.frames[Pfn(6)].flags();
+    assert!(flags.contains(FrameFlags::ACTIVE | FrameFlags::WORKINGSET), "distance 4, active list 4");
+    let stats = [Stat::WorkingsetRefaultFile, Stat::WorkingsetActivateFile, Stat::WorkingsetRestoreFile];
+    assert_eq!(stats.map(|stat| base.stats.read(stat)), [1, 1, 1]);
+    assert!(lru.node_vec(NodeId(0)).refaulted_since(true));
+    assert_eq!(lru.node_vec(NodeId(0)).cost().file, 16, "one page of I/O, halved: the lists are small");
+
+    lru.refault(&base, Pfn(7), shadow, 0);
+    assert!(
+        !base.frames[Pfn(7)].has(FrameFlags::ACTIVE),
+        "the first refault has moved the clock to distance 5"
+    );
+}
+
+#[test]
+fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
+    let (base, lru) = setup();
+    let max = |max| GroupLimits { max, ..GroupLimits::default() };
+    let top = lru.create_group(ROOT, max(10)).unwrap();
+    let (a, b) = (lru.create_group(top, max(8)).unwrap(), lru.create_group(top, max(8)).unwrap());
+    let charge = |group, pages| lru.groups.try_charge(&base, group, pages);
+    assert_eq!(charge(a, 9), Err(a));
+    assert_eq!(charge(a, 7), Ok(()));
+    assert_eq!(charge(b, 4), Err(top));
+    assert_eq!(charge(b, 3), Ok(()));
+    assert_eq!([ROOT, top, a, b].map(|group| lru.groups.usage(group)), [10, 10, 7, 3]);
+    assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
+    lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
+    assert_eq!(lru.groups.over_high(b), Some((top, 4)));
+    assert_eq!(lru.remove_group(&base, top), Err(GroupError::Busy));
+}
+
+#[test]
+fn protection_comes_down_the_tree() {
+    let (base, lru) = setup();
+    let low = |low| GroupLimits { low, ..GroupLimits::default() };
+    let top = lru.create_group(ROOT, low(100)).unwrap();
+    let (a, b) = (lru.create_group(top, low(150)).unwrap(), lru.create_group(top, low(50)).unwrap());
+    lru.groups.try_charge(&base, a, 150).unwrap();
+    lru.groups.try_charge(&base, b, 100).unwrap();
+    for group in lru.groups.subtree(ROOT) {
+        lru.groups.calculate_protection(ROOT, group);
+    }
+    let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
+    assert_eq!(got, [100, 75, 25], "200 pages claimed, 100 to give");
+    assert!(!lru.groups.below_low(ROOT, a));
+    lru.groups.uncharge(a, 150);
+    for group in lru.groups.subtree(ROOT) {
+        lru.groups.calculate_protection(ROOT, group);
+    }
+    assert!(lru.groups.below_low(ROOT, top) && lru.groups.below_low(ROOT, b), "all 100 pages are within it");
+    assert!(!lru.groups.below_low(top, top), "reclaim of the group itself knows no protection of it");
+}
+
+#[test]
+fn partial_walks_go_on_where_the_last_one_stopped() {
+    let (_base, lru) = setup();
+    let new = || lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    let (a, b) = (new(), new());
+    let node = NodeId(0);
+    let mut first = None;
+    assert_eq!(lru.next_shared(ROOT, node, &mut first), Some(ROOT));
+    assert_eq!(lru.next_shared(ROOT, node, &mut first), Some(b));
+    let mut second = None;
+    assert_eq!(lru.next_shared(ROOT, node, &mut second), Some(a));
+    assert_eq!(lru.next_shared(ROOT, node, &mut second), None);
+    assert_eq!(lru.next_shared(ROOT, node, &mut first), None, "the second walk has completed the cycle");
+    assert_eq!(lru.next_shared(ROOT, node, &mut None), Some(ROOT));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Add { pfn: u32, swapbacked: bool, active: bool, group: usize },
+    Free(u32),
+    MarkAccessed(u32),
+    Deactivate(u32),
+    Lazyfree(u32),
+    Rotate(u32),
+    Mlock(u32),
+    Munlock(u32),
+    Cycle(u32),
+    Batch { list: usize, node: u8, group: usize, pages: u64 },
+    NewGroup(usize),
+    RemoveGroup(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let pfn = 0..FRAMES;
+    prop_oneof![
+        4 => (pfn.clone(), any::<bool>(), any::<bool>(), 0usize..6)
+            .prop_map(|(pfn, swapbacked, active, group)| Op::Add { pfn, swapbacked, active, group }),
+        1 => pfn.clone().prop_map(Op::Free),
+        3 => pfn.clone().prop_map(Op::MarkAccessed),
+        1 => pfn.clone().prop_map(Op::Deactivate),
+        1 => pfn.clone().prop_map(Op::Lazyfree),
+        1 => pfn.clone().prop_map(Op::Rotate),
+        1 => pfn.clone().prop_map(Op::Mlock),
+        1 => pfn.clone().prop_map(Op::Munlock),
+        1 => pfn.prop_map(Op::Cycle),
+        2 => (0usize..4, 0u8..2, 0usize..6, 0u64..6)
+            .prop_map(|(list, node, group, pages)| Op::Batch { list, node, group, pages }),
+        1 => (0usize..6).prop_map(Op::NewGroup),
+        1 => (0usize..6).prop_map(Op::RemoveGroup),
+    ]
+}
+
+/// What is to be true: folios by list, each list from head to tail.
+#[derive(Default)]
+struct Model {
+    lists: BTreeMap<(u8, u16, usize), VecDeque<u32>>,
+    flags: BTreeMap<u32, FrameFlags>,
+    group: BTreeMap<u32, GroupId>,
+}
+
+impl Model {
+    fn key(&self, pfn: u32) -> (u8, u16, usize) {
+        ((pfn >= 16) as u8, self.group[&pfn].0, LruList::of(self.flags[&pfn]) as usize)
+    }
+
+    fn unlink(&mut self, pfn: u32) {
+        let key = self.key(pfn);
+        self.lists.get_mut(&key).unwrap().retain(|&other| other != pfn);
+    }
+
+    fn link(&mut self, pfn: u32, head: bool) {
+        let list = self.lists.entry(self.key(pfn)).or_default();
+        if head { list.push_front(pfn) } else { list.push_back(pfn) }
+    }
+
+    fn change(&mut self, pfn: u32, head: bool, set: FrameFlags, clear: FrameFlags) {
+        self.unlink(pfn);
+        let flags = self.flags.get_mut(&pfn).unwrap();
+        *flags = (*flags | set) - clear;
+        self.link(pfn, head);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Lists, their order, sizes, counters and charges are as a simple model says, after every operation.
+    #[test]
+    fn lists_follow_the_model(ops in prop::collection::vec(op(), 0..120)) {
+        use FrameFlags as F;
+        let (base, lru) = setup();
+        let mut groups = vec![ROOT];
+        let mut model = Model::default();
+        for op in ops {
+            let has = |model: &Model, pfn: u32, flag: F| {
+                model.flags.get(&pfn).is_some_and(|flags| flags.contains(flag))
+            };
+            match op {
+                Op::Add { pfn, swapbacked, active, group } if !model.flags.contains_key(&pfn) => {
+                    let group = groups[group % groups.len()];
+                    let flags = if swapbacked { F::SWAPBACKED } else { F::empty() }
+                        | if active { F::ACTIVE } else { F::empty() };
+                    base.frames[Pfn(pfn)].set_owner(crate::frame::Owner::Anon(AnonId(0)), PageIndex(0));
+                    new_folio(&base, &lru, Pfn(pfn), group, flags);
+                    model.flags.insert(pfn, flags);
+                    model.group.insert(pfn, group);
+                    model.link(pfn, true);
+                }
+                Op::Free(pfn) if model.flags.contains_key(&pfn) => {
+                    free_folio(&base, &lru, Pfn(pfn));
+                    model.unlink(pfn);
+                    model.flags.remove(&pfn);
+                    model.group.remove(&pfn);
+                }
+                Op::MarkAccessed(pfn) if model.flags.contains_key(&pfn) => {
+                    lru.mark_accessed(&base, Pfn(pfn));
+                    if !has(&model, pfn, F::REFERENCED) {
+                        model.flags.get_mut(&pfn).unwrap().insert(F::REFERENCED);
+                    } else if !model.flags[&pfn].intersects(F::ACTIVE | F::UNEVICTABLE) {
+                        model.change(pfn, true, F::ACTIVE, F::REFERENCED);
+                    }
+                }
+                Op::Deactivate(pfn) => {
+                    if model.flags.contains_key(&pfn) {
+                        lru.deactivate(&base, Pfn(pfn));
+                    }
+                    if has(&model, pfn, F::ACTIVE) {
+                        model.change(pfn, true, F::empty(), F::ACTIVE | F::REFERENCED);
+                    }
+                }
+                Op::Lazyfree(pfn) => {
+                    if model.flags.contains_key(&pfn) {
+                        lru.lazyfree(&base, Pfn(pfn));
+                    }
+                    if has(&model, pfn, F::SWAPBACKED) && !has(&model, pfn, F::UNEVICTABLE) {
+                        model.change(pfn, true, F::empty(), F::ACTIVE | F::REFERENCED | F::SWAPBACKED);
+                    }
+                }
+                Op::Rotate(pfn) if model.flags.contains_key(&pfn) => {
+                    lru.rotate_reclaimable(&base, Pfn(pfn));
+                    if !has(&model, pfn, F::UNEVICTABLE) {
+                        model.change(pfn, false, F::empty(), F::ACTIVE);
+                    }
+                }
+                Op::Mlock(pfn) if model.flags.contains_key(&pfn) => {
+                    lru.mlock(&base, Pfn(pfn));
+                    if !has(&model, pfn, F::UNEVICTABLE) {
+                        model.change(pfn, true, F::UNEVICTABLE, F::ACTIVE);
+                    }
+                }
+                Op::Munlock(pfn) if model.flags.contains_key(&pfn) => {
+                    lru.munlock(&base, Pfn(pfn));
+                    if has(&model, pfn, F::UNEVICTABLE) {
+                        model.change(pfn, true, F::empty(), F::UNEVICTABLE);
+                    }
+                }
+                Op::Cycle(pfn) if model.flags.contains_key(&pfn) => {
+                    prop_assert!(lru.isolate(&base, Pfn(pfn)));
+                    prop_assert!(!lru.isolate(&base, Pfn(pfn)), "it is isolated already");
+                    lru.putback(&base, Pfn(pfn));
+                    prop_assert!(!base.frames[Pfn(pfn)].put(1));
+                    model.change(pfn, true, F::empty(), F::empty());
+                }
+                Op::Batch { list, node, group, pages } => {
+                    let group = groups[group % groups.len()];
+                    let scan = Scan { list: LruList::ALL[list], pages, ..TAKE_ALL };
+                    let mut got = lru.isolate_batch(&base, NodeId(node), group, &scan);
+                    let expected = model.lists.entry((node, group.0, list)).or_default();
+                    let n = expected.len().min(pages as usize);
+                    let tail: Vec<u32> = expected.iter().rev().take(n).copied().collect();
+                    let taken: Vec<u32> = got.folios.iter(&base.frames).map(|pfn| pfn.0).collect();
+                    prop_assert_eq!(taken.iter().rev().copied().collect::<Vec<_>>(), tail.clone());
+                    prop_assert_eq!(got.taken as usize, n);
+                    lru.putback_batch(&base, &mut got.folios);
+                    for pfn in tail {
+                        model.change(pfn, true, F::empty(), F::empty());
+                    }
+                }
+                Op::NewGroup(parent) if groups.len() < 6 => {
+                    let parent = groups[parent % groups.len()];
+                    groups.push(lru.create_group(parent, GroupLimits::default()).unwrap());
+                }
+                Op::RemoveGroup(index) => {
+                    let group = groups[index % groups.len()];
+                    let parent = lru.groups.parent(group);
+                    if lru.remove_group(&base, group).is_err() {
+                        prop_assert!(groups.iter().any(|&other| lru.groups.parent(other) == Some(group)) || group == ROOT);
+                        continue;
+                    }
+                    groups.retain(|&other| other != group);
+                    let parent = parent.unwrap();
+                    for owner in model.group.values_mut().filter(|owner| **owner == group) {
+                        *owner = parent;
+                    }
+                    for node in 0..2 {
+                        for list in 0..LruList::COUNT {
+                            let from = model.lists.remove(&(node, group.0, list)).unwrap_or_default();
+                            model.lists.entry((node, parent.0, list)).or_default().extend(from);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            lru.validate(&base).map_err(TestCaseError::fail)?;
+            for (&(node, group, list), expected) in &model.lists {
+                let found = order(&base, &lru, node, GroupId(group), LruList::ALL[list]);
+                prop_assert_eq!(VecDeque::from(found), expected.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Check lists, sizes and charges against the frame table. Only when nobody is inside the memory manager.
+
+use super::vec::{ByKind, ZONE_KINDS};
+use super::{Lru, LruList, ROOT};
+use crate::base::Base;
+use crate::frame::FrameFlags;
+use crate::machine::Machine;
+use crate::units::*;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec;
+
+impl Lru {
+    /// Every folio on a list has LRU and the flags, node and group that match the list; sizes and counters are those of
+    /// the lists; charges are those of the folios. Returns the first fault.
+    pub fn validate<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+        let mut totals = [0; LruList::COUNT];
+        let mut listed = 0;
+        for node in 0..self.nodes() {
+            let node = NodeId(node as u8);
+            let mut own = vec![[[0; ZONE_KINDS]; LruList::COUNT]; self.groups.bound() as usize];
+            for (group, sizes) in own.iter_mut().enumerate() {
+                for list in LruList::ALL {
+                    let (pages, folios) = self.check_list(base, node, GroupId(group as u16), list)?;
+                    sizes[list as usize] = pages;
+                    totals[list as usize] += pages.iter().sum::<i64>();
+                    listed += folios;
+                }
+            }
+            self.check_subtrees(node, &own)?;
+        }
+        for list in LruList::ALL {
+            let counted = base.stats.read(list.stat());
+            if counted != totals[list as usize] {
+                let name = list.stat().name();
+                return Err(format!("{name} is {counted}, the lists hold {} pages", totals[list as usize]));
+            }
+        }
+        let frames = || (0..base.frames.len() as u32).map(|i| &base.frames[Pfn(i)]);
+        let flagged = frames().filter(|frame| frame.has(FrameFlags::LRU)).count();
+        if flagged != listed {
+            return Err(format!("{flagged} frames have LRU, {listed} are on lists"));
+        }
+        self.check_charges(base)
+    }
+
+    fn check_list<M: Machine>(
+        &self,
+        base: &Base<M>,
+        node: NodeId,
+        group: GroupId,
+        list: LruList,
+    ) -> Result<(ByKind, usize), String> {
+        let lists = self.vec(node, group).lock();
+        let at = || format!("{list:?} of {group} on {node}");
+        let source = &lists.lists[list as usize];
+        source.validate(&base.frames).map_err(|fault| format!("{}: {fault}", at()))?;
+        let mut pages = [0; ZONE_KINDS];
+        for pfn in source.iter(&base.frames) {
+            let frame = &base.frames[pfn];
+            let flags = frame.flags();
+            if !flags.contains(FrameFlags::LRU) || LruList::of(flags) != list {
+                return Err(format!("{pfn} is on {} with flags {flags:?}", at()));
+            }
+            if frame.node() != node || frame.group() != group {
+                let (node, group) = (frame.node(), frame.group());
+                return Err(format!("{pfn} of {group} on {node} is on {}", at()));
+            }
+            if frame.refs() == 0 {
+                return Err(format!("{pfn} is on {} without a reference", at()));
+            }
+            pages[self.kind(frame.zone()) as usize] += frame.pages() as i64;
+        }
+        if pages != lists.pages[list as usize] {
+            return Err(format!(
+                "{} holds {pages:?} pages, its sizes say {:?}",
+                at(),
+                lists.pages[list as usize]
+            ));
+        }
+        if lists.dead && !source.is_empty() {
+            return Err(format!("{} belongs to a removed group", at()));
+        }
+        Ok((pages, source.len()))
+    }
+
+    /// The sizes of each subtree are the sums of its groups' sizes.
+    fn check_subtrees(&self, node: NodeId, own: &[[ByKind; LruList::COUNT]]) -> Result<(), String> {
+        for list in LruList::ALL {
+            let mut sums = vec![[0; ZONE_KINDS]; own.len()];
+            for (group, sizes) in own.iter().enumerate() {
+                for above in self.groups.upwards(GroupId(group as u16)) {
+                    for (sum, pages) in sums[above.index()].iter_mut().zip(sizes[list as usize]) {
+                        *sum += pages;
+                    }
+                }
+            }
+            for (group, sum) in sums.iter().enumerate() {
+                let counted = self.vec(node, GroupId(group as u16)).subtree(list);
+                if counted != *sum {
+                    let group = GroupId(group as u16);
+                    return Err(format!("{list:?} below {group} on {node} is {sum:?}, counted {counted:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_charges<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+        let mut sums = vec![0; self.groups.bound() as usize];
+        for pfn in (0..base.frames.len() as u32).map(Pfn) {
+            let frame = &base.frames[pfn];
+            if frame.group() != ROOT && !frame.has(FrameFlags::TAIL) {
+                for above in self.groups.upwards(frame.group()) {
+                    sums[above.index()] += frame.pages() as u64;
+                }
+            }
+        }
+        for (group, &sum) in sums.iter().enumerate() {
+            let (group, usage) = (GroupId(group as u16), self.groups.usage(GroupId(group as u16)));
+            if usage != sum {
+                return Err(format!("{group} is charged {usage} pages, its folios hold {sum}"));
+            }
+        }
+        Ok(())
+    }
+}

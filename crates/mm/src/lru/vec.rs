@@ -1,0 +1,256 @@
+//! One list vector: the lists of one group's folios on one node.
+
+use crate::frame::{FrameFlags, List};
+use crate::lock::{Guard, Lock};
+use crate::machine::ZoneKind;
+use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
+use crate::stat::Stat;
+
+/// Kinds of zone, by which sizes are kept apart.
+pub(crate) const ZONE_KINDS: usize = ZoneKind::Movable as usize + 1;
+
+/// Pages by kind of zone.
+pub(crate) type ByKind = [i64; ZONE_KINDS];
+
+/// A list of a vector. On each, the head is the most recent; reclaim takes from the tail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum LruList {
+    /// Anonymous and shmem, candidates for reclaim.
+    InactiveAnon = 0,
+    /// Anonymous and shmem, in use.
+    ActiveAnon = 1,
+    /// File (and lazily freed anonymous), candidates for reclaim.
+    InactiveFile = 2,
+    /// File, in use.
+    ActiveFile = 3,
+    /// Locked in memory; never scanned.
+    Unevictable = 4,
+}
+
+impl LruList {
+    /// Number of lists.
+    pub const COUNT: usize = 5;
+    /// All lists, in index order.
+    pub const ALL: [LruList; 5] = {
+        use LruList::*;
+        [InactiveAnon, ActiveAnon, InactiveFile, ActiveFile, Unevictable]
+    };
+    /// The lists that reclaim scans, in the order in which it visits them.
+    pub const EVICTABLE: [LruList; 4] = {
+        use LruList::*;
+        [InactiveAnon, ActiveAnon, InactiveFile, ActiveFile]
+    };
+
+    /// The list that a folio with these flags is on, or would go to.
+    #[inline]
+    pub fn of(flags: FrameFlags) -> LruList {
+        if flags.contains(FrameFlags::UNEVICTABLE) {
+            return LruList::Unevictable;
+        }
+        LruList::new(!flags.contains(FrameFlags::SWAPBACKED), flags.contains(FrameFlags::ACTIVE))
+    }
+
+    /// The list of a type.
+    #[inline]
+    pub const fn new(file: bool, active: bool) -> LruList {
+        match (file, active) {
+            (false, false) => LruList::InactiveAnon,
+            (false, true) => LruList::ActiveAnon,
+            (true, false) => LruList::InactiveFile,
+            (true, true) => LruList::ActiveFile,
+        }
+    }
+
+    /// Is it a list of file folios?
+    #[inline]
+    pub const fn is_file(self) -> bool {
+        matches!(self, LruList::InactiveFile | LruList::ActiveFile)
+    }
+
+    /// Is it an active list?
+    #[inline]
+    pub const fn is_active(self) -> bool {
+        matches!(self, LruList::ActiveAnon | LruList::ActiveFile)
+    }
+
+    /// The counter of its pages.
+    pub const fn stat(self) -> Stat {
+        match self {
+            LruList::InactiveAnon => Stat::NrInactiveAnon,
+            LruList::ActiveAnon => Stat::NrActiveAnon,
+            LruList::InactiveFile => Stat::NrInactiveFile,
+            LruList::ActiveFile => Stat::NrActiveFile,
+            LruList::Unevictable => Stat::NrUnevictable,
+        }
+    }
+}
+
+/// What reclaiming each type has cost lately, in pages: I/O weighs 32, a rotation 1. A floating average.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cost {
+    /// Of anonymous folios.
+    pub anon: u64,
+    /// Of file folios.
+    pub file: u64,
+}
+
+impl Cost {
+    /// Weight of one page of I/O against one rotated page.
+    const IO: u64 = 32;
+
+    /// Add what happened, and halve both costs once they exceed a quarter of the lists: recent events then weigh more
+    /// than old ones, and the numbers stay small. `lru_size` is the four evictable lists together.
+    pub fn note(&mut self, file: bool, nr_io: u64, nr_rotated: u64, lru_size: u64) {
+        let cost = nr_io * Cost::IO + nr_rotated;
+        if file {
+            self.file += cost;
+        } else {
+            self.anon += cost;
+        }
+        if self.anon + self.file > lru_size / 4 {
+            self.anon /= 2;
+            self.file /= 2;
+        }
+    }
+}
+
+/// What stands under a vector's lock.
+#[derive(Default)]
+pub(crate) struct Lists {
+    pub(crate) lists: [List; LruList::COUNT],
+    /// Pages on each list, by kind of zone.
+    pub(crate) pages: [ByKind; LruList::COUNT],
+    pub(crate) cost: Cost,
+    /// The group is gone: folios go to its parent's vector.
+    pub(crate) dead: bool,
+}
+
+/// The lists of one group's folios on one node, and what reclaim has learned about them.
+///
+/// Sizes and ages count for the whole subtree of groups: a folio has a place in the order of its own group and in that
+/// of every group above.
+#[derive(Default)]
+pub struct LruVec {
+    inner: Lock<Lists>,
+    /// Pages on the lists of this vector and of those of the groups below.
+    subtree: [[AtomicI64; ZONE_KINDS]; LruList::COUNT],
+    /// Evictions and activations so far, in pages: the clock of refault distances.
+    pub(super) nonresident_age: AtomicU64,
+    /// Refaulted pages activated in the subtree: anonymous, file.
+    pub(super) activations: [AtomicU64; 2],
+    /// `activations` when the last reclaim ended.
+    snapshot: [AtomicU64; 2],
+    /// Every dirty folio that the last scan met was already being written for reclaim.
+    congested: AtomicBool,
+    /// Where partial walks over the group's subtree go on: group + 1, or 0 for the start.
+    pub(super) walk_at: AtomicU32,
+    /// Number of walks that have reached the end.
+    pub(super) walks: AtomicU32,
+}
+
+impl LruVec {
+    /// Take the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, Lists> {
+        self.inner.lock()
+    }
+
+    /// Pages on one list, those of the groups below included.
+    #[inline]
+    pub fn pages(&self, list: LruList) -> u64 {
+        self.pages_upto(list, ZoneKind::Movable)
+    }
+
+    /// The same, in zones of kinds up to `highest` only.
+    pub fn pages_upto(&self, list: LruList, highest: ZoneKind) -> u64 {
+        let sizes = &self.subtree[list as usize][..=highest as usize];
+        sizes.iter().map(|pages| pages.load(Relaxed)).sum::<i64>().max(0) as u64
+    }
+
+    /// Pages of one kind of zone on one list, those of the groups below included.
+    pub fn pages_in(&self, list: LruList, kind: ZoneKind) -> u64 {
+        self.subtree[list as usize][kind as usize].load(Relaxed).max(0) as u64
+    }
+
+    /// Pages on this vector's own list, in zones of kinds up to `highest`.
+    pub fn own_pages(&self, list: LruList, highest: ZoneKind) -> u64 {
+        let inner = self.lock();
+        inner.pages[list as usize][..=highest as usize].iter().sum::<i64>() as u64
+    }
+
+    /// The costs.
+    pub fn cost(&self) -> Cost {
+        self.lock().cost
+    }
+
+    /// Refaulted pages of a type that were activated, in the subtree, so far.
+    pub fn activations(&self, file: bool) -> u64 {
+        self.activations[file as usize].load(Relaxed)
+    }
+
+    /// Have refaulted pages of the type been activated since [`LruVec::snapshot_refaults`]?
+    pub fn refaulted_since(&self, file: bool) -> bool {
+        self.activations(file) != self.snapshot[file as usize].load(Relaxed)
+    }
+
+    /// A reclaim ends: remember how many refaults have led to activation so far.
+    pub fn snapshot_refaults(&self) {
+        for file in [false, true] {
+            self.snapshot[file as usize].store(self.activations(file), Relaxed);
+        }
+    }
+
+    /// Should direct reclaimers wait for writes?
+    pub fn congested(&self) -> bool {
+        self.congested.load(Relaxed)
+    }
+
+    /// Set or clear the mark.
+    pub fn set_congested(&self, congested: bool) {
+        self.congested.store(congested, Relaxed);
+    }
+
+    pub(super) fn add_subtree(&self, list: LruList, by: &ByKind) {
+        for (size, by) in self.subtree[list as usize].iter().zip(by) {
+            if *by != 0 {
+                size.fetch_add(*by, Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn subtree(&self, list: LruList) -> ByKind {
+        core::array::from_fn(|kind| self.subtree[list as usize][kind].load(Relaxed))
+    }
+
+    /// Pages on the four lists that reclaim scans, those of the groups below included.
+    pub fn evictable(&self) -> u64 {
+        LruList::EVICTABLE.iter().map(|&list| self.pages(list)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_follows_from_the_flags() {
+        use FrameFlags as F;
+        assert_eq!(LruList::of(F::SWAPBACKED), LruList::InactiveAnon);
+        assert_eq!(LruList::of(F::SWAPBACKED | F::ACTIVE), LruList::ActiveAnon);
+        assert_eq!(LruList::of(F::DIRTY), LruList::InactiveFile);
+        assert_eq!(LruList::of(F::ACTIVE), LruList::ActiveFile);
+        assert_eq!(LruList::of(F::UNEVICTABLE | F::SWAPBACKED), LruList::Unevictable);
+    }
+
+    #[test]
+    fn costs_decay_beyond_a_quarter_of_the_lists() {
+        let mut cost = Cost::default();
+        cost.note(true, 0, 100, 4000);
+        assert_eq!(cost, Cost { anon: 0, file: 100 });
+        cost.note(false, 10, 5, 4000);
+        assert_eq!(cost, Cost { anon: 325, file: 100 });
+        cost.note(false, 20, 0, 4000);
+        assert_eq!(cost, Cost { anon: 482, file: 50 }, "965 + 100 > 1000, so both halve");
+    }
+}

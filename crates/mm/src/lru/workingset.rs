@@ -1,0 +1,211 @@
+//! Refault distance: was a page that comes back evicted too early?
+//!
+//! Problem: a page used once per round of a loop that is larger than the inactive list is evicted just before each use,
+//! while pages on the active list may be idle. On its return it looks new.
+//!
+//! Rule: a vector has a clock that counts evictions and activations, that is, how far its inactive list has moved. An
+//! evicted page leaves the time behind in a [`Shadow`]. When it returns, the distance is how much longer the inactive
+//! list would have had to be to keep it. If all that it competes with (the active lists, and the inactive list of the
+//! other type) is at least as large, it deserves a chance there: it is activated at once.
+//!
+//! Source: mm/workingset.c of Linux 6.12 (Johannes Weiner).
+
+use super::{Lru, LruList, LruVec};
+use crate::base::Base;
+use crate::frame::FrameFlags;
+use crate::machine::Machine;
+use crate::primitive::Ordering::Relaxed;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// Bits of a shadow: the number of a group, of a node, and the mark of a page of the working set.
+const GROUP_BITS: u32 = 16;
+const NODE_BITS: u32 = 8;
+const SHIFT: u32 = GROUP_BITS + NODE_BITS + 1;
+/// Bits that a slot of a file's tree can hold of a shadow.
+const WIDTH: u32 = 62;
+/// Bits of the clock that are left: at a million evictions a second they last for more than a day.
+const AGE_MASK: u64 = (1 << (WIDTH - SHIFT)) - 1;
+
+/// A shadow, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Evicted {
+    /// Group whose pressure caused the eviction.
+    pub group: GroupId,
+    /// Node that the page was on.
+    pub node: NodeId,
+    /// The clock then, modulo what fits.
+    pub age: u64,
+    /// Had the page been active before?
+    pub workingset: bool,
+}
+
+impl Evicted {
+    /// Put together what is left behind.
+    pub fn pack(self) -> Shadow {
+        let age = self.age & AGE_MASK;
+        let node = age << NODE_BITS | self.node.0 as u64;
+        let group = node << GROUP_BITS | self.group.0 as u64;
+        Shadow(group << 1 | self.workingset as u64)
+    }
+
+    /// Take a shadow apart.
+    pub fn unpack(shadow: Shadow) -> Evicted {
+        let word = shadow.0;
+        Evicted {
+            workingset: word & 1 != 0,
+            group: GroupId((word >> 1) as u16),
+            node: NodeId((word >> (1 + GROUP_BITS)) as u8),
+            age: word >> SHIFT & AGE_MASK,
+        }
+    }
+}
+
+/// Pages on the lists that a returning page is held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Competitors {
+    /// Active file pages.
+    pub active_file: u64,
+    /// Inactive file pages.
+    pub inactive_file: u64,
+    /// Active anonymous pages.
+    pub active_anon: u64,
+    /// Inactive anonymous pages.
+    pub inactive_anon: u64,
+}
+
+impl Competitors {
+    /// Size of the working set that a page of the type competes with. Anonymous memory takes part only if it could be
+    /// swapped out.
+    pub fn size(&self, file: bool, swap_free: bool) -> u64 {
+        let mut size = self.active_file;
+        if !file {
+            size += self.inactive_file;
+        }
+        if swap_free {
+            size += self.active_anon;
+            if file {
+                size += self.inactive_anon;
+            }
+        }
+        size
+    }
+
+    fn of(vec: &LruVec) -> Competitors {
+        Competitors {
+            active_file: vec.pages(LruList::ActiveFile),
+            inactive_file: vec.pages(LruList::InactiveFile),
+            active_anon: vec.pages(LruList::ActiveAnon),
+            inactive_anon: vec.pages(LruList::InactiveAnon),
+        }
+    }
+}
+
+/// How far the clock went between an eviction and now, across a wrap of what the shadow holds.
+pub fn refault_distance(evicted: u64, now: u64) -> u64 {
+    now.wrapping_sub(evicted) & AGE_MASK
+}
+
+impl Lru {
+    /// The vector's clock, and those of all groups above, advance: `pages` were evicted or activated.
+    pub fn age_nonresident(&self, node: NodeId, group: GroupId, pages: u64) {
+        for group in self.groups.upwards(group) {
+            self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
+        }
+    }
+
+    /// A folio leaves memory under the pressure of `group` ([`GroupId`] 0: of the node). Returns what it leaves behind.
+    /// The caller has frozen the folio's references.
+    pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
+        let frame = &base.frames[pfn];
+        let node = frame.node();
+        let age = self.vec(node, group).nonresident_age.load(Relaxed);
+        self.age_nonresident(node, group, frame.pages() as u64);
+        Evicted { group, node, age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
+    }
+
+    /// Did the page of this shadow leave so recently that it is part of the working set?
+    pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
+        let evicted = Evicted::unpack(shadow);
+        if !self.groups.is_live(evicted.group) || evicted.node.index() >= self.nodes() {
+            return false;
+        }
+        let vec = self.vec(evicted.node, evicted.group);
+        let distance = refault_distance(evicted.age, vec.nonresident_age.load(Relaxed));
+        distance <= Competitors::of(vec).size(file, swap_free > 0)
+    }
+
+    /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
+    /// folio active if its distance says so. `swap_free` is the number of free swap slots.
+    pub fn refault<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow, swap_free: u64) {
+        let frame = &base.frames[pfn];
+        let file = !frame.has(FrameFlags::SWAPBACKED);
+        let (node, group, pages) = (frame.node(), frame.group(), frame.pages() as i64);
+        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages);
+        if !self.is_recent(shadow, file, swap_free) {
+            return;
+        }
+        frame.set(FrameFlags::ACTIVE);
+        self.age_nonresident(node, group, pages as u64);
+        for group in self.groups.upwards(group) {
+            self.vec(node, group).activations[file as usize].fetch_add(pages as u64, Relaxed);
+        }
+        base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+        if Evicted::unpack(shadow).workingset {
+            frame.set(FrameFlags::WORKINGSET);
+            self.note_cost(node, group, file, pages as u64, 0);
+            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+        }
+    }
+
+    /// Reclaim of the group's folios has cost something; all groups above bear it too.
+    pub fn note_cost(&self, node: NodeId, group: GroupId, file: bool, nr_io: u64, nr_rotated: u64) {
+        if nr_io == 0 && nr_rotated == 0 {
+            return;
+        }
+        for group in self.groups.upwards(group) {
+            let vec = self.vec(node, group);
+            let size = vec.evictable();
+            vec.lock().cost.note(file, nr_io, nr_rotated, size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shadows_keep_what_is_put_in(group: u16, node: u8, age: u64, workingset: bool) {
+            let evicted = Evicted { group: GroupId(group), node: NodeId(node), age: age & AGE_MASK, workingset };
+            let shadow = evicted.pack();
+            prop_assert!(shadow.0 < 1 << WIDTH);
+            prop_assert_eq!(Evicted::unpack(shadow), evicted);
+        }
+
+        /// The distance is right although the shadow holds only part of the clock.
+        #[test]
+        fn distance_survives_a_wrap(start: u64, passed in 0..=AGE_MASK) {
+            prop_assert_eq!(refault_distance(start & AGE_MASK, start.wrapping_add(passed)), passed);
+        }
+    }
+
+    /// The vector of reclaim.md, section 6.
+    #[test]
+    fn a_file_page_without_swap_competes_with_the_active_file_list() {
+        let distance = refault_distance(1000, 1500);
+        for (active_file, activate) in [(400, false), (500, true)] {
+            let lists = Competitors { active_file, inactive_file: 10_000, active_anon: 9, inactive_anon: 9 };
+            assert_eq!(distance <= lists.size(true, false), activate);
+        }
+    }
+
+    #[test]
+    fn each_type_competes_with_the_lists_it_is_not_on() {
+        let lists = Competitors { active_file: 1, inactive_file: 10, active_anon: 100, inactive_anon: 1000 };
+        let sizes = [(true, false), (false, false), (true, true), (false, true)];
+        assert_eq!(sizes.map(|(file, swap)| lists.size(file, swap)), [1, 11, 1101, 111]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
+
+use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
+use crate::base::Base;
+use crate::frame::{FrameFlags, Mobility};
+use crate::lru::Lru;
+use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::swap::Swap;
+use crate::table::Tables;
+use crate::tlb::{Gather, Tlb};
+use crate::units::*;
+
+/// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shortage {
+    /// No zone has a block to spare.
+    Zone(NeedsReclaim),
+    /// This control group is at its limit.
+    Group(GroupId),
+}
+
+impl From<NeedsReclaim> for Shortage {
+    fn from(needs: NeedsReclaim) -> Shortage {
+        Shortage::Zone(needs)
+    }
+}
+
+/// On whose behalf, and how urgently, memory is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Gfp {
+    /// The group that pays.
+    pub group: GroupId,
+    /// The watermark that must stay.
+    pub mark: Mark,
+    /// How much of the reserves may be used.
+    pub reserve: Reserve,
+}
+
+impl Gfp {
+    /// The first try of an ordinary request of `group`.
+    pub const fn user(group: GroupId) -> Gfp {
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None }
+    }
+}
+
+/// State of floors 3 to 5.
+pub struct Memory<M> {
+    base: Base<M>,
+    /// Swap space.
+    pub swap: Swap,
+    /// Translations.
+    pub tlb: Tlb,
+    /// Free memory.
+    pub alloc: Allocator,
+    /// Page tables.
+    pub tables: Tables,
+    /// Lists of folios by age, and the groups that they are charged to.
+    pub lru: Lru,
+}
+
+impl<M> core::ops::Deref for Memory<M> {
+    type Target = Base<M>;
+
+    #[inline]
+    fn deref(&self) -> &Base<M> {
+        &self.base
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Put the rooms together.
+    pub fn new(base: Base<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
+        let tlb = Tlb::new(&base);
+        Memory { base, swap, tlb, alloc, tables: Tables::default(), lru }
+    }
+
+    /// Floors 1 and 2.
+    #[inline]
+    pub fn base(&self) -> &Base<M> {
+        &self.base
+    }
+
+    // --- folios -------------------------------------------------------------------------------------------
+
+    /// A movable folio for user data, charged to the group of `gfp`, with one reference. Its content is whatever was
+    /// there: zero it or read into it.
+    pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
+        self.lru.groups.try_charge(&self.base, gfp.group, order.frames() as u64).map_err(Shortage::Group)?;
+        let request = Request {
+            order,
+            mobility: Mobility::Movable,
+            node: self.base.node(),
+            highest: ZoneKind::Movable,
+            reserve: gfp.reserve,
+            this_node_only: false,
+        };
+        match self.alloc.take(&self.base, &request, gfp.mark) {
+            Ok(fresh) => {
+                let pfn = fresh.into_pfn();
+                self.base.frames[pfn].set_group(gfp.group);
+                self.base.charge(Work::GroupCharge, 1);
+                Ok(pfn)
+            }
+            Err(needs) => {
+                self.lru.groups.uncharge(gfp.group, order.frames() as u64);
+                Err(needs.into())
+            }
+        }
+    }
+
+    /// Drop one reference of a folio; the last one frees it.
+    #[inline]
+    pub fn put(&self, pfn: Pfn) {
+        if self.base.frames[pfn].put(1) {
+            self.free_folio(pfn);
+        }
+    }
+
+    /// Drop `n` references of a folio; the last one frees it.
+    #[inline]
+    pub fn put_many(&self, pfn: Pfn, n: u32) {
+        if self.base.frames[pfn].put(n) {
+            self.free_folio(pfn);
+        }
+    }
+
+    /// Free a folio that nobody refers to.
+    pub fn free_folio(&self, pfn: Pfn) {
+        let frame = &self.base.frames[pfn];
+        assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
+        self.lru.remove(&self.base, pfn);
+        self.lru.groups.uncharge(frame.group(), frame.pages() as u64);
+        self.base.charge(Work::GroupCharge, 1);
+        frame.set_owner(crate::frame::Owner::None, PageIndex(0));
+        frame.set_private(0);
+        let kept = FrameFlags::HEAD;
+        let left = frame.clear(kept.complement());
+        assert!(
+            !left.intersects(FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE),
+            "{pfn} is freed {left:?}"
+        );
+        self.alloc.free(&self.base, pfn);
+    }
+
+    // --- folio locks --------------------------------------------------------------------------------------
+
+    /// Lock a folio if nobody has.
+    #[inline]
+    pub fn try_lock_folio(&self, pfn: Pfn) -> bool {
+        self.base.frames[pfn].test_and_set(FrameFlags::LOCKED)
+    }
+
+    /// Lock a folio, sleeping while somebody else has. The caller holds a reference.
+    pub fn lock_folio(&self, pfn: Pfn) {
+        while !self.try_lock_folio(pfn) {
+            self.wait_while(pfn, FrameFlags::LOCKED);
+        }
+    }
+
+    /// Unlock a folio.
+    #[inline]
+    pub fn unlock_folio(&self, pfn: Pfn) {
+        let before = self.base.frames[pfn].clear(FrameFlags::LOCKED);
+        debug_assert!(before.contains(FrameFlags::LOCKED));
+        if before.contains(FrameFlags::WAITERS) {
+            self.wake_folio(pfn);
+        }
+    }
+
+    /// Sleep until nobody has the folio locked. The caller holds a reference.
+    pub fn wait_unlocked(&self, pfn: Pfn) {
+        self.wait_while(pfn, FrameFlags::LOCKED);
+    }
+
+    /// Sleep until the folio is not being written. The caller holds a reference.
+    pub fn wait_writeback(&self, pfn: Pfn) {
+        self.wait_while(pfn, FrameFlags::WRITEBACK);
+    }
+
+    /// Wake all who wait on the folio's lock or write-back.
+    pub fn wake_folio(&self, pfn: Pfn) {
+        self.base.frames[pfn].clear(FrameFlags::WAITERS);
+        self.base.machine.wake(WaitKey::Frame(pfn));
+    }
+
+    fn wait_while(&self, pfn: Pfn, flag: FrameFlags) {
+        let frame = &self.base.frames[pfn];
+        while frame.has(flag) {
+            let ticket = self.base.machine.ticket(WaitKey::Frame(pfn));
+            frame.set(FrameFlags::WAITERS);
+            if !frame.has(flag) {
+                return;
+            }
+            self.base.machine.wait(ticket, None);
+        }
+    }
+
+    // --- gathers ------------------------------------------------------------------------------------------
+
+    /// Flush what a gather took away, then let go of its pages and tables.
+    pub fn finish(&self, mut gather: Gather) {
+        if let Some(range) = gather.range() {
+            self.tlb.flush(&self.base, gather.space, range);
+        }
+        for pfn in gather.pages.drain(..) {
+            self.put(pfn);
+        }
+        self.tables.free_tables(&self.base, &self.alloc, &gather.tables);
+    }
+}

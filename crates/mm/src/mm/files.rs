@@ -1,0 +1,125 @@
+//! System calls on files.
+
+use super::Mm;
+use crate::api::{Error, FileAdvice, FileKind};
+use crate::cache::{CacheError, ReadHint};
+use crate::machine::Machine;
+use crate::space::zap_file;
+use crate::units::*;
+use crate::writeback;
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Error {
+        match error {
+            CacheError::Shortage(_) => Error::NoMemory,
+            CacheError::BeyondEnd => Error::Invalid,
+        }
+    }
+}
+
+impl<M: Machine> Mm<M> {
+    /// A file of `size` bytes. Disk files start with the device's content; shmem files with zeroes.
+    pub fn create_file(&self, kind: FileKind, size: u64) -> FileId {
+        self.store.cache.create(kind, size)
+    }
+
+    /// Size in bytes.
+    pub fn file_size(&self, file: FileId) -> u64 {
+        self.store.cache.file(file).size()
+    }
+
+    /// Read `len` bytes at `offset` through the page cache. `sink(frame, offset_in_page, bytes)` is called for every
+    /// page while its folio is up to date and held. Returns bytes read (short at end of file).
+    pub fn read(
+        &self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        group: GroupId,
+        sink: &mut dyn FnMut(Pfn, u32, u32),
+    ) -> Result<u64, Error> {
+        let mut done = 0;
+        while done < len {
+            let got = self.with_room(None, group, |gfp| {
+                self.store.cache.read(self.store.memory(), file, offset + done, len - done, gfp, sink)
+            })?;
+            if got == 0 {
+                break;
+            }
+            done += got;
+        }
+        Ok(done)
+    }
+
+    /// Write through the page cache, growing the file. `source(frame, offset_in_page, bytes)` is called for every page
+    /// while its folio is locked, and puts the bytes there.
+    pub fn write(
+        &self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        group: GroupId,
+        source: &mut dyn FnMut(Pfn, u32, u32),
+    ) -> Result<u64, Error> {
+        let mut done = 0;
+        while done < len {
+            done += self.with_room(None, group, |gfp| {
+                self.store.cache.write(self.store.memory(), file, offset + done, len - done, gfp, source)
+            })?;
+            writeback::balance_dirty(&self.store, &self.writeback, file);
+        }
+        Ok(done)
+    }
+
+    /// Write the file's dirty pages and wait.
+    pub fn fsync(&self, file: FileId) -> Result<(), Error> {
+        writeback::sync_range(&self.store, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
+        Ok(())
+    }
+
+    /// Set the size; pages beyond it are unmapped everywhere and dropped.
+    pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
+        let old = self.file_size(file);
+        self.store.cache.set_size(file, size);
+        if size < old {
+            let first = PageIndex(pages_of(size));
+            // Unmapped before and after: a fault that saw the old size may map a page in between.
+            zap_file(&self.store, file, first);
+            self.store.cache.truncate(self.store.memory(), file, first);
+            zap_file(&self.store, file, first);
+        }
+        Ok(())
+    }
+
+    /// posix_fadvise on `[offset, offset + len)`; `len` 0 = to the end.
+    pub fn fadvise(&self, file: FileId, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Error> {
+        let end = if len == 0 { self.file_size(file) } else { offset.saturating_add(len) };
+        match advice {
+            FileAdvice::WillNeed => {
+                let first = offset / PAGE_SIZE;
+                self.read_in(file, PageIndex(first), pages_of(end).saturating_sub(first), GroupId(0));
+            }
+            FileAdvice::DontNeed => {
+                // Only whole pages, as the call promises; dirty ones are written first.
+                let (first, last) = (PageIndex(pages_of(offset)), PageIndex(end / PAGE_SIZE));
+                let last = if end >= self.file_size(file) { PageIndex(pages_of(end)) } else { last };
+                if first < last {
+                    writeback::sync_range(&self.store, &self.writeback, file, first, last);
+                    self.store.cache.invalidate(self.store.memory(), file, first, last);
+                }
+            }
+            _ => self.store.cache.advise(file, advice),
+        }
+        Ok(())
+    }
+
+    /// Read pages in without waiting for them, as far as there is memory.
+    pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
+        let _ = self.with_room(None, group, |gfp| {
+            self.store
+                .cache
+                .read_ahead(self.store.memory(), file, first, pages, gfp)
+                .map(|()| ReadHint::default())
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! Looking at the whole.
+
+use super::Mm;
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::units::*;
+use std_alloc::string::String;
+
+impl<M: Machine> Mm<M> {
+    /// For the machine's page walker: the root table of a space.
+    #[inline]
+    pub fn root(&self, space: SpaceId) -> Pfn {
+        self.store.tables.root(space)
+    }
+
+    /// Resident pages of a space.
+    pub fn rss(&self, space: SpaceId) -> u64 {
+        self.store.tables.lock(self.base(), space).counts().rss()
+    }
+
+    /// All free frames, those on CPUs' lists included.
+    pub fn free_pages(&self) -> u64 {
+        self.store
+            .alloc
+            .zones()
+            .iter()
+            .map(|zone| zone.free_pages() + self.store.alloc.pcp_pages(zone.id))
+            .sum()
+    }
+
+    /// Floors 3 to 6, for tests and tools that look inside.
+    pub fn store(&self) -> &crate::store::Store<M> {
+        &self.store
+    }
+
+    /// Check every structure against every other. Only when no task is inside a call. Returns the first fault.
+    pub fn validate(&self) -> Result<(), String> {
+        let st = &self.store;
+        st.alloc.validate(self.base())?;
+        st.lru.validate(self.base())?;
+        st.swap.validate()?;
+        st.cache.validate(st.memory())?;
+        self.spaces.validate(st, st.tlb.bound())?;
+        self.validate_frames()
+    }
+
+    /// Every frame that is in use: its references and mappings add up.
+    fn validate_frames(&self) -> Result<(), String> {
+        let st = &self.store;
+        for zone in st.alloc.zones() {
+            for pfn in (zone.start.0..zone.start.0 + zone.spanned).map(Pfn) {
+                let frame = &st.frames[pfn];
+                let unused = FrameFlags::BUDDY | FrameFlags::PCP | FrameFlags::TAIL | FrameFlags::RESERVED;
+                if frame.refs() == 0 || frame.has_any(unused) {
+                    continue;
+                }
+                let cached = matches!(frame.owner(), Owner::File(_)) || frame.has(FrameFlags::SWAPCACHE);
+                let least = frame.mapcount() + u32::from(cached);
+                if frame.refs() < least {
+                    let text = std_alloc::format!("{pfn} has {} references, needs {least}", frame.refs());
+                    return Err(text);
+                }
+                st.rmap.validate_folio(st.memory(), pfn)?;
+            }
+        }
+        Ok(())
+    }
+}

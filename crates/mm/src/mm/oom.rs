@@ -1,0 +1,111 @@
+//! Out of memory: who has to go, and a report for people.
+
+use super::Mm;
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::reclaim::Retries;
+use crate::stat::Stat;
+use crate::table::Resident;
+use crate::units::*;
+use core::fmt::Write;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+/// What the out-of-memory decision saw and did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OomReport {
+    /// The space that was chosen.
+    pub victim: SpaceId,
+    /// Its resident pages.
+    pub rss: u64,
+    /// Text for people: what was wanted, free pages and marks, lists, candidates.
+    pub text: String,
+}
+
+/// Lines of candidates in a report.
+const CANDIDATES_SHOWN: usize = 8;
+
+impl<M: Machine> Mm<M> {
+    /// Out-of-memory decisions so far.
+    pub fn oom_reports(&self) -> Vec<OomReport> {
+        self.oom.lock().clone()
+    }
+
+    /// Was the space chosen to die? Its tasks must end.
+    pub fn killed(&self, space: SpaceId) -> bool {
+        self.spaces.get(space).is_some_and(|space| space.is_killed())
+    }
+
+    /// Choose the largest space (in `group`, if given), take its private memory and mark it to die. `false`: there is
+    /// nobody left to choose.
+    pub(super) fn out_of_memory(&self, wanted: &str, group: Option<GroupId>, retries: &mut Retries) -> bool {
+        *retries = Retries::default();
+        let mut candidates: Vec<(u64, SpaceId)> = self.oom_candidates(group);
+        candidates.sort_by_key(|&(badness, id)| (core::cmp::Reverse(badness), id));
+        let Some(&(_, victim)) = candidates.first() else { return false };
+        let rss = self.rss(victim);
+        let text = self.oom_text(wanted, &candidates);
+        self.base().count(Stat::OomKill, 1);
+        self.base().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
+        self.oom.lock().push(OomReport { victim, rss, text });
+        self.spaces.kill(victim);
+        self.spaces.reap(&self.store, victim);
+        true
+    }
+
+    /// Spaces that may be chosen, with what would be gained: resident pages, swap and tables.
+    fn oom_candidates(&self, group: Option<GroupId>) -> Vec<(u64, SpaceId)> {
+        let may = |id: &SpaceId| {
+            let space = self.spaces.get(*id).expect("listed as in use");
+            let inside = group.is_none_or(|group| self.store.lru.groups.is_below(space.group(), group));
+            !space.is_killed() && inside
+        };
+        let badness = |id: SpaceId| {
+            let mut tables = self.store.tables.lock(self.base(), id);
+            let counts = tables.counts();
+            counts.rss() + counts.get(Resident::Swap).max(0) as u64 + counts.tables() as u64
+        };
+        self.spaces.ids(self.store.tlb.bound()).filter(may).map(|id| (badness(id), id)).collect()
+    }
+
+    fn oom_text(&self, wanted: &str, candidates: &[(u64, SpaceId)]) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "out of memory: {wanted}");
+        for zone in self.store.alloc.zones() {
+            let marks = zone.marks();
+            let _ = writeln!(
+                text,
+                "  zone {} node {}: free {} min {} low {} high {} managed {}",
+                zone.id,
+                zone.node,
+                zone.free_pages(),
+                marks.min,
+                marks.low,
+                marks.high,
+                zone.managed
+            );
+        }
+        for stat in [
+            Stat::NrInactiveAnon,
+            Stat::NrActiveAnon,
+            Stat::NrInactiveFile,
+            Stat::NrActiveFile,
+            Stat::NrUnevictable,
+            Stat::NrDirty,
+            Stat::NrWriteback,
+            Stat::NrPageTablePages,
+        ] {
+            let _ = writeln!(text, "  {} {}", stat.name(), self.base().stats.read(stat));
+        }
+        let _ = writeln!(
+            text,
+            "  swap: {} of {} slots free",
+            self.store.swap.free_slots(),
+            self.store.swap.total()
+        );
+        for (badness, id) in candidates.iter().take(CANDIDATES_SHOWN) {
+            let _ = writeln!(text, "  space {id}: {badness} pages with swap and tables");
+        }
+        text
+    }
+}

@@ -1,0 +1,128 @@
+//! Making room: what an operation that ran short does before it runs again.
+
+use super::Mm;
+use crate::alloc::Mark;
+use crate::api::Error;
+use crate::cache::CacheError;
+use crate::machine::Machine;
+use crate::memory::{Gfp, Shortage};
+use crate::reclaim::{self, Retries};
+use crate::space::{FaultStop, Stop};
+use crate::units::*;
+
+/// Most rounds of reclaim in a group before it counts as out of memory.
+const MAX_GROUP_RETRIES: u32 = 16;
+
+/// An error that may mean "make room and run me again".
+pub(super) trait Short {
+    fn shortage(&self) -> Option<Shortage>;
+}
+
+impl Short for Stop {
+    fn shortage(&self) -> Option<Shortage> {
+        match *self {
+            Stop::Shortage(shortage) => Some(shortage),
+            Stop::Error(_) => None,
+        }
+    }
+}
+
+impl Short for FaultStop {
+    fn shortage(&self) -> Option<Shortage> {
+        match *self {
+            FaultStop::Shortage(shortage) => Some(shortage),
+            FaultStop::Error(_) => None,
+        }
+    }
+}
+
+impl Short for CacheError {
+    fn shortage(&self) -> Option<Shortage> {
+        match *self {
+            CacheError::Shortage(shortage) => Some(shortage),
+            CacheError::BeyondEnd => None,
+        }
+    }
+}
+
+impl<M: Machine> Mm<M> {
+    /// Run a system call on a space that must be in use and not chosen to die.
+    pub(super) fn on_space<R>(
+        &self,
+        space: SpaceId,
+        op: impl FnMut(Gfp) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        let found = self.spaces.get(space).ok_or(Error::NotFound)?;
+        if found.is_killed() {
+            return Err(Error::Killed);
+        }
+        Ok(self.with_room(Some(space), found.group(), op)?)
+    }
+
+    /// Run `op`; when it is short of memory, make room and run it again. The shortage comes through only if no room
+    /// can be made, or if `space` was chosen to die meanwhile.
+    #[inline]
+    pub(super) fn with_room<R, E: Short>(
+        &self,
+        space: Option<SpaceId>,
+        group: GroupId,
+        mut op: impl FnMut(Gfp) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut gfp = Gfp::user(group);
+        match op(gfp) {
+            Err(error) if error.shortage().is_some() => self.with_room_slow(space, &mut gfp, error, op),
+            done => done,
+        }
+    }
+
+    #[cold]
+    fn with_room_slow<R, E: Short>(
+        &self,
+        space: Option<SpaceId>,
+        gfp: &mut Gfp,
+        mut error: E,
+        mut op: impl FnMut(Gfp) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut zone_retries = Retries::default();
+        let mut group_retries = 0;
+        while let Some(shortage) = error.shortage() {
+            let may_retry = match shortage {
+                // kswapd has been woken. What lies between the marks is for the meantime.
+                Shortage::Zone(_) if gfp.mark == Mark::Low => {
+                    gfp.mark = Mark::Min;
+                    true
+                }
+                Shortage::Zone(needs) => {
+                    let freed = reclaim::direct(&self.store, &self.reclaim, &needs);
+                    reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
+                        || self.out_of_memory(&needs.to_string_for_people(), None, &mut zone_retries)
+                }
+                Shortage::Group(group) => {
+                    let freed = reclaim::group(&self.store, &self.reclaim, group, 1);
+                    group_retries = if freed > 0 { 0 } else { group_retries + 1 };
+                    group_retries < MAX_GROUP_RETRIES || {
+                        group_retries = 0;
+                        self.out_of_memory("a control group is at its limit", Some(group), &mut zone_retries)
+                    }
+                }
+            };
+            let dying = space.and_then(|id| self.spaces.get(id)).is_some_and(|space| space.is_killed());
+            if !may_retry || dying {
+                return Err(error);
+            }
+            match op(*gfp) {
+                Ok(done) => return Ok(done),
+                Err(next) => error = next,
+            }
+        }
+        Err(error)
+    }
+
+    /// A group above its high limit reclaims what it took too much, once the operation is done.
+    #[inline]
+    pub(super) fn stay_below_high(&self, group: GroupId) {
+        if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
+            reclaim::group(&self.store, &self.reclaim, over, pages);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Reverse maps: from a folio to every page-table entry that maps it.
+//!
+//! A mapped range of a space (a vma, two floors up) registers a [`Span`] with each owner whose folios it may map: the
+//! file that it shows, and the sets of anonymous pages that it has. A folio names its owner and its index there; the
+//! spans that hold that index, and the page tables of their spaces, say where it is mapped.
+//!
+//! Anonymous sets and `fork`: a child's range registers with every set that its parent's range is registered with,
+//! because it may map any of their folios, and gets a set of its own for the pages that it makes itself. A folio that
+//! belongs to the child's set is therefore never looked for in the parent.
+//!
+//! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
+//! list, then the space's tables.
+
+mod spans;
+#[cfg(test)]
+mod tests;
+mod unmap;
+mod walk;
+
+pub use spans::{Span, SpanFlags};
+pub use unmap::{UnmapMode, Unmapped};
+pub use walk::Referenced;
+
+use crate::arena::Arena;
+use crate::base::Base;
+use crate::frame::Owner;
+use crate::lock::Lock;
+use crate::machine::{Machine, Work};
+use crate::memory::Memory;
+use crate::stat::Stat;
+use crate::units::*;
+use spans::Spans;
+
+/// All reverse maps.
+#[derive(Default)]
+pub struct Rmap {
+    anons: Arena<Lock<Spans>>,
+    files: Arena<Lock<Spans>>,
+}
+
+impl Rmap {
+    /// A new set of anonymous pages, with no spans.
+    pub fn create_anon(&self) -> AnonId {
+        AnonId(self.anons.claim())
+    }
+
+    fn spans(&self, owner: Owner) -> Option<&Lock<Spans>> {
+        match owner {
+            Owner::None => None,
+            Owner::Anon(id) => self.anons.get(id.0),
+            Owner::File(id) => self.files.get(id.0),
+        }
+    }
+
+    /// Register a span with an owner.
+    pub fn link(&self, owner: Owner, span: Span) {
+        let list = match owner {
+            Owner::None => return,
+            Owner::Anon(id) => &self.anons[id.0],
+            Owner::File(id) => self.files.ensure(id.0),
+        };
+        list.lock().insert(span);
+    }
+
+    /// Take the span of a vma back. A set without spans is gone.
+    pub fn unlink(&self, owner: Owner, vma: VmaId) {
+        let Some(list) = self.spans(owner) else { return };
+        let empty = {
+            let mut spans = list.lock();
+            spans.remove(vma);
+            spans.is_empty()
+        };
+        if let (true, Owner::Anon(id)) = (empty, owner) {
+            self.anons.release(id.0);
+        }
+    }
+
+    /// Put `span` in the place of the one that its vma has registered.
+    pub fn relink(&self, owner: Owner, span: Span) {
+        if let Some(list) = self.spans(owner) {
+            list.lock().replace(span);
+        }
+    }
+
+    /// Spans of a file: is it mapped at all?
+    pub fn is_file_mapped(&self, file: FileId) -> bool {
+        self.files.get(file.0).is_some_and(|list| !list.lock().is_empty())
+    }
+
+    /// Note one more entry that maps the folio. The caller has taken the reference that the entry holds.
+    #[inline]
+    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        base.charge(Work::RmapAdd, 1);
+        if frame.mapcount_add(1) == 0 {
+            base.count(mapped_stat(frame.is_anon()), 1);
+        }
+    }
+
+    /// Forget one entry that mapped the folio. The caller drops the entry's reference afterwards.
+    #[inline]
+    pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        base.charge(Work::RmapRemove, 1);
+        if frame.mapcount_sub(1) == 0 {
+            base.count(mapped_stat(frame.is_anon()), -1);
+        }
+    }
+
+    /// Call `visit` for each entry that maps one of `folio`'s pages.
+    fn walk<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+        visit: &mut dyn FnMut(&mut crate::table::Locked<'_, M>, &Span, crate::table::Leaf) -> bool,
+    ) {
+        let frame = &memory.frames[pfn];
+        let (owner, index) = (frame.owner(), frame.page_index());
+        let Some(list) = self.spans(owner) else { return };
+        let spans = list.lock();
+        for span in spans.holding(index, frame.pages() as u64) {
+            memory.charge(Work::RmapVma, 1);
+            let mut tables = memory.tables.lock(memory.base(), span.space);
+            for i in 0..frame.pages() {
+                let Some(page) = span.page_of(PageIndex(index.0 + i as u64)) else { continue };
+                let Some(leaf) = tables.find(page) else { continue };
+                let maps = leaf.entry.is_present() && leaf.entry.pfn() == pfn.add(i);
+                if maps && !visit(&mut tables, span, leaf) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Check the folio's mapcount against the entries that a walk finds.
+    pub fn validate_folio<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+    ) -> Result<(), std_alloc::string::String> {
+        let mut found = 0;
+        self.walk(memory, pfn, &mut |_, _, _| {
+            found += 1;
+            true
+        });
+        let counted = memory.frames[pfn].mapcount();
+        if found != counted {
+            let owner = memory.frames[pfn].owner();
+            return Err(std_alloc::format!("{pfn} of {owner:?}: {found} entries found, mapcount {counted}"));
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn mapped_stat(anon: bool) -> Stat {
+    if anon { Stat::NrAnonPages } else { Stat::NrMapped }
+}

@@ -1,0 +1,110 @@
+//! Ranges of spaces that may map an owner's folios.
+
+use crate::units::*;
+use std_alloc::vec::Vec;
+
+bitflags::bitflags! {
+    /// What reclaim must know of a range.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SpanFlags: u8 {
+        /// Program text: worth a second chance.
+        const EXEC = 1;
+        /// Locked in memory: not to be unmapped.
+        const LOCKED = 2;
+        /// Accesses say nothing about the future (sequential or random use was announced).
+        const NO_RECENCY = 4;
+        /// Stores go to the file.
+        const SHARED = 8;
+    }
+}
+
+/// Pages `start..start + pages` of a space show indices `index..` of the owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The range; one span a range and owner.
+    pub vma: VmaId,
+    /// Its space.
+    pub space: SpaceId,
+    /// The group of the space.
+    pub group: GroupId,
+    /// First page.
+    pub start: Vpn,
+    /// Number of pages.
+    pub pages: u64,
+    /// Index of the first page.
+    pub index: PageIndex,
+    /// What reclaim must know.
+    pub flags: SpanFlags,
+}
+
+impl Span {
+    /// The page that shows an index, if it lies in the span.
+    #[inline]
+    pub fn page_of(&self, index: PageIndex) -> Option<Vpn> {
+        let at = index.0.checked_sub(self.index.0)?;
+        (at < self.pages).then(|| Vpn(self.start.0 + at))
+    }
+
+    /// Does the span show any index of `[first, first + count)`?
+    #[inline]
+    pub fn holds(&self, first: PageIndex, count: u64) -> bool {
+        first.0 < self.index.0 + self.pages && self.index.0 < first.0 + count
+    }
+}
+
+/// The spans of one owner.
+#[derive(Default)]
+pub(super) struct Spans {
+    list: Vec<Span>,
+}
+
+impl Spans {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, span: Span) {
+        debug_assert!(self.list.iter().all(|other| other.vma != span.vma));
+        self.list.push(span);
+    }
+
+    pub(super) fn remove(&mut self, vma: VmaId) {
+        // The newest are the most likely to go.
+        let at = self.list.iter().rposition(|span| span.vma == vma).expect("a registered span");
+        self.list.swap_remove(at);
+    }
+
+    pub(super) fn replace(&mut self, span: Span) {
+        let at = self.list.iter().rposition(|old| old.vma == span.vma).expect("a registered span");
+        self.list[at] = span;
+    }
+
+    /// The spans that show any index of `[first, first + count)`.
+    pub(super) fn holding(&self, first: PageIndex, count: u64) -> impl Iterator<Item = &Span> {
+        self.list.iter().filter(move |span| span.holds(first, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_shows_its_indices_and_no_others() {
+        let span = Span {
+            vma: VmaId(1),
+            space: SpaceId(0),
+            group: GroupId(0),
+            start: Vpn(100),
+            pages: 4,
+            index: PageIndex(10),
+            flags: SpanFlags::empty(),
+        };
+        assert_eq!(span.page_of(PageIndex(9)), None);
+        assert_eq!(span.page_of(PageIndex(13)), Some(Vpn(103)));
+        assert_eq!(span.page_of(PageIndex(14)), None);
+        assert!(
+            span.holds(PageIndex(0), 11) && !span.holds(PageIndex(0), 10) && !span.holds(PageIndex(14), 5)
+        );
+    }
+}

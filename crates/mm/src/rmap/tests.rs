@@ -1,0 +1,179 @@
+//! Folios mapped by hand in two spaces.
+
+use super::*;
+use crate::alloc::{Allocator, Mark, Reserve};
+use crate::api::SwapArea;
+use crate::frame::FrameFlags;
+use crate::knobs::Knobs;
+use crate::lru::Lru;
+use crate::memory::Gfp;
+use crate::swap::Swap;
+use crate::table::{Bits, Entry, Resident};
+use crate::testing::TestMachine;
+use crate::tlb::Batch;
+
+struct Bench {
+    memory: Memory<TestMachine>,
+    rmap: Rmap,
+    spaces: [SpaceId; 2],
+    set: AnonId,
+}
+
+impl Bench {
+    /// Two spaces, each with a range of 8 pages at page 100 (second: 200) of one anonymous set.
+    fn new() -> Bench {
+        let base = Base::new(TestMachine::simple(2, 2048), Knobs::default());
+        let alloc = Allocator::new(&base).unwrap();
+        let lru = Lru::new(&base.machine);
+        let swap = Swap::new(&[SwapArea { device: DeviceId(1), pages: 64, priority: 0 }], 2);
+        let memory = Memory::new(base, swap, alloc, lru);
+        let rmap = Rmap::default();
+        let spaces = [memory.tlb.create(), memory.tlb.create()];
+        for space in spaces {
+            memory.tables.create(memory.base(), &memory.alloc, space, Mark::Min, Reserve::None).unwrap();
+        }
+        let set = rmap.create_anon();
+        let bench = Bench { memory, rmap, spaces, set };
+        bench.link(Owner::Anon(set), SpanFlags::empty());
+        bench
+    }
+
+    fn link(&self, owner: Owner, flags: SpanFlags) {
+        for (i, &space) in self.spaces.iter().enumerate() {
+            self.rmap.link(owner, Self::span(i, space, flags));
+        }
+    }
+
+    fn span(i: usize, space: SpaceId, flags: SpanFlags) -> Span {
+        let (vma, start) = (VmaId(i as u32 + 1), Vpn(100 * (i as u64 + 1)));
+        Span { vma, space, group: GroupId(0), start, pages: 8, index: PageIndex(0), flags }
+    }
+
+    fn folio(&self, owner: Owner, index: u64, flags: FrameFlags) -> Pfn {
+        let pfn = self.memory.new_folio(Order::ZERO, Gfp::user(GroupId(0))).unwrap();
+        self.memory.frames[pfn].set_owner(owner, PageIndex(index));
+        self.memory.frames[pfn].set(flags | FrameFlags::LOCKED);
+        pfn
+    }
+
+    fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
+        self.memory.frames[pfn].get(1);
+        self.rmap.add(self.memory.base(), pfn);
+        let mut tables = self.memory.tables.lock(self.memory.base(), self.spaces[i]);
+        let slot = tables.reserve(&self.memory.alloc, Vpn(page), Mark::Min, Reserve::None).unwrap();
+        tables.replace(slot, Entry::new(pfn, Bits::PRESENT | Bits::USER | bits));
+        tables.counts().add(Resident::Anon, 1);
+    }
+
+    fn entry(&self, i: usize, page: u64) -> Entry {
+        let tables = self.memory.tables.lock(self.memory.base(), self.spaces[i]);
+        tables.find(Vpn(page)).unwrap().entry
+    }
+
+    fn unmap(&self, pfn: Pfn) -> Unmapped {
+        let mut batch = Batch::new();
+        let outcome = self.rmap.try_to_unmap(&self.memory, pfn, UnmapMode::default(), &mut batch);
+        batch.settle(self.memory.base(), &self.memory.tlb);
+        outcome
+    }
+}
+
+#[test]
+fn each_range_that_used_a_folio_counts_once_and_is_cleared() {
+    let bench = Bench::new();
+    let pfn = bench.folio(Owner::Anon(bench.set), 3, FrameFlags::SWAPBACKED);
+    bench.map(0, 103, pfn, Bits::YOUNG);
+    bench.map(1, 203, pfn, Bits::empty());
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 1);
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 0);
+    assert!(!bench.entry(0, 103).has(Bits::YOUNG));
+    bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
+}
+
+#[test]
+fn a_range_without_recency_does_not_count() {
+    let bench = Bench::new();
+    let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::SWAPBACKED);
+    bench.map(0, 100, pfn, Bits::YOUNG);
+    bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::NO_RECENCY));
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 0);
+}
+
+#[test]
+fn anonymous_pages_leave_swap_entries_behind() {
+    let bench = Bench::new();
+    let base = bench.memory.base();
+    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
+    bench.map(0, 101, pfn, Bits::DIRTY);
+    bench.map(1, 201, pfn, Bits::empty());
+    let slot = bench.memory.swap.alloc(base, CpuId(0)).unwrap();
+    bench.memory.frames[pfn].get(1);
+    bench.memory.swap.cache_insert(base, slot, pfn);
+    assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: true });
+    assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, false)));
+    assert_eq!(bench.entry(1, 201).as_swap(), Some((slot, false)));
+    assert_eq!(bench.memory.swap.entries(slot), 2);
+    assert!(bench.memory.frames[pfn].has(FrameFlags::DIRTY));
+    assert_eq!(base.stats.read(Stat::NrAnonPages), 0);
+    let mut tables = bench.memory.tables.lock(base, bench.spaces[0]);
+    assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 1));
+}
+
+#[test]
+fn without_a_slot_an_anonymous_page_stays_mapped() {
+    let bench = Bench::new();
+    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
+    bench.map(0, 101, pfn, Bits::empty());
+    assert!(!bench.unmap(pfn).all);
+    assert!(bench.entry(0, 101).is_present());
+}
+
+#[test]
+fn a_page_written_after_madv_free_is_kept() {
+    let bench = Bench::new();
+    let (clean, written) = (Bits::empty(), Bits::DIRTY | Bits::WRITE);
+    let dropped = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::empty());
+    let kept = bench.folio(Owner::Anon(bench.set), 2, FrameFlags::empty());
+    bench.map(0, 101, dropped, clean);
+    bench.map(0, 102, kept, written);
+    assert!(bench.unmap(dropped).all);
+    assert!(bench.entry(0, 101).is_none());
+    assert!(!bench.unmap(kept).all);
+    assert!(bench.entry(0, 102).has(written) && bench.memory.frames[kept].has(FrameFlags::SWAPBACKED));
+}
+
+#[test]
+fn a_locked_range_keeps_its_pages() {
+    let bench = Bench::new();
+    let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::empty());
+    bench.map(0, 100, pfn, Bits::YOUNG);
+    bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::LOCKED));
+    assert!(bench.rmap.referenced(&bench.memory, pfn, None).locked);
+    assert!(!bench.unmap(pfn).all);
+}
+
+#[test]
+fn writing_back_takes_the_right_to_write_and_flushes() {
+    let bench = Bench::new();
+    let file = FileId(4);
+    bench.link(Owner::File(file), SpanFlags::SHARED);
+    let pfn = bench.folio(Owner::File(file), 5, FrameFlags::UPTODATE);
+    bench.map(0, 105, pfn, Bits::WRITE | Bits::DIRTY);
+    bench.map(1, 205, pfn, Bits::empty());
+    bench.memory.machine.run_on(1);
+    bench.memory.tlb.switch(bench.memory.base(), bench.spaces[0], Pfn(1));
+    bench.memory.machine.run_on(0);
+    assert!(bench.rmap.mkclean(&bench.memory, pfn));
+    assert!(!bench.entry(0, 105).bits().intersects(Bits::WRITE | Bits::DIRTY));
+    assert_eq!(bench.memory.machine.shootdowns.lock().len(), 1);
+    assert!(!bench.rmap.mkclean(&bench.memory, pfn));
+}
+
+#[test]
+fn a_set_whose_last_range_goes_is_used_again() {
+    let bench = Bench::new();
+    bench.rmap.unlink(Owner::Anon(bench.set), VmaId(1));
+    assert_ne!(bench.rmap.create_anon(), bench.set);
+    bench.rmap.unlink(Owner::Anon(bench.set), VmaId(2));
+    assert_eq!(bench.rmap.create_anon(), bench.set);
+}

@@ -1,0 +1,80 @@
+//! Looking at the entries that map a folio: was it used, may it be written.
+
+use super::{Rmap, SpanFlags};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Work};
+use crate::memory::Memory;
+use crate::table::Bits;
+use crate::tlb::Range;
+use crate::units::*;
+
+/// What the entries of a folio say about its use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Referenced {
+    /// Ranges through which it was used since the last look; -1: could not be found out now.
+    pub vmas: i32,
+    /// One of them was program text.
+    pub exec: bool,
+    /// A range has it locked in memory.
+    pub locked: bool,
+}
+
+impl Rmap {
+    /// Count the ranges that have used the folio, clearing the young bits of all its entries. `group`: only ranges of
+    /// this group or below it count (and are cleared).
+    ///
+    /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
+    /// the cheap side (x86 does the same).
+    pub fn referenced<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, group: Option<GroupId>) -> Referenced {
+        let frame = &memory.frames[pfn];
+        let mut found = Referenced::default();
+        if frame.mapcount() == 0 {
+            return found;
+        }
+        let Some(list) = self.spans(frame.owner()) else { return found };
+        if list.try_lock().is_none() {
+            return Referenced { vmas: -1, ..found };
+        }
+        let mut left = frame.mapcount();
+        let mut last = None;
+        self.walk(memory, pfn, &mut |tables, span, leaf| {
+            left = left.saturating_sub(1);
+            if span.flags.contains(SpanFlags::LOCKED) {
+                found.locked = true;
+                return false;
+            }
+            let foreign = group.is_some_and(|group| !memory.lru.groups.is_below(span.group, group));
+            if !foreign && leaf.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
+                tables.clear_bits(leaf.slot, Bits::YOUNG);
+                memory.charge(Work::EntryClear, 1);
+                if last != Some(span.vma) {
+                    last = Some(span.vma);
+                    found.vmas += 1;
+                    found.exec |= span.flags.contains(SpanFlags::EXEC);
+                }
+            }
+            left > 0
+        });
+        found
+    }
+
+    /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
+    /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
+    pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        debug_assert!(memory.frames[pfn].has(FrameFlags::LOCKED));
+        if memory.frames[pfn].mapcount() == 0 || !matches!(memory.frames[pfn].owner(), Owner::File(_)) {
+            return false;
+        }
+        let mut dirty = false;
+        self.walk(memory, pfn, &mut |tables, span, leaf| {
+            if leaf.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
+                let old = tables.clear_bits(leaf.slot, Bits::WRITE | Bits::DIRTY);
+                memory.charge(Work::EntryClear, 1);
+                dirty |= old.has(Bits::DIRTY);
+                memory.tlb.flush(memory.base(), span.space, Range::page(leaf.page));
+            }
+            true
+        });
+        dirty
+    }
+}

@@ -1,0 +1,147 @@
+//! Splitting, merging and changing ranges; mprotect.
+
+use super::vma::{Vma, VmaFlags, bits_of};
+use super::{Space, Spaces, Stop};
+use crate::api::{Error, Prot};
+use crate::machine::{Machine, Work};
+use crate::store::Store;
+use crate::table::Bits;
+use crate::tlb::Gather;
+use crate::units::*;
+
+impl Spaces {
+    /// Make `page` a border between ranges. The caller holds the mapping semaphore alone.
+    pub(super) fn split_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
+        let space = self.at(id);
+        let mut vmas = space.vmas.lock();
+        let Some(whole) = vmas.range_of(page) else { return };
+        if whole.view.start == page {
+            return;
+        }
+        let mut upper = whole.clone();
+        let start = whole.view.start;
+        let below = page.0 - start.0;
+        upper.view.id = self.new_vma_id();
+        upper.view.start = page;
+        upper.view.pages -= below;
+        upper.view.anon_index.0 += below;
+        if let Some((_, index)) = &mut upper.view.file {
+            index.0 += below;
+        }
+        // The upper part is registered before the lower one shrinks: no page is ever out of every span.
+        upper.link(st, id, space.group());
+        vmas.update(start, |lower| {
+            lower.view.pages = below;
+            lower.relink(st, id, space.group());
+        });
+        vmas.insert(upper);
+        st.charge(Work::VmaChange, 1);
+    }
+
+    /// Join the ranges on both sides of `page` if one continues the other. Semaphore held alone.
+    pub(super) fn merge_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
+        let space = self.at(id);
+        let mut vmas = space.vmas.lock();
+        let (Some(lower), Some(upper)) = (vmas.ending_at(page), vmas.starting_at(page)) else { return };
+        if !lower.continues_with(upper) {
+            return;
+        }
+        let start = lower.view.start;
+        let upper = vmas.remove(page).expect("it was just seen");
+        vmas.update(start, |lower| grow(st, id, space, lower, &upper));
+        drop(vmas);
+        upper.unlink(st);
+        st.charge(Work::VmaChange, 1);
+    }
+
+    /// Change properties of all ranges in `[start, end)`, which become ranges of their own, and join what then fits.
+    pub(super) fn change_ranges<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        end: Vpn,
+        mut change: impl FnMut(&mut Vma),
+    ) {
+        self.split_at(st, id, start);
+        self.split_at(st, id, end);
+        let space = self.at(id);
+        let starts = space.vmas.lock().starts(start, end);
+        for &at in &starts {
+            space.vmas.lock().update(at, |vma| {
+                change(vma);
+                vma.relink(st, id, space.group());
+            });
+            st.charge(Work::VmaChange, 1);
+        }
+        for at in starts.into_iter().chain([end]) {
+            self.merge_at(st, id, at);
+        }
+    }
+
+    /// mprotect.
+    pub fn mprotect<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<(), Stop> {
+        let end = Vpn(start.0 + pages);
+        let space = self.at(id);
+        let _held = space.mapping.write(&st.machine, id);
+        {
+            let vmas = space.vmas.lock();
+            if !vmas.covers(start, end) {
+                return Err(Error::NotMapped.into());
+            }
+            let forbidden = |vma: &Vma| prot.contains(Prot::WRITE) && !vma.view.flags.contains(VmaFlags::MAY_WRITE);
+            if vmas.overlapping(start, end).any(forbidden) {
+                return Err(Error::Access.into());
+            }
+        }
+        self.change_ranges(st, id, start, end, |vma| vma.view.prot = prot);
+        let mut gather = Gather::new(id, false);
+        change_entries(st, id, start, end, prot, &mut gather);
+        st.finish(gather);
+        Ok(())
+    }
+}
+
+/// `lower` takes `upper`'s pages over.
+fn grow<M: Machine>(st: &Store<M>, id: SpaceId, space: &Space, lower: &mut Vma, upper: &Vma) {
+    let adopts_sets = lower.sets.is_empty() && !upper.sets.is_empty();
+    lower.view.pages += upper.view.pages;
+    lower.relink(st, id, space.group());
+    if adopts_sets {
+        lower.sets = upper.sets.clone();
+        lower.view.anon = upper.view.anon;
+        let mut anonymous_part = lower.clone();
+        anonymous_part.view.file = None;
+        anonymous_part.link(st, id, space.group());
+    }
+}
+
+/// Give present entries the rights of `prot`. The right to write is only taken here: a fault gives it, when it has seen
+/// to the page being this process's own.
+fn change_entries<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, prot: Prot, gather: &mut Gather) {
+    let wanted = bits_of(prot);
+    let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(wanted);
+    if !prot.contains(Prot::WRITE) {
+        forbidden |= Bits::WRITE;
+    }
+    let mut tables = st.tables.lock(st.memory().base(), id);
+    tables.for_each(start, end, &mut |tables, leaf| {
+        if !leaf.entry.is_present() {
+            return;
+        }
+        let old = leaf.entry.bits();
+        if old.intersects(forbidden) || !old.contains(wanted) {
+            tables.set_bits(leaf.slot, wanted);
+            tables.clear_bits(leaf.slot, forbidden);
+            st.charge(Work::EntrySet, 1);
+            gather.touched(leaf.page);
+        }
+    });
+}

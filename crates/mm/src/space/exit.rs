@@ -1,0 +1,70 @@
+//! The end of a space, and taking the memory of one that must die.
+
+use super::Spaces;
+use super::unmap::{zap, zap_entry};
+use crate::frame::Owner;
+use crate::machine::Machine;
+use crate::store::Store;
+use crate::table::USER_END;
+use crate::tlb::Gather;
+use crate::units::*;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+impl Spaces {
+    /// Unmap everything and forget the space. No task is in it any more.
+    pub fn exit<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+        let space = self.at(id);
+        assert!(space.mapping.is_free(), "{id} ends while a task is inside a call");
+        st.tlb.destroy(st.memory().base(), id);
+        let mut gather = Gather::new(id, true);
+        let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
+        for vma in &vmas {
+            zap(st, id, &vma.view, vma.view.start, vma.view.end(), &mut gather);
+        }
+        st.tables.destroy(st.memory().base(), id, &mut gather);
+        st.finish(gather);
+        for vma in vmas {
+            vma.unlink(st);
+        }
+        *space.vmas.lock() = Default::default();
+        space.alive.store(false, core::sync::atomic::Ordering::Release);
+        st.tlb.release(id);
+    }
+
+    /// Take the private memory of a space that was chosen to die, without waiting for its tasks: they can only fault.
+    pub fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+        let mut gather = Gather::new(id, false);
+        {
+            let mut tables = st.tables.lock(st.memory().base(), id);
+            tables.for_each(Vpn(0), USER_END, &mut |tables, leaf| {
+                let shared_page =
+                    leaf.entry.is_present() && matches!(st.frames[leaf.entry.pfn()].owner(), Owner::File(_));
+                if !shared_page {
+                    zap_entry(st, tables, leaf, false, &mut gather);
+                }
+            });
+        }
+        st.finish(gather);
+    }
+
+    /// Check the ranges and tables of every space.
+    pub fn validate<M: Machine>(&self, st: &Store<M>, bound: u32) -> Result<(), String> {
+        for id in self.ids(bound) {
+            let in_space = |fault: String| std_alloc::format!("{id}: {fault}");
+            let space = self.at(id);
+            let vmas = space.vmas.lock();
+            vmas.validate().map_err(in_space)?;
+            let mut tables = st.tables.lock(st.memory().base(), id);
+            let entries = tables.validate().map_err(in_space)?;
+            let mut inside = 0;
+            for vma in vmas.iter() {
+                tables.for_each(vma.view.start, vma.view.end(), &mut |_, _| inside += 1);
+            }
+            if entries != inside {
+                return Err(in_space(std_alloc::format!("{entries} entries, {inside} of them in mapped ranges")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Faults on anonymous memory that has no page yet.
+
+use super::{Fault, FaultStop, Served};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Work};
+use crate::table::{Bits, Entry};
+use crate::units::*;
+
+impl<M: Machine> Fault<'_, M> {
+    /// A load sees the one page of zeroes; a store gets a page of its own.
+    pub(super) fn anon_fault(&self) -> Result<Served, FaultStop> {
+        if self.is_store() { self.anon_store() } else { self.zero_page() }
+    }
+
+    fn zero_page(&self) -> Result<Served, FaultStop> {
+        let mut tables = self.lock();
+        if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
+            tables.replace(slot, Entry::new(self.st.zero, self.vma.bits() | Bits::YOUNG));
+            self.st.charge(Work::EntrySet, 1);
+        }
+        Ok(Served::MINOR)
+    }
+
+    fn anon_store(&self) -> Result<Served, FaultStop> {
+        let pfn = self.new_anon_page()?;
+        self.st.machine.zero(pfn, 1);
+        self.st.charge(Work::ZeroPage, 1);
+        self.map_new_anon(pfn, Entry::NONE)
+    }
+
+    /// A page that will be anonymous memory of this range. Its content is still to be made.
+    pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
+        let pfn = self.st.new_folio(Order::ZERO, self.gfp)?;
+        let frame = &self.st.frames[pfn];
+        frame.set_owner(Owner::Anon(self.anon_set()), self.vma.anon_index(self.page));
+        frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
+        Ok(pfn)
+    }
+
+    /// Map a page from [`Fault::new_anon_page`] where the entry is still `expected` (none, or the page of which it is
+    /// a copy, which is then unmapped). The caller's reference goes to the entry.
+    pub(super) fn map_new_anon(&self, pfn: Pfn, expected: Entry) -> Result<Served, FaultStop> {
+        let mut tables = self.lock();
+        match self.slot_if(&mut tables, expected) {
+            Ok(Some(slot)) => {
+                let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
+                self.install(&mut tables, slot, pfn, self.bits(true));
+                drop(tables);
+                self.st.lru.add(self.st.memory().base(), pfn);
+                if let Some(old) = old.flatten() {
+                    self.st.put(old);
+                }
+                Ok(Served::MINOR)
+            }
+            lost => {
+                drop(tables);
+                self.st.put(pfn);
+                lost.map(|_| Served::MINOR)
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Stores to pages that are mapped read-only: copy on write, reuse, and the first store to a shared page.
+
+use super::{Fault, FaultStop, Served};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Work};
+use crate::stat::Stat;
+use crate::table::{Bits, Entry, Locked, Slot};
+use crate::tlb::Range;
+use crate::units::*;
+
+impl<M: Machine> Fault<'_, M> {
+    pub(super) fn write_fault(&self, entry: Entry) -> Result<Served, FaultStop> {
+        if self.vma.is_shared() {
+            let (file, index) = self.vma.file_index(self.page).expect("a shared range has a file");
+            return self.shared_store_mapped(entry, file, index);
+        }
+        if self.may_reuse(entry) {
+            return self.reuse(entry);
+        }
+        self.copy(entry)
+    }
+
+    /// Is this process the only one that can see the page?
+    fn may_reuse(&self, entry: Entry) -> bool {
+        let pfn = entry.pfn();
+        if pfn == self.st.zero {
+            return false;
+        }
+        let frame = &self.st.frames[pfn];
+        if !frame.is_anon() {
+            return false;
+        }
+        if frame.has(FrameFlags::EXCLUSIVE) {
+            return true;
+        }
+        if frame.mapcount() != 1 || !self.st.try_lock_folio(pfn) {
+            return false;
+        }
+        super::super::unmap::free_swap(self.st, pfn);
+        // One reference is the entry's; any other may be somebody who still reads it.
+        let alone = frame.refs() == 1 && frame.mapcount() == 1;
+        if alone {
+            frame.set(FrameFlags::EXCLUSIVE);
+        }
+        self.st.unlock_folio(pfn);
+        alone
+    }
+
+    /// Give the entry the right to write. More rights need no flush elsewhere: a CPU that still holds the old
+    /// translation faults and finds the new one.
+    fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
+        let mut tables = self.lock();
+        if let Some(slot) = self.slot_if(&mut tables, entry)? {
+            tables.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+            self.st.charge(Work::EntrySet, 1);
+            self.count(Stat::Pgreuse);
+        }
+        Ok(Served::MINOR)
+    }
+
+    /// Give the process a copy of its own.
+    fn copy(&self, entry: Entry) -> Result<Served, FaultStop> {
+        let old = entry.pfn();
+        let held = old != self.st.zero && self.hold_if_mapped(entry);
+        if old != self.st.zero && !held {
+            return Ok(Served::MINOR);
+        }
+        let new = match self.new_anon_page() {
+            Ok(new) => new,
+            Err(stop) => {
+                if held {
+                    self.st.put(old);
+                }
+                return Err(stop);
+            }
+        };
+        if held {
+            self.st.machine.copy(new, old, 1);
+            self.st.charge(Work::CopyPage, 1);
+        } else {
+            self.st.machine.zero(new, 1);
+            self.st.charge(Work::ZeroPage, 1);
+        }
+        let outcome = self.map_new_anon(new, entry);
+        if held {
+            self.st.put(old);
+        }
+        outcome
+    }
+
+    /// Take a reference of the mapped folio, if the entry is still the same.
+    pub(super) fn hold_if_mapped(&self, entry: Entry) -> bool {
+        let tables = self.lock();
+        let same = tables.find(self.page).is_some_and(|leaf| super::same_page(leaf.entry, entry));
+        if same {
+            self.st.frames[entry.pfn()].get(1);
+        }
+        same
+    }
+
+    /// Clear an entry and see to it that no CPU uses it any more, *before* another page takes its place: else one
+    /// thread could write to the new page while another still reads the old one. Returns the folio, whose reference
+    /// the caller drops when the tables are unlocked.
+    pub(super) fn take_old(&self, tables: &mut Locked<'_, M>, slot: Slot) -> Option<Pfn> {
+        let base = self.st.memory().base();
+        let old = tables.replace(slot, Entry::NONE);
+        self.st.charge(Work::EntryClear, 1);
+        self.st.tlb.flush(base, self.id, Range::page(self.page));
+        let pfn = old.pfn();
+        if pfn == self.st.zero {
+            return None;
+        }
+        tables.counts().add(super::super::unmap::resident_kind(self.st, pfn), -1);
+        self.st.rmap.remove(base, pfn);
+        Some(pfn)
+    }
+
+    /// The first store to a shared page that is mapped: the file must know that it is dirty.
+    fn shared_store_mapped(&self, entry: Entry, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let pfn = entry.pfn();
+        if !self.hold_if_mapped(entry) {
+            return Ok(Served::MINOR);
+        }
+        self.st.lock_folio(pfn);
+        let frame = &self.st.frames[pfn];
+        let still_there = (frame.owner(), frame.page_index()) == (Owner::File(file), index);
+        let mut outcome = Ok(Served::MINOR);
+        if still_there {
+            self.st.cache.mark_dirty(self.st.memory(), pfn);
+            let mut tables = self.lock();
+            outcome = self.slot_if(&mut tables, entry).map(|slot| {
+                if let Some(slot) = slot {
+                    tables.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+                    self.st.charge(Work::EntrySet, 1);
+                }
+                Served { dirtied: Some(file), ..Served::MINOR }
+            });
+        }
+        self.st.unlock_folio(pfn);
+        self.st.put(pfn);
+        outcome
+    }
+}

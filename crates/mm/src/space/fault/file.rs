@@ -1,0 +1,147 @@
+//! Faults on pages of files.
+
+use super::{Fault, FaultStop, Served};
+use crate::cache::{Page, ReadHint};
+use crate::frame::{FrameFlags, Owner};
+use crate::knobs::Knob;
+use crate::machine::{Machine, Work};
+use crate::space::VmaFlags;
+use crate::table::{Bits, Entry};
+use crate::units::*;
+
+/// Most pages that one fault maps around itself.
+const AROUND_MAX: usize = 64;
+
+impl<M: Machine> Fault<'_, M> {
+    /// A load or fetch: map what is cached around it, else read it.
+    pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        if self.map_around(file, index)? {
+            return Ok(Served::MINOR);
+        }
+        let page = self.get_page(file, index)?;
+        let mut tables = self.lock();
+        match self.slot_if(&mut tables, Entry::NONE) {
+            // The page may have been cut off the file while we were not looking: the folio then has no owner.
+            Ok(Some(slot)) if self.st.frames[page.pfn].owner() == Owner::File(file) => {
+                let writable = self.may_write_untracked(page.pfn);
+                self.install(&mut tables, slot, page.pfn, self.bits(writable));
+                Ok(Served::from_major(page.major))
+            }
+            other => {
+                drop(tables);
+                self.st.put(page.pfn);
+                other.map(|_| Served::from_major(page.major))
+            }
+        }
+    }
+
+    /// Pages of shmem need no note of the first store: their dirty bits are seen when they are unmapped.
+    fn may_write_untracked(&self, pfn: Pfn) -> bool {
+        self.vma.is_shared()
+            && self.vma.prot.contains(crate::api::Prot::WRITE)
+            && self.st.frames[pfn].has(FrameFlags::SWAPBACKED)
+    }
+
+    fn get_page(&self, file: FileId, index: PageIndex) -> Result<Page, FaultStop> {
+        let hint = ReadHint {
+            fault: true,
+            sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
+            random: self.vma.flags.contains(VmaFlags::RANDOM),
+        };
+        Ok(self.st.cache.get_page(self.st.memory(), file, index, hint, self.gfp)?)
+    }
+
+    /// Map the cached pages in the aligned window around the fault. Returns whether the page itself was among them.
+    fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
+        let window = (self.st.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
+        if window == 1 {
+            return Ok(false);
+        }
+        let start = (self.page.0 / window * window).max(self.vma.start.0);
+        let end = (self.page.0 / window * window + window).min(self.vma.end().0);
+        let first = PageIndex(index.0 - (self.page.0 - start));
+        let mut found = [(PageIndex(0), Pfn::NONE); AROUND_MAX];
+        let mut count = 0;
+        self.st.cache.resident(self.st.memory(), file, first, end - start, &mut |index, pfn| {
+            found[count] = (index, pfn);
+            count += 1;
+        });
+        let found = &mut found[..count];
+        if !found.iter().any(|&(at, _)| at == index) {
+            self.put_all(found);
+            return Ok(false);
+        }
+        let mut tables = self.lock();
+        let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.mark, self.gfp.reserve);
+        if let Err(needs) = reserved {
+            drop(tables);
+            self.put_all(found);
+            return Err(needs.into());
+        }
+        let mut mapped = false;
+        for (at, pfn) in found.iter_mut() {
+            let page = Vpn(start + (at.0 - first.0));
+            // Windows larger than the rest of a table stop at its end.
+            let Some(leaf) = tables.find(page) else { continue };
+            let still_there = self.st.frames[*pfn].owner() == Owner::File(file);
+            if leaf.entry.is_none() && still_there {
+                let mut bits = self.vma.bits() | Bits::YOUNG;
+                bits.set(Bits::WRITE, self.may_write_untracked(*pfn));
+                self.install(&mut tables, leaf.slot, *pfn, bits);
+                *pfn = Pfn::NONE;
+            }
+            mapped |= page == self.page;
+        }
+        drop(tables);
+        self.put_all(found);
+        Ok(mapped)
+    }
+
+    fn put_all(&self, found: &[(PageIndex, Pfn)]) {
+        for &(_, pfn) in found.iter().filter(|(_, pfn)| pfn.is_some()) {
+            self.st.put(pfn);
+        }
+    }
+
+    /// A store to a private range: a copy of the file's page.
+    pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let page = self.get_page(file, index)?;
+        let new = match self.new_anon_page() {
+            Ok(new) => new,
+            Err(stop) => {
+                self.st.put(page.pfn);
+                return Err(stop);
+            }
+        };
+        self.st.machine.copy(new, page.pfn, 1);
+        self.st.charge(Work::CopyPage, 1);
+        self.st.put(page.pfn);
+        self.map_new_anon(new, Entry::NONE)?;
+        Ok(Served::from_major(page.major))
+    }
+
+    /// A store to a shared range: the file must know that the page is dirty before it can be written.
+    pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let page = self.get_page(file, index)?;
+        let pfn = page.pfn;
+        self.st.lock_folio(pfn);
+        let mut outcome = Ok(());
+        let mut given = false;
+        if self.st.frames[pfn].owner() == Owner::File(file) {
+            self.st.cache.mark_dirty(self.st.memory(), pfn);
+            let mut tables = self.lock();
+            outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
+                if let Some(slot) = slot {
+                    self.install(&mut tables, slot, pfn, self.bits(true));
+                    given = true;
+                }
+            });
+        }
+        self.st.unlock_folio(pfn);
+        if !given {
+            self.st.put(pfn);
+        }
+        outcome?;
+        Ok(Served { dirtied: Some(file), ..Served::from_major(page.major) })
+    }
+}

@@ -1,0 +1,196 @@
+//! Page faults: an access found no translation, or one that forbids it.
+
+mod anon;
+mod copy;
+mod file;
+mod swap;
+
+use super::vma::{Vma, VmaFlags, VmaView};
+use super::{Space, Spaces};
+use crate::api::{AccessKind, FaultDone, FaultError};
+use crate::cache::CacheError;
+use crate::machine::{Machine, Work};
+use crate::memory::{Gfp, Shortage};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::table::{Bits, Entry, Locked, Slot};
+use crate::units::*;
+
+/// Why a fault was not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultStop {
+    /// For want of memory: make room and try again.
+    Shortage(Shortage),
+    /// The access is an error of the program.
+    Error(FaultError),
+}
+
+impl<T: Into<Shortage>> From<T> for FaultStop {
+    fn from(shortage: T) -> FaultStop {
+        FaultStop::Shortage(shortage.into())
+    }
+}
+
+impl From<CacheError> for FaultStop {
+    fn from(error: CacheError) -> FaultStop {
+        match error {
+            CacheError::Shortage(shortage) => FaultStop::Shortage(shortage),
+            CacheError::BeyondEnd => FaultStop::Error(FaultError::Bus),
+        }
+    }
+}
+
+/// What a served fault did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// Did it wait for a device?
+    pub done: FaultDone,
+    /// Did it make a page of a file dirty? Then the task may have to wait for the flusher.
+    pub dirtied: Option<FileId>,
+}
+
+impl Served {
+    const MINOR: Served = Served { done: FaultDone::Minor, dirtied: None };
+
+    fn from_major(major: bool) -> Served {
+        Served { done: if major { FaultDone::Major } else { FaultDone::Minor }, dirtied: None }
+    }
+}
+
+/// One fault on its way.
+struct Fault<'a, M> {
+    spaces: &'a Spaces,
+    st: &'a Store<M>,
+    id: SpaceId,
+    space: &'a Space,
+    vma: VmaView,
+    page: Vpn,
+    access: AccessKind,
+    gfp: Gfp,
+}
+
+impl Spaces {
+    /// Serve a fault. After success the access is tried again; it may fault again if another task was faster.
+    pub fn fault<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        page: Vpn,
+        access: AccessKind,
+        gfp: Gfp,
+    ) -> Result<Served, FaultStop> {
+        let space = self.at(id);
+        if space.is_killed() {
+            return Err(FaultStop::Error(FaultError::Killed));
+        }
+        let _held = space.mapping.read(&st.machine, id);
+        st.charge(Work::VmaLookup, 1);
+        let found = space.vmas.lock().find(page);
+        let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
+            return Err(FaultStop::Error(FaultError::Segv));
+        };
+        let fault = Fault { spaces: self, st, id, space, vma, page, access, gfp };
+        let served = fault.serve()?;
+        if vma.flags.contains(VmaFlags::LOCKED) {
+            fault.mlock_page();
+        }
+        Ok(served)
+    }
+}
+
+impl<M: Machine> Fault<'_, M> {
+    fn is_store(&self) -> bool {
+        self.access == AccessKind::Store
+    }
+
+    fn serve(&self) -> Result<Served, FaultStop> {
+        let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
+        if let Some((slot, exclusive)) = entry.as_swap() {
+            return self.swap_fault(entry, slot, exclusive);
+        }
+        if entry.is_present() {
+            return if self.is_store() && !entry.has(Bits::WRITE) { self.write_fault(entry) } else { self.spurious() };
+        }
+        match self.vma.file_index(self.page) {
+            None => self.anon_fault(),
+            Some((file, index)) if self.is_store() && self.vma.is_shared() => self.shared_store(file, index),
+            Some((file, index)) if self.is_store() => self.private_store(file, index),
+            Some((file, index)) => self.file_load(file, index),
+        }
+    }
+
+    fn lock(&self) -> Locked<'_, M> {
+        self.st.tables.lock(self.st.memory().base(), self.id)
+    }
+
+    /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
+    fn spurious(&self) -> Result<Served, FaultStop> {
+        let mut tables = self.lock();
+        if let Some(leaf) = tables.find(self.page).filter(|leaf| leaf.entry.is_present()) {
+            let mut bits = Bits::YOUNG;
+            bits.set(Bits::DIRTY, self.is_store() && leaf.entry.has(Bits::WRITE));
+            tables.set_bits(leaf.slot, bits);
+            self.st.charge(Work::EntrySet, 1);
+        }
+        Ok(Served::MINOR)
+    }
+
+    /// Bits of a new entry for this access. `writable`: the page may be written without another fault.
+    fn bits(&self, writable: bool) -> Bits {
+        let mut bits = self.vma.bits() | Bits::YOUNG;
+        bits.set(Bits::WRITE, writable);
+        bits.set(Bits::DIRTY, writable && self.is_store());
+        bits
+    }
+
+    /// Make the way to the page's entry; `None` if it is no longer as `expected`.
+    fn slot_if(&self, tables: &mut Locked<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
+        let slot = tables.reserve(&self.st.alloc, self.page, self.gfp.mark, self.gfp.reserve)?;
+        Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
+    }
+
+    /// Map a folio, of which the caller gives one reference to the entry.
+    fn install(&self, tables: &mut Locked<'_, M>, slot: Slot, pfn: Pfn, bits: Bits) {
+        self.st.rmap.add(self.st.memory().base(), pfn);
+        tables.counts().add(super::unmap::resident_kind(self.st, pfn), 1);
+        tables.replace(slot, Entry::new(pfn, bits));
+        self.st.charge(Work::EntrySet, 1);
+    }
+
+    /// The set for anonymous pages made through this range; the first such page makes the set.
+    fn anon_set(&self) -> AnonId {
+        if let Some(set) = self.vma.anon {
+            return set;
+        }
+        let mut vmas = self.space.vmas.lock();
+        let start = vmas.find(self.page).expect("the semaphore is held").start;
+        vmas.update(start, |vma| {
+            if let Some(set) = vma.view.anon {
+                return set;
+            }
+            let set = self.st.rmap.create_anon();
+            vma.view.anon = Some(set);
+            vma.sets.push(set);
+            let only_new = Vma { view: VmaView { file: None, ..vma.view }, sets: std_alloc::vec![set] };
+            only_new.link(self.st, self.id, self.space.group());
+            set
+        })
+    }
+
+    fn mlock_page(&self) {
+        let found = self.lock().find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
+        if let Some(entry) = found.filter(|entry| entry.pfn() != self.st.zero) {
+            self.st.lru.mlock(self.st.memory().base(), entry.pfn());
+        }
+    }
+
+    fn count(&self, stat: Stat) {
+        self.st.count(stat, 1);
+    }
+}
+
+/// Do two entries say the same, but for what hardware may have set meanwhile?
+fn same_page(a: Entry, b: Entry) -> bool {
+    let soft = Bits::YOUNG | Bits::DIRTY;
+    if a.is_present() && b.is_present() { a.without(soft) == b.without(soft) } else { a == b }
+}

@@ -1,0 +1,93 @@
+//! Faults on pages that are in swap.
+
+use super::{Fault, FaultStop, Served};
+use crate::api::Prot;
+use crate::cache::swapin;
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::space::VmaFlags;
+use crate::table::{Entry, Resident};
+use crate::units::*;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Bring a page back. `exclusive`: no other process has an entry for the slot.
+    pub(super) fn swap_fault(&self, entry: Entry, slot: SwapSlot, exclusive: bool) -> Result<Served, FaultStop> {
+        // Another thread may have served the fault, and the slot may be gone: hold the entry still while we look.
+        {
+            let tables = self.lock();
+            let now = tables.find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
+            if now != entry {
+                return Ok(Served::MINOR);
+            }
+            self.st.swap.dup(slot);
+        }
+        let page = swapin(self.st.memory(), slot, self.gfp);
+        let outcome = match page {
+            Ok(page) => {
+                self.st.lock_folio(page.pfn);
+                let outcome = self.map_swapped(page.pfn, entry, slot, exclusive);
+                self.st.unlock_folio(page.pfn);
+                if outcome != Ok(true) {
+                    self.st.put(page.pfn);
+                }
+                outcome.map(|_| Served::from_major(page.major))
+            }
+            Err(error) => Err(error.into()),
+        };
+        super::super::unmap::drop_swap_entry(self.st, slot);
+        outcome
+    }
+
+    /// Map the locked folio that holds the slot's content. Returns whether the entry took the caller's reference.
+    fn map_swapped(&self, pfn: Pfn, entry: Entry, slot: SwapSlot, exclusive: bool) -> Result<bool, FaultStop> {
+        let frame = &self.st.frames[pfn];
+        if !frame.has(FrameFlags::SWAPCACHE) || frame.swap_slot() != slot {
+            return Ok(false);
+        }
+        let set = self.set_for(exclusive);
+        let mut tables = self.lock();
+        let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
+        if frame.owner() == Owner::None {
+            frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
+        }
+        if exclusive {
+            frame.set(FrameFlags::EXCLUSIVE);
+        }
+        // While it is written to its slot it must not change.
+        let stable = frame.has(FrameFlags::WRITEBACK);
+        let writable = self.is_store() && exclusive && !stable && self.vma.prot.contains(Prot::WRITE);
+        tables.counts().add(Resident::Swap, -1);
+        self.install(&mut tables, at, pfn, self.bits(writable));
+        drop(tables);
+        // The entry's hold on the slot; the caller keeps one of its own until it has done.
+        self.st.swap.free_entry(self.st.memory().base(), slot);
+        if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.swap_is_half_full() {
+            self.drop_slot(pfn, slot);
+        }
+        Ok(true)
+    }
+
+    /// The set that owns a page read back from swap. If other processes may map it, the oldest set: all of them are
+    /// registered with it.
+    fn set_for(&self, exclusive: bool) -> AnonId {
+        let own = self.anon_set();
+        if exclusive {
+            return own;
+        }
+        let vmas = self.space.vmas.lock();
+        vmas.range_of(self.page).and_then(|vma| vma.sets.first().copied()).unwrap_or(own)
+    }
+
+    fn swap_is_half_full(&self) -> bool {
+        self.st.swap.free_slots() * 2 < self.st.swap.total()
+    }
+
+    /// The page is in memory and about to differ from its slot, or slots are scarce: give the slot up.
+    fn drop_slot(&self, pfn: Pfn, slot: SwapSlot) {
+        // The caller's own hold is the one that is left.
+        if self.st.swap.entries(slot) == 1 && !self.st.frames[pfn].has(FrameFlags::WRITEBACK) {
+            crate::cache::remove_from_swap_cache(self.st.memory(), pfn, None);
+            self.st.frames[pfn].set(FrameFlags::DIRTY);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! fork: the child maps what the parent maps; private pages are shared until one of them writes.
+
+use super::vma::Vma;
+use super::{Spaces, Stop};
+use crate::frame::FrameFlags;
+use crate::machine::{Machine, Work};
+use crate::memory::Gfp;
+use crate::store::Store;
+use crate::table::{Bits, Entry, Leaf, Locked, Resident};
+use crate::tlb::Range;
+use crate::units::*;
+use std_alloc::vec::Vec;
+
+impl Spaces {
+    /// A copy of `parent`.
+    pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
+        let child = self.create(st, gfp)?;
+        let held = self.at(parent).mapping.write(&st.machine, parent);
+        let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
+        let mut outcome = Ok(());
+        for range in &ranges {
+            outcome = self.copy_range(st, parent, child, range, gfp);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        // The parent lost the right to write to its private pages: before it goes on, no CPU may still have it.
+        st.tlb.flush(st.memory().base(), parent, Range::ALL);
+        drop(held);
+        if let Err(stop) = outcome {
+            self.exit(st, child);
+            return Err(stop);
+        }
+        Ok(child)
+    }
+
+    fn copy_range<M: Machine>(
+        &self,
+        st: &Store<M>,
+        parent: SpaceId,
+        child: SpaceId,
+        source: &Vma,
+        gfp: Gfp,
+    ) -> Result<(), Stop> {
+        let space = self.at(child);
+        let mut copy = source.clone();
+        copy.view.id = self.new_vma_id();
+        // The child may map pages of all sets of its parent; what it makes itself goes to a set of its own, later.
+        copy.view.anon = None;
+        // Locks on memory are not inherited.
+        copy.view.flags.remove(super::VmaFlags::LOCKED);
+        copy.link(st, child, space.group());
+        space.vmas.lock().insert(copy);
+        st.charge(Work::VmaChange, 1);
+        // Pages of files that no private copy was made of can be faulted in again.
+        if source.sets.is_empty() {
+            return Ok(());
+        }
+        self.copy_entries(st, parent, child, source, gfp)
+    }
+
+    fn copy_entries<M: Machine>(
+        &self,
+        st: &Store<M>,
+        parent: SpaceId,
+        child: SpaceId,
+        range: &Vma,
+        gfp: Gfp,
+    ) -> Result<(), Stop> {
+        let base = st.memory().base();
+        let mut from = st.tables.lock(base, parent);
+        let mut to = st.tables.lock(base, child);
+        let mut outcome = Ok(());
+        from.for_each(range.view.start, range.view.end(), &mut |from, leaf| {
+            if outcome.is_ok() {
+                outcome = to
+                    .reserve(&st.alloc, leaf.page, gfp.mark, gfp.reserve)
+                    .map(|slot| copy_entry(st, from, &mut to, leaf, slot, range.view.is_shared()))
+                    .map_err(Stop::from);
+            }
+        });
+        outcome
+    }
+}
+
+/// Share one page, or one slot of swap, between parent and child.
+fn copy_entry<M: Machine>(
+    st: &Store<M>,
+    from: &mut Locked<'_, M>,
+    to: &mut Locked<'_, M>,
+    leaf: Leaf,
+    slot: crate::table::Slot,
+    shared: bool,
+) {
+    st.charge(Work::EntrySet, 1);
+    if let Some((swap, _)) = leaf.entry.as_swap() {
+        st.swap.dup(swap);
+        from.replace(leaf.slot, Entry::swap(swap, false));
+        to.replace(slot, Entry::swap(swap, false));
+        to.counts().add(Resident::Swap, 1);
+        return;
+    }
+    let mut entry = leaf.entry;
+    if !shared && entry.has(Bits::WRITE) {
+        entry = from.clear_bits(leaf.slot, Bits::WRITE).without(Bits::WRITE);
+    }
+    let pfn = entry.pfn();
+    if pfn != st.zero {
+        let frame = &st.frames[pfn];
+        if frame.is_anon() {
+            frame.clear(FrameFlags::EXCLUSIVE);
+        }
+        frame.get(1);
+        st.rmap.add(st.memory().base(), pfn);
+        to.counts().add(super::unmap::resident_kind(st, pfn), 1);
+    }
+    // The child has not used it, and what the parent wrote is the parent's entry's to tell.
+    to.replace(slot, entry.without(Bits::YOUNG.union(Bits::DIRTY)));
+}

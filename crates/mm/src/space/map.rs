@@ -1,0 +1,75 @@
+//! mmap.
+
+use super::vma::{Vma, VmaFlags, VmaView};
+use super::{Spaces, Stop};
+use crate::api::{Backing, Error, FileKind, MapRequest, Prot};
+use crate::machine::{Machine, Work};
+use crate::store::Store;
+use crate::table::USER_END;
+use crate::units::*;
+use std_alloc::vec::Vec;
+
+impl Spaces {
+    /// Map memory. Returns the first page. Pages are faulted in by the caller if `populate` or `locked` is asked for.
+    pub fn mmap<M: Machine>(&self, st: &Store<M>, id: SpaceId, request: &MapRequest) -> Result<Vpn, Stop> {
+        if request.pages == 0 || request.pages > USER_END.0 {
+            return Err(Error::Invalid.into());
+        }
+        let space = self.at(id);
+        let _held = space.mapping.write(&st.machine, id);
+        let start = match request.at {
+            Some(at) if at.0 > USER_END.0 - request.pages => return Err(Error::Invalid.into()),
+            Some(at) => {
+                self.unmap_range(st, id, at, Vpn(at.0 + request.pages));
+                at
+            }
+            None => space.vmas.lock().gap(request.pages).ok_or(Error::NoMemory)?,
+        };
+        let (file, flags) = self.backing(st, request)?;
+        let view = VmaView {
+            id: self.new_vma_id(),
+            start,
+            pages: request.pages,
+            prot: request.prot,
+            flags,
+            file,
+            anon_index: PageIndex(start.0),
+            anon: None,
+        };
+        let vma = Vma { view, sets: Vec::new() };
+        vma.link(st, id, space.group());
+        space.vmas.lock().insert(vma);
+        st.charge(Work::VmaChange, 1);
+        self.merge_at(st, id, Vpn(start.0 + request.pages));
+        self.merge_at(st, id, start);
+        Ok(start)
+    }
+
+    /// The file behind a request, if any, and the range's properties.
+    fn backing<M: Machine>(
+        &self,
+        st: &Store<M>,
+        request: &MapRequest,
+    ) -> Result<(Option<(FileId, PageIndex)>, VmaFlags), Error> {
+        let mut flags = VmaFlags::MAY_WRITE;
+        flags.set(VmaFlags::LOCKED, request.locked);
+        let file = match request.backing {
+            Backing::Anonymous => None,
+            Backing::AnonymousShared => {
+                flags |= VmaFlags::SHARED;
+                Some((st.cache.create_nameless(FileKind::Shmem, request.pages * PAGE_SIZE), PageIndex(0)))
+            }
+            Backing::File { file, offset, shared, writable } => {
+                flags.set(VmaFlags::SHARED, shared);
+                if shared && !writable {
+                    if request.prot.contains(Prot::WRITE) {
+                        return Err(Error::Access);
+                    }
+                    flags.remove(VmaFlags::MAY_WRITE);
+                }
+                Some((file, offset))
+            }
+        };
+        Ok((file, flags))
+    }
+}

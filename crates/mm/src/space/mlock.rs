@@ -1,0 +1,62 @@
+//! mlock and munlock.
+
+use super::vma::VmaFlags;
+use super::{Spaces, Stop};
+use crate::api::Error;
+use crate::machine::Machine;
+use crate::store::Store;
+use crate::units::*;
+
+impl Spaces {
+    /// Mark a range as locked in memory, or no longer so. The facade then faults in what is missing of a locked range;
+    /// a fault in a locked range locks its folio.
+    pub fn mlock<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        lock: bool,
+    ) -> Result<(), Stop> {
+        let end = Vpn(start.0 + pages);
+        let space = self.at(id);
+        let _held = space.mapping.write(&st.machine, id);
+        if !space.vmas.lock().covers(start, end) {
+            return Err(Error::NotMapped.into());
+        }
+        self.change_ranges(st, id, start, end, |vma| vma.view.flags.set(VmaFlags::LOCKED, lock));
+        let mut tables = st.tables.lock(st.memory().base(), id);
+        tables.for_each(start, end, &mut |_, leaf| {
+            if leaf.entry.is_present() && leaf.entry.pfn() != st.zero {
+                if lock {
+                    st.lru.mlock(st.memory().base(), leaf.entry.pfn());
+                } else {
+                    st.lru.munlock(st.memory().base(), leaf.entry.pfn());
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Is every page of the range in a range that is mapped, and which parts of shared files does it show? For msync.
+    pub fn shared_parts<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+    ) -> Result<std_alloc::vec::Vec<(FileId, PageIndex, u64)>, Stop> {
+        let end = Vpn(start.0 + pages);
+        let space = self.at(id);
+        let _held = space.mapping.read(&st.machine, id);
+        let vmas = space.vmas.lock();
+        if !vmas.covers(start, end) {
+            return Err(Error::NotMapped.into());
+        }
+        let part = |view: &super::VmaView| {
+            let (from, to) = (start.max(view.start), end.min(view.end()));
+            view.file_index(from).map(|(file, index)| (file, index, to.0 - from.0))
+        };
+        Ok(vmas.overlapping(start, end).filter(|vma| vma.view.is_shared()).filter_map(|vma| part(&vma.view)).collect())
+    }
+}

@@ -1,0 +1,138 @@
+//! Address spaces: mapped ranges, what system calls do to them, faults, fork.
+//!
+//! A space has a tree of ranges ([`Vma`]) and a tree of page tables. The `mapping` semaphore orders them: faults hold it
+//! shared, everything that changes ranges holds it alone. The tree of ranges has a short lock of its own for the moment
+//! of a look-up, so that a fault takes a copy of the range it needs and goes on.
+//!
+//! Functions here may return a [`Shortage`](crate::memory::Shortage). They then have changed nothing that running them
+//! again would not change the same way, and the facade runs them again once there is room.
+
+mod advise;
+mod change;
+mod exit;
+pub mod fault;
+mod fork;
+mod map;
+mod mlock;
+mod remap;
+mod semaphore;
+mod tree;
+mod unmap;
+mod vma;
+
+pub use advise::Advised;
+pub use fault::{FaultStop, Served};
+pub use tree::VmaTree;
+pub use unmap::zap_file;
+pub use vma::{Vma, VmaFlags, VmaView};
+
+use crate::api::Error;
+use crate::arena::Arena;
+use crate::lock::Lock;
+use crate::machine::Machine;
+use crate::memory::{Gfp, Shortage};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
+use crate::store::Store;
+use crate::units::*;
+use semaphore::Semaphore;
+
+/// Why an operation on a space stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// For want of memory: make room and run it again.
+    Shortage(Shortage),
+    /// For good.
+    Error(Error),
+}
+
+impl<T: Into<Shortage>> From<T> for Stop {
+    fn from(shortage: T) -> Stop {
+        Stop::Shortage(shortage.into())
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// One address space.
+#[derive(Default)]
+pub struct Space {
+    alive: AtomicBool,
+    killed: AtomicBool,
+    group: AtomicU32,
+    mapping: Semaphore,
+    vmas: Lock<VmaTree>,
+}
+
+impl Space {
+    /// The group that its memory is charged to.
+    #[inline]
+    pub fn group(&self) -> GroupId {
+        GroupId(self.group.load(Relaxed) as u16)
+    }
+
+    /// Was it chosen to die for want of memory?
+    #[inline]
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Acquire)
+    }
+
+    /// Is the space in use?
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Acquire)
+    }
+}
+
+/// All spaces, by [`SpaceId`].
+#[derive(Default)]
+pub struct Spaces {
+    list: Arena<Space>,
+    last_vma: AtomicU32,
+}
+
+impl Spaces {
+    /// A space that is in use.
+    #[inline]
+    pub fn get(&self, space: SpaceId) -> Option<&Space> {
+        self.list.get(space.0).filter(|found| found.is_alive())
+    }
+
+    /// A space that the caller knows to be in use.
+    #[inline]
+    fn at(&self, space: SpaceId) -> &Space {
+        self.list.get(space.0).expect("a space that was created")
+    }
+
+    /// Ids of all spaces in use. `bound`: ids ever given out.
+    pub fn ids(&self, bound: u32) -> impl Iterator<Item = SpaceId> + '_ {
+        (0..bound).map(SpaceId).filter(|&id| self.get(id).is_some())
+    }
+
+    /// A new, empty space.
+    pub fn create<M: Machine>(&self, st: &Store<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
+        let id = st.tlb.create();
+        if let Err(needs) = st.tables.create(st.memory().base(), &st.alloc, id, gfp.mark, gfp.reserve) {
+            st.tlb.destroy(st.memory().base(), id);
+            st.tlb.release(id);
+            return Err(needs.into());
+        }
+        let space = self.list.ensure(id.0);
+        space.group.store(gfp.group.0 as u32, Relaxed);
+        space.killed.store(false, Relaxed);
+        *space.vmas.lock() = VmaTree::default();
+        space.alive.store(true, Release);
+        Ok(id)
+    }
+
+    /// Mark a space as chosen to die.
+    pub fn kill(&self, space: SpaceId) {
+        self.at(space).killed.store(true, Release);
+    }
+
+    fn new_vma_id(&self) -> VmaId {
+        VmaId(self.last_vma.fetch_add(1, Relaxed) + 1)
+    }
+}

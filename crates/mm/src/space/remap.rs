@@ -1,0 +1,140 @@
+//! mremap.
+
+use super::vma::Vma;
+use super::{Spaces, Stop};
+use crate::api::Error;
+use crate::machine::{Machine, Work};
+use crate::memory::Gfp;
+use crate::store::Store;
+use crate::table::{Entry, USER_END};
+use crate::tlb::Range;
+use crate::units::*;
+
+impl Spaces {
+    /// Move or resize the mapping of `[start, start + old)`, which lies in one range. Returns its new first page.
+    #[allow(clippy::too_many_arguments)]
+    pub fn mremap<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        old: u64,
+        new: u64,
+        may_move: bool,
+        fixed: Option<Vpn>,
+        gfp: Gfp,
+    ) -> Result<Vpn, Stop> {
+        if old == 0 || new == 0 || new > USER_END.0 {
+            return Err(Error::Invalid.into());
+        }
+        let space = self.at(id);
+        let _held = space.mapping.write(&st.machine, id);
+        let end = Vpn(start.0 + old);
+        match space.vmas.lock().range_of(start) {
+            Some(vma) if vma.view.end() >= end => {}
+            _ => return Err(Error::NotMapped.into()),
+        }
+        if let Some(to) = fixed {
+            let overlap = to.0 < end.0 && start.0 < to.0 + new;
+            if overlap || to.0 > USER_END.0 - new {
+                return Err(Error::Invalid.into());
+            }
+            self.unmap_range(st, id, to, Vpn(to.0 + new));
+            return self.move_mapping(st, id, start, old.min(new), new, to, gfp).map(|()| {
+                self.unmap_range(st, id, Vpn(start.0 + new.min(old)), end);
+                to
+            });
+        }
+        if new <= old {
+            self.unmap_range(st, id, Vpn(start.0 + new), end);
+            return Ok(start);
+        }
+        if self.grow_in_place(st, id, start, old, new) {
+            return Ok(start);
+        }
+        if !may_move {
+            return Err(Error::NoMemory.into());
+        }
+        let to = space.vmas.lock().gap(new).ok_or(Error::NoMemory)?;
+        self.move_mapping(st, id, start, old, new, to, gfp)?;
+        Ok(to)
+    }
+
+    /// Make a range longer if it ends at `start + old` and nothing stands in the way.
+    fn grow_in_place<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, old: u64, new: u64) -> bool {
+        let space = self.at(id);
+        let mut vmas = space.vmas.lock();
+        let (end, new_end) = (Vpn(start.0 + old), Vpn(start.0 + new));
+        let view = vmas.range_of(start).expect("checked by the caller").view;
+        if view.end() != end || new_end > USER_END || vmas.overlapping(end, new_end).next().is_some() {
+            return false;
+        }
+        vmas.update(view.start, |vma| {
+            vma.view.pages += new - old;
+            vma.relink(st, id, space.group());
+        });
+        drop(vmas);
+        self.merge_at(st, id, new_end);
+        st.charge(Work::VmaChange, 1);
+        true
+    }
+
+    /// Move `old` pages from `start` to `to`, where nothing is mapped, as a range of `new` pages.
+    #[allow(clippy::too_many_arguments)]
+    fn move_mapping<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        start: Vpn,
+        old: u64,
+        new: u64,
+        to: Vpn,
+        gfp: Gfp,
+    ) -> Result<(), Stop> {
+        let space = self.at(id);
+        let end = Vpn(start.0 + old);
+        let base = st.memory().base();
+        // All tables first: after this nothing can fail half way.
+        let mut tables = st.tables.lock(base, id);
+        let mut at = to.0;
+        while at < to.0 + old {
+            tables.reserve(&st.alloc, Vpn(at), gfp.mark, gfp.reserve)?;
+            at = (at | (TABLE_ENTRIES as u64 - 1)) + 1;
+        }
+        drop(tables);
+
+        self.split_at(st, id, start);
+        self.split_at(st, id, end);
+        let source = space.vmas.lock().range_of(start).expect("checked by the caller").clone();
+        let mut moved: Vma = source.clone();
+        moved.view.id = self.new_vma_id();
+        moved.view.start = to;
+        moved.view.pages = new;
+        // Registered at its new place before the first entry arrives there.
+        moved.link(st, id, space.group());
+
+        let mut tables = st.tables.lock(base, id);
+        tables.for_each(start, end, &mut |tables, leaf| {
+            let entry = tables.replace(leaf.slot, Entry::NONE);
+            let target = Vpn(to.0 + (leaf.page.0 - start.0));
+            let slot = tables.find(target).expect("reserved above").slot;
+            tables.replace(slot, entry);
+            st.charge(Work::EntrySet, 2);
+        });
+        // Under the lock: nobody may find an entry empty while a CPU can still use it.
+        st.tlb.flush(base, id, Range { start, pages: old, freed_tables: false });
+        let mut gather = crate::tlb::Gather::new(id, false);
+        tables.take_empty_tables(start, end, &mut gather);
+        drop(tables);
+        st.finish(gather);
+
+        let mut vmas = space.vmas.lock();
+        vmas.remove(start);
+        vmas.insert(moved);
+        drop(vmas);
+        source.unlink(st);
+        self.merge_at(st, id, to);
+        self.merge_at(st, id, Vpn(to.0 + new));
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Taking mappings away: munmap, and the clearing of entries that everything else that does so shares.
+
+use super::vma::VmaView;
+use super::{Spaces, Stop};
+use crate::api::Error;
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Work};
+use crate::store::Store;
+use crate::table::{Bits, Entry, Leaf, Locked, Resident, USER_END};
+use crate::tlb::Gather;
+use crate::units::*;
+
+impl Spaces {
+    /// munmap.
+    pub fn munmap<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, pages: u64) -> Result<(), Stop> {
+        if pages == 0 || pages > USER_END.0 || start.0 > USER_END.0 - pages {
+            return Err(Error::Invalid.into());
+        }
+        let _held = self.at(id).mapping.write(&st.machine, id);
+        self.unmap_range(st, id, start, Vpn(start.0 + pages));
+        Ok(())
+    }
+
+    /// Unmap `[start, end)`. The mapping semaphore is held alone. When this returns, no CPU can reach the pages.
+    pub(super) fn unmap_range<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn) {
+        let space = self.at(id);
+        let starts = {
+            let vmas = space.vmas.lock();
+            if vmas.overlapping(start, end).next().is_none() {
+                return;
+            }
+            drop(vmas);
+            self.split_at(st, id, start);
+            self.split_at(st, id, end);
+            space.vmas.lock().starts(start, end)
+        };
+        let mut gather = Gather::new(id, false);
+        for &at in &starts {
+            let vma = space.vmas.lock().range_of(at).map(|vma| vma.view).expect("it was just seen");
+            zap(st, id, &vma, vma.start, vma.end(), &mut gather);
+        }
+        st.tables.lock(st.memory().base(), id).take_empty_tables(start, end, &mut gather);
+        st.finish(gather);
+        for at in starts {
+            let vma = space.vmas.lock().remove(at).expect("it was just seen");
+            vma.unlink(st);
+            st.charge(Work::VmaChange, 1);
+        }
+    }
+}
+
+/// Clear all entries of `[start, end)`, which lies in `vma`. Pages wait in `gather` for its flush.
+pub(super) fn zap<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    vma: &VmaView,
+    start: Vpn,
+    end: Vpn,
+    gather: &mut Gather,
+) {
+    let recency = vma.has_recency();
+    let mut tables = st.tables.lock(st.memory().base(), id);
+    tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, recency, gather));
+}
+
+/// Clear one entry.
+pub(super) fn zap_entry<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    leaf: Leaf,
+    recency: bool,
+    gather: &mut Gather,
+) {
+    let old = tables.replace(leaf.slot, Entry::NONE);
+    st.charge(Work::EntryClear, 1);
+    if let Some((slot, _)) = old.as_swap() {
+        tables.counts().add(Resident::Swap, -1);
+        drop_swap_entry(st, slot);
+        return;
+    }
+    let pfn = old.pfn();
+    if pfn == st.zero {
+        gather.page(leaf.page, None);
+        return;
+    }
+    let frame = &st.frames[pfn];
+    if matches!(frame.owner(), Owner::File(_)) {
+        if old.has(Bits::DIRTY) {
+            st.cache.mark_dirty(st.memory(), pfn);
+        }
+        if recency && old.has(Bits::YOUNG) {
+            st.lru.mark_accessed(st.memory().base(), pfn);
+        }
+    }
+    tables.counts().add(resident_kind(st, pfn), -1);
+    st.rmap.remove(st.memory().base(), pfn);
+    gather.page(leaf.page, Some(pfn));
+}
+
+/// What kind of page a folio counts as where it is mapped.
+#[inline]
+pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
+    let frame = &st.frames[pfn];
+    match frame.owner() {
+        Owner::File(_) if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
+        Owner::File(_) => Resident::File,
+        _ => Resident::Anon,
+    }
+}
+
+/// An entry that referred to a swap slot is gone. If it was the last, a folio that only the swap cache still holds is
+/// of no more use: let it go now, if nobody is at it.
+pub(super) fn drop_swap_entry<M: Machine>(st: &Store<M>, slot: SwapSlot) {
+    if st.swap.free_entry(st.memory().base(), slot) > 0 {
+        return;
+    }
+    let Some(pfn) = st.swap.cache_folio(slot) else { return };
+    if !st.frames[pfn].try_get() {
+        return;
+    }
+    if st.try_lock_folio(pfn) {
+        let frame = &st.frames[pfn];
+        if frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot {
+            free_swap(st, pfn);
+        }
+        st.unlock_folio(pfn);
+    }
+    st.put(pfn);
+}
+
+/// Take a locked folio out of the swap cache if no entry needs the slot and it is not being written. It is then dirty:
+/// memory holds the only copy.
+pub(super) fn free_swap<M: Machine>(st: &Store<M>, pfn: Pfn) -> bool {
+    let frame = &st.frames[pfn];
+    if !frame.has(FrameFlags::SWAPCACHE) || frame.has(FrameFlags::WRITEBACK) || st.swap.entries(frame.swap_slot()) > 0 {
+        return false;
+    }
+    crate::cache::remove_from_swap_cache(st.memory(), pfn, None);
+    frame.set(FrameFlags::DIRTY);
+    true
+}
+
+/// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
+pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
+    st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
+        let mut gather = Gather::new(span.space, false);
+        let mut tables = st.tables.lock(st.memory().base(), span.space);
+        tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, false, &mut gather));
+        drop(tables);
+        st.finish(gather);
+    });
+}

@@ -1,0 +1,167 @@
+//! One mapped range.
+
+use crate::api::Prot;
+use crate::frame::Owner;
+use crate::machine::Machine;
+use crate::rmap::{Span, SpanFlags};
+use crate::store::Store;
+use crate::table::Bits;
+use crate::units::*;
+use std_alloc::vec::Vec;
+
+bitflags::bitflags! {
+    /// Properties of a range besides its rights.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct VmaFlags: u8 {
+        /// Stores go to the file.
+        const SHARED = 1;
+        /// It may be made writable.
+        const MAY_WRITE = 2;
+        /// Locked in memory.
+        const LOCKED = 4;
+        /// Sequential use was announced.
+        const SEQUENTIAL = 8;
+        /// Random use was announced.
+        const RANDOM = 16;
+    }
+}
+
+/// The part of a range that a fault needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VmaView {
+    /// Its id.
+    pub id: VmaId,
+    /// First page.
+    pub start: Vpn,
+    /// Number of pages.
+    pub pages: u64,
+    /// Rights.
+    pub prot: Prot,
+    /// Other properties.
+    pub flags: VmaFlags,
+    /// The file and the index of the first page in it.
+    pub file: Option<(FileId, PageIndex)>,
+    /// Index of the first page in the numbering of its anonymous sets; kept when the range moves.
+    pub anon_index: PageIndex,
+    /// The set that gets the anonymous pages made through this range.
+    pub anon: Option<AnonId>,
+}
+
+impl VmaView {
+    /// First page behind it.
+    #[inline]
+    pub fn end(&self) -> Vpn {
+        Vpn(self.start.0 + self.pages)
+    }
+
+    /// Index in the file of one of its pages.
+    #[inline]
+    pub fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
+        self.file.map(|(file, first)| (file, PageIndex(first.0 + (page.0 - self.start.0))))
+    }
+
+    /// Index in its anonymous sets of one of its pages.
+    #[inline]
+    pub fn anon_index(&self, page: Vpn) -> PageIndex {
+        PageIndex(self.anon_index.0 + (page.0 - self.start.0))
+    }
+
+    /// Do stores go to the file?
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.flags.contains(VmaFlags::SHARED)
+    }
+
+    /// Do accesses tell what will be used next?
+    #[inline]
+    pub fn has_recency(&self) -> bool {
+        !self.flags.intersects(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM)
+    }
+
+    /// Bits that every present entry of the range has; the right to write comes with the fault that needs it.
+    #[inline]
+    pub fn bits(&self) -> Bits {
+        bits_of(self.prot)
+    }
+}
+
+/// Bits of an entry with these rights, the right to write left out.
+#[inline]
+pub(super) fn bits_of(prot: Prot) -> Bits {
+    let mut bits = Bits::PRESENT;
+    // Without the user bit no access is allowed: that is PROT_NONE.
+    bits.set(Bits::USER, !prot.is_empty());
+    bits.set(Bits::NO_EXEC, !prot.contains(Prot::EXEC));
+    bits
+}
+
+/// A mapped range and the anonymous sets that may own its pages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vma {
+    /// What faults need.
+    pub view: VmaView,
+    /// All sets that it is registered with, oldest first: those inherited by fork, then its own.
+    pub sets: Vec<AnonId>,
+}
+
+impl Vma {
+    /// Its span in the numbering that starts at `index`.
+    fn span(&self, space: SpaceId, group: GroupId, index: PageIndex) -> Span {
+        let view = &self.view;
+        let mut flags = SpanFlags::empty();
+        flags.set(SpanFlags::EXEC, view.prot.contains(Prot::EXEC));
+        flags.set(SpanFlags::LOCKED, view.flags.contains(VmaFlags::LOCKED));
+        flags.set(SpanFlags::NO_RECENCY, !view.has_recency());
+        flags.set(SpanFlags::SHARED, view.is_shared());
+        Span { vma: view.id, space, group, start: view.start, pages: view.pages, index, flags }
+    }
+
+    /// Every owner that it is registered with, and the span there.
+    fn spans(&self, space: SpaceId, group: GroupId) -> impl Iterator<Item = (Owner, Span)> + '_ {
+        let file = self.view.file.map(|(file, index)| (Owner::File(file), self.span(space, group, index)));
+        let anon = self.span(space, group, self.view.anon_index);
+        file.into_iter().chain(self.sets.iter().map(move |&set| (Owner::Anon(set), anon)))
+    }
+
+    /// Register it with its owners.
+    pub(super) fn link<M: Machine>(&self, st: &Store<M>, space: SpaceId, group: GroupId) {
+        for (owner, span) in self.spans(space, group) {
+            st.rmap.link(owner, span);
+        }
+    }
+
+    /// Tell its owners that its place or properties changed.
+    pub(super) fn relink<M: Machine>(&self, st: &Store<M>, space: SpaceId, group: GroupId) {
+        for (owner, span) in self.spans(space, group) {
+            st.rmap.relink(owner, span);
+        }
+    }
+
+    /// Take it off its owners' lists. A nameless file that nothing maps any more goes with its pages.
+    pub(super) fn unlink<M: Machine>(&self, st: &Store<M>) {
+        for &set in &self.sets {
+            st.rmap.unlink(Owner::Anon(set), self.view.id);
+        }
+        if let Some((file, _)) = self.view.file {
+            st.rmap.unlink(Owner::File(file), self.view.id);
+            if st.cache.is_nameless(file) && !st.rmap.is_file_mapped(file) {
+                st.cache.destroy(st.memory(), file);
+            }
+        }
+    }
+
+    /// Could `next` be a continuation of this range?
+    pub(super) fn continues_with(&self, next: &Vma) -> bool {
+        let (a, b) = (&self.view, &next.view);
+        let files_meet = match (a.file, b.file) {
+            (None, None) => true,
+            (Some((file, first)), Some((other, index))) => file == other && first.0 + a.pages == index.0,
+            _ => false,
+        };
+        a.end() == b.start
+            && (a.prot, a.flags) == (b.prot, b.flags)
+            && files_meet
+            && a.anon_index.0 + a.pages == b.anon_index.0
+            && (self.sets == next.sets || self.sets.is_empty() || next.sets.is_empty())
+    }
+}

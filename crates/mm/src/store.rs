@@ -1,0 +1,40 @@
+//! Floor 6 on top of floors 3 to 5: memory, and whose content is in it.
+
+use crate::cache::Cache;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::rmap::Rmap;
+use crate::units::*;
+
+/// State of floors 3 to 6.
+pub struct Store<M> {
+    memory: Memory<M>,
+    /// Page caches of files.
+    pub cache: Cache,
+    /// Who maps a folio.
+    pub rmap: Rmap,
+    /// A frame of zeroes that every space may map read-only; counted nowhere.
+    pub zero: Pfn,
+}
+
+impl<M> core::ops::Deref for Store<M> {
+    type Target = Memory<M>;
+
+    #[inline]
+    fn deref(&self) -> &Memory<M> {
+        &self.memory
+    }
+}
+
+impl<M: Machine> Store<M> {
+    /// Put the rooms together. `zero` is a frame that stays allocated and zeroed for ever.
+    pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> Store<M> {
+        Store { memory, cache, rmap: Rmap::default(), zero }
+    }
+
+    /// Floors 3 to 5.
+    #[inline]
+    pub fn memory(&self) -> &Memory<M> {
+        &self.memory
+    }
+}

@@ -1,0 +1,247 @@
+//! One swap area: its slot map, its clusters, and what the swap cache holds for each slot.
+
+use super::clusters::{CLUSTER_SLOTS, Clusters};
+use crate::units::{CpuId, Pfn, Shadow};
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// The cache refers to the slot: a folio is there, or will be in a moment.
+const HAS_CACHE: u32 = 1 << 31;
+/// The value of the slot is a shadow.
+const HAS_SHADOW: u32 = 1 << 30;
+/// Entries that refer to the slot.
+const ENTRIES: u32 = HAS_SHADOW - 1;
+
+/// What a CPU fills now.
+#[derive(Clone, Copy)]
+struct Current {
+    cluster: u32,
+    next: u32,
+}
+
+/// The slots of one area, numbered from 0.
+pub(super) struct Slots {
+    /// [`HAS_CACHE`], [`HAS_SHADOW`] and the number of entries. 0 = the slot is free.
+    map: Vec<u32>,
+    /// Folio + 1 or shadow, as the map says.
+    value: Vec<u64>,
+    clusters: Clusters,
+    current: Vec<Option<Current>>,
+    free: u64,
+}
+
+impl Slots {
+    pub(super) fn new(slots: u32, cpus: usize) -> Slots {
+        Slots {
+            map: vec![0; slots as usize],
+            value: vec![0; slots as usize],
+            clusters: Clusters::new(slots),
+            current: vec![None; cpus],
+            free: slots as u64,
+        }
+    }
+
+    /// A free slot, held by the cache, from the cluster that `cpu` fills.
+    pub(super) fn alloc(&mut self, cpu: CpuId) -> Option<u32> {
+        if self.free == 0 {
+            return None;
+        }
+        loop {
+            if let Some(at) = self.current[cpu.index()] {
+                let mut rest = at.next..self.clusters.range(at.cluster).end;
+                if let Some(slot) = rest.find(|&slot| self.map[slot as usize] == 0) {
+                    self.current[cpu.index()] = Some(Current { next: slot + 1, ..at });
+                    return Some(self.claim(slot));
+                }
+                self.clusters.give_back(at.cluster);
+                self.current[cpu.index()] = None;
+            }
+            let Some(cluster) = self.clusters.take() else { return self.alloc_from_others() };
+            self.current[cpu.index()] = Some(Current { cluster, next: self.clusters.range(cluster).start });
+        }
+    }
+
+    /// All room that is left lies in clusters that other CPUs fill.
+    fn alloc_from_others(&mut self) -> Option<u32> {
+        let cluster = self.clusters.any_taken_with_room()?;
+        let slot = self.clusters.range(cluster).find(|&slot| self.map[slot as usize] == 0)?;
+        Some(self.claim(slot))
+    }
+
+    fn claim(&mut self, slot: u32) -> u32 {
+        self.map[slot as usize] = HAS_CACHE;
+        self.value[slot as usize] = 0;
+        self.clusters.used(slot / CLUSTER_SLOTS);
+        self.free -= 1;
+        slot
+    }
+
+    /// The slot lost its last user.
+    fn release(&mut self, slot: u32) {
+        self.map[slot as usize] = 0;
+        self.value[slot as usize] = 0;
+        self.clusters.freed(slot / CLUSTER_SLOTS);
+        self.free += 1;
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        self.free
+    }
+
+    pub(super) fn entries(&self, slot: u32) -> u32 {
+        self.map[slot as usize] & ENTRIES
+    }
+
+    pub(super) fn dup(&mut self, slot: u32) {
+        assert!(self.map[slot as usize] != 0, "a free swap slot cannot be referred to");
+        self.map[slot as usize] += 1;
+    }
+
+    /// An entry is gone; `true` if the slot became free.
+    pub(super) fn free_entry(&mut self, slot: u32) -> bool {
+        assert!(self.entries(slot) > 0, "swap slot {slot} has no entries");
+        self.map[slot as usize] -= 1;
+        let unused = self.map[slot as usize] & (ENTRIES | HAS_CACHE) == 0;
+        if unused {
+            self.release(slot);
+        }
+        unused
+    }
+
+    pub(super) fn has_cache(&self, slot: u32) -> bool {
+        self.map[slot as usize] & HAS_CACHE != 0
+    }
+
+    pub(super) fn folio(&self, slot: u32) -> Option<Pfn> {
+        let held = self.map[slot as usize] & (HAS_CACHE | HAS_SHADOW) == HAS_CACHE;
+        (held && self.value[slot as usize] != 0).then(|| Pfn((self.value[slot as usize] - 1) as u32))
+    }
+
+    /// Put a folio into the cache; returns the shadow that it replaces.
+    pub(super) fn insert(&mut self, slot: u32, pfn: Pfn) -> Option<Shadow> {
+        let map = &mut self.map[slot as usize];
+        assert!(*map != 0, "swap slot {slot} is free");
+        let old = core::mem::replace(&mut self.value[slot as usize], pfn.0 as u64 + 1);
+        let shadow = (*map & HAS_SHADOW != 0).then_some(Shadow(old));
+        assert!(shadow.is_some() || old == 0, "swap slot {slot} has a folio already");
+        *map = (*map | HAS_CACHE) & !HAS_SHADOW;
+        shadow
+    }
+
+    /// Take the folio out of the cache; `true` if the slot became free.
+    pub(super) fn remove(&mut self, slot: u32, shadow: Option<Shadow>) -> bool {
+        let map = &mut self.map[slot as usize];
+        assert!(*map & HAS_CACHE != 0, "swap slot {slot} is not in the cache");
+        *map &= !HAS_CACHE;
+        if *map & ENTRIES == 0 {
+            self.release(slot);
+            return true;
+        }
+        if shadow.is_some() {
+            *map |= HAS_SHADOW;
+        }
+        self.value[slot as usize] = shadow.map_or(0, |shadow| shadow.0);
+        false
+    }
+
+    /// Folios in the cache, by slot.
+    pub(super) fn cached(&self) -> impl Iterator<Item = (u32, Pfn)> + '_ {
+        (0..self.map.len() as u32).filter_map(|slot| Some((slot, self.folio(slot)?)))
+    }
+
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let free = self.map.iter().filter(|&&map| map == 0).count() as u64;
+        if free != self.free {
+            return Err(format!("swap area counts {} free slots of {free}", self.free));
+        }
+        for (slot, (&map, &value)) in self.map.iter().zip(&self.value).enumerate() {
+            let orphan = map & HAS_SHADOW != 0 && map & ENTRIES == 0;
+            let both = map & HAS_SHADOW != 0 && map & HAS_CACHE != 0;
+            let ghost = map & (HAS_CACHE | HAS_SHADOW) == 0 && value != 0;
+            if orphan || both || ghost {
+                return Err(format!(
+                    "swap slot {slot} has the impossible state {map:#x} with value {value:#x}"
+                ));
+            }
+        }
+        self.clusters.validate(|slot| self.map[slot as usize] != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a slot ought to be.
+    #[derive(Clone, Copy, Default, PartialEq, Debug)]
+    struct Model {
+        used: bool,
+        entries: u32,
+        folio: Option<Pfn>,
+        shadow: Option<Shadow>,
+        cache: bool,
+    }
+
+    proptest! {
+        /// Slots behave as records of plain fields under any sequence of operations.
+        #[test]
+        fn slots_follow_a_model(count in 1u32..40, ops in prop::collection::vec((0u8..6, 0u32..40, 0u16..3), 0..300)) {
+            let mut slots = Slots::new(count, 3);
+            let mut model = vec![Model::default(); count as usize];
+            for (op, n, cpu) in ops {
+                let at = (n % count) as usize;
+                let slot = at as u32;
+                let m = model[at];
+                match op {
+                    0 | 1 => match slots.alloc(CpuId(cpu)) {
+                        Some(got) => {
+                            prop_assert!(!model[got as usize].used);
+                            model[got as usize] = Model { used: true, cache: true, ..Model::default() };
+                        }
+                        None => prop_assert!(model.iter().all(|m| m.used)),
+                    },
+                    2 if m.used => { slots.dup(slot); model[at].entries += 1 }
+                    3 if m.entries > 0 => {
+                        model[at].entries -= 1;
+                        let free = model[at].entries == 0 && !m.cache;
+                        if free { model[at] = Model::default() }
+                        prop_assert_eq!(slots.free_entry(slot), free);
+                    }
+                    4 if m.used && m.folio.is_none() => {
+                        prop_assert_eq!(slots.insert(slot, Pfn(n)), m.shadow);
+                        model[at] = Model { folio: Some(Pfn(n)), shadow: None, cache: true, ..m };
+                    }
+                    5 if m.cache => {
+                        let shadow = (cpu > 0).then_some(Shadow(n as u64));
+                        let free = m.entries == 0;
+                        prop_assert_eq!(slots.remove(slot, shadow), free);
+                        model[at] = if free { Model::default() } else { Model { folio: None, shadow, cache: false, ..m } };
+                    }
+                    _ => {}
+                }
+                slots.validate().unwrap();
+                let m = model[at];
+                prop_assert_eq!((slots.entries(slot), slots.folio(slot)), (m.entries, m.folio));
+                prop_assert_eq!(slots.free(), model.iter().filter(|m| !m.used).count() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn each_cpu_fills_a_cluster_in_order() {
+        let mut slots = Slots::new(4 * CLUSTER_SLOTS, 2);
+        for i in 0..CLUSTER_SLOTS + 2 {
+            let second = if i < CLUSTER_SLOTS {
+                CLUSTER_SLOTS + i
+            } else {
+                2 * CLUSTER_SLOTS + CLUSTER_SLOTS + i - CLUSTER_SLOTS
+            };
+            let first = if i < CLUSTER_SLOTS { i } else { 2 * CLUSTER_SLOTS + i - CLUSTER_SLOTS };
+            assert_eq!(slots.alloc(CpuId(0)), Some(first));
+            assert_eq!(slots.alloc(CpuId(1)), Some(second));
+        }
+    }
+}

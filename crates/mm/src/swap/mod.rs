@@ -1,0 +1,223 @@
+//! Swap space: which slots are used, by how many entries, and which folio holds the content of a slot (the swap cache).
+//!
+//! A slot is used by page-table entries and shmem trees that refer to it ([`Swap::dup`], [`Swap::free_entry`]), and by
+//! the cache while a folio with its content is in memory. It is free when neither is left. A folio that is evicted from
+//! the cache may leave a shadow in the slot; the shadow stays until the content comes back or the slot is free.
+//!
+//! Areas of higher priority are filled first; areas of equal priority take turns. Inside an area every CPU fills a
+//! cluster of its own ([`clusters`]). All state of a slot stands in dense arrays: no hashing, one lock an area.
+
+mod area;
+pub mod clusters;
+
+use crate::api::SwapArea;
+use crate::base::Base;
+use crate::frame::FrameFlags;
+use crate::lock::{Guard, Lock};
+use crate::machine::{Machine, Work};
+use crate::primitive::{AtomicU32, Ordering::Relaxed};
+use crate::stat::Stat;
+use crate::units::*;
+use area::Slots;
+use std_alloc::boxed::Box;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+/// Slots handed out from one area before an area of equal priority has its turn.
+const TURN: u32 = 64;
+
+struct Area {
+    info: SwapArea,
+    /// Number of its first slot.
+    base: u32,
+    slots: Lock<Slots>,
+}
+
+/// All swap areas.
+pub struct Swap {
+    /// Highest priority first; `base` ascending.
+    areas: Box<[Area]>,
+    /// Slots handed out so far, for the turns of areas of equal priority.
+    turns: AtomicU32,
+}
+
+impl Swap {
+    /// Swap space on these areas, filled by `cpus` CPUs.
+    ///
+    /// # Panics
+    /// If the areas together have 2^32 slots or more.
+    pub fn new(areas: &[SwapArea], cpus: usize) -> Swap {
+        let mut sorted: Vec<SwapArea> = areas.to_vec();
+        sorted.sort_by_key(|area| core::cmp::Reverse(area.priority));
+        let mut base = 0;
+        let areas = sorted.into_iter().map(|info| {
+            let area = Area { info, base, slots: Lock::new(Slots::new(info.pages, cpus)) };
+            base += info.pages;
+            area
+        });
+        Swap { areas: areas.collect(), turns: AtomicU32::new(0) }
+    }
+
+    /// A free slot, held by the cache until [`Swap::cache_remove`]. `None` when swap is full.
+    pub fn alloc<M: Machine>(&self, base: &Base<M>, cpu: CpuId) -> Option<SwapSlot> {
+        let turn = self.turns.fetch_add(1, Relaxed) / TURN;
+        let mut rest = &self.areas[..];
+        while let Some(first) = rest.first() {
+            let equal = rest.partition_point(|area| area.info.priority == first.info.priority);
+            let (class, lower) = rest.split_at(equal);
+            for step in 0..equal {
+                let area = &class[(turn as usize + step) % equal];
+                if let Some(offset) = area.slots.lock().alloc(cpu) {
+                    base.charge(Work::SwapSlot, 1);
+                    return Some(SwapSlot(area.base + offset));
+                }
+            }
+            rest = lower;
+        }
+        None
+    }
+
+    /// One more entry refers to the slot.
+    pub fn dup(&self, slot: SwapSlot) {
+        let (mut slots, offset) = self.slots(slot);
+        slots.dup(offset);
+    }
+
+    /// An entry that referred to the slot is gone. Returns the entries that are left.
+    pub fn free_entry<M: Machine>(&self, base: &Base<M>, slot: SwapSlot) -> u32 {
+        let (mut slots, offset) = self.slots(slot);
+        if slots.free_entry(offset) {
+            base.charge(Work::SwapSlot, 1);
+            return 0;
+        }
+        slots.entries(offset)
+    }
+
+    /// Entries that refer to the slot.
+    pub fn entries(&self, slot: SwapSlot) -> u32 {
+        let (slots, offset) = self.slots(slot);
+        slots.entries(offset)
+    }
+
+    /// The folio in the swap cache, without a reference: the caller must make sure that it stays.
+    pub fn cache_folio(&self, slot: SwapSlot) -> Option<Pfn> {
+        let (slots, offset) = self.slots(slot);
+        slots.folio(offset)
+    }
+
+    /// The folio in the swap cache, with a reference.
+    pub fn cache_get<M>(&self, base: &Base<M>, slot: SwapSlot) -> Option<Pfn> {
+        let (slots, offset) = self.slots(slot);
+        slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
+    }
+
+    /// Put a locked folio into the swap cache: marks it, takes the cache's reference, counts it. Returns the shadow that
+    /// an earlier folio left.
+    pub fn cache_insert<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
+        let (mut slots, offset) = self.slots(slot);
+        note_cached(base, slot, pfn);
+        slots.insert(offset, pfn)
+    }
+
+    /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then nothing is
+    /// done and the outer `Option` is `None`. The inner one is the shadow.
+    pub fn cache_try_insert<M: Machine>(
+        &self,
+        base: &Base<M>,
+        slot: SwapSlot,
+        pfn: Pfn,
+    ) -> Option<Option<Shadow>> {
+        let (mut slots, offset) = self.slots(slot);
+        if slots.entries(offset) == 0 || slots.has_cache(offset) {
+            return None;
+        }
+        note_cached(base, slot, pfn);
+        Some(slots.insert(offset, pfn))
+    }
+
+    /// Take the slot's folio out of the swap cache, leaving a shadow if entries still refer to the slot. The cache's
+    /// reference is the caller's to drop (reclaim has frozen it already).
+    pub fn cache_remove<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, shadow: Option<Shadow>) {
+        let (mut slots, offset) = self.slots(slot);
+        if let Some(pfn) = slots.folio(offset) {
+            base.frames[pfn].clear(FrameFlags::SWAPCACHE);
+            base.frames[pfn].set_private(0);
+            base.count(Stat::NrSwapcached, -1);
+            base.count(Stat::NrFilePages, -1);
+            base.charge(Work::CacheRemove, 1);
+        }
+        if slots.remove(offset, shadow) {
+            base.charge(Work::SwapSlot, 1);
+        }
+    }
+
+    /// Free slots over all areas.
+    pub fn free_slots(&self) -> u64 {
+        self.areas.iter().map(|area| area.slots.lock().free()).sum()
+    }
+
+    /// Slots over all areas.
+    pub fn total(&self) -> u64 {
+        self.areas.iter().map(|area| area.info.pages as u64).sum()
+    }
+
+    /// Device and block of a slot.
+    pub fn place(&self, slot: SwapSlot) -> (DeviceId, u64) {
+        let area = self.area(slot);
+        (area.info.device, (slot.0 - area.base) as u64)
+    }
+
+    /// The slots of the aligned window of `1 << shift` blocks around a slot, inside its area.
+    pub fn window(&self, slot: SwapSlot, shift: u32) -> core::ops::Range<u32> {
+        let area = self.area(slot);
+        let start = ((slot.0 - area.base) >> shift) << shift;
+        let end = (start as u64 + (1 << shift)).min(area.info.pages as u64) as u32;
+        area.base + start..area.base + end
+    }
+
+    /// Check slot maps and clusters, and that every cached folio knows its slot. Returns the first fault.
+    pub fn validate<M>(&self, base: &Base<M>) -> Result<(), String> {
+        for area in &self.areas {
+            let slots = area.slots.lock();
+            slots.validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
+            for (offset, pfn) in slots.cached() {
+                let frame = &base.frames[pfn];
+                let slot = SwapSlot(area.base + offset);
+                if !frame.has(FrameFlags::SWAPCACHE) || frame.swap_slot() != slot || frame.refs() == 0 {
+                    return Err(format!(
+                        "{slot} caches {pfn}, which has {:?}, slot {:x} and {} references",
+                        frame.flags(),
+                        frame.private(),
+                        frame.refs()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn area(&self, slot: SwapSlot) -> &Area {
+        self.areas.iter().rfind(|area| area.base <= slot.0).expect("a slot of some area")
+    }
+
+    fn slots(&self, slot: SwapSlot) -> (Guard<'_, Slots>, u32) {
+        let area = self.area(slot);
+        (area.slots.lock(), slot.0 - area.base)
+    }
+}
+
+/// Mark and count a folio that enters the swap cache.
+fn note_cached<M: Machine>(base: &Base<M>, slot: SwapSlot, pfn: Pfn) {
+    let frame = &base.frames[pfn];
+    debug_assert!(frame.has(FrameFlags::LOCKED));
+    frame.get(1);
+    frame.set_private(slot.0 as u64);
+    frame.set(FrameFlags::SWAPCACHE);
+    base.charge(Work::CacheInsert, 1);
+    base.count(Stat::NrSwapcached, 1);
+    base.count(Stat::NrFilePages, 1);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! A machine for unit tests: everything is recorded, nothing takes time unless a test says so.
+
+#![allow(dead_code, reason = "each room's tests use a part of it")]
+
+use crate::event::Event;
+use crate::lock::Lock;
+use crate::machine::*;
+use crate::primitive::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use crate::units::*;
+use std_alloc::boxed::Box;
+use std_alloc::collections::{BTreeMap, VecDeque};
+use std_alloc::vec::Vec;
+
+/// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
+pub(crate) struct TestMachine {
+    nodes: Vec<NodeId>,
+    memory: Vec<MemoryRange>,
+    current: AtomicU16,
+    clock: AtomicU64,
+    tables: Box<[TablePage]>,
+    stamps: Box<[AtomicU64]>,
+    work: [AtomicU64; Work::COUNT],
+    events: [AtomicU64; Event::COUNT],
+    /// All flushes, with the CPU that did each.
+    pub flushes: Lock<Vec<(CpuId, Flush)>>,
+    /// Targets of all shootdowns.
+    pub shootdowns: Lock<Vec<CpuSet>>,
+    /// What each CPU has loaded: root, number, and whether its translations were kept.
+    pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
+    /// Transfers that were submitted and that the test has not taken yet.
+    pub ios: Lock<VecDeque<Io>>,
+    /// Number of wake-ups of each key.
+    wakes: Lock<BTreeMap<WaitKey, u64>>,
+    /// What the machine says of its young bits: of pages, of tables.
+    pub young: (bool, bool),
+    /// Address-space numbers of each CPU.
+    pub asids: usize,
+}
+
+impl TestMachine {
+    /// A machine whose CPU `i` sits on node `nodes[i]`.
+    pub fn new(nodes: &[u8], memory: &[MemoryRange]) -> TestMachine {
+        let end = memory.iter().map(|range| range.start.index() + range.frames as usize).max().unwrap_or(0);
+        TestMachine {
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+            memory: memory.to_vec(),
+            current: AtomicU16::new(0),
+            clock: AtomicU64::new(0),
+            tables: bytemuck::zeroed_slice_box(end),
+            stamps: bytemuck::zeroed_slice_box(end),
+            work: core::array::from_fn(|_| AtomicU64::new(0)),
+            events: core::array::from_fn(|_| AtomicU64::new(0)),
+            flushes: Lock::default(),
+            shootdowns: Lock::default(),
+            roots: Lock::default(),
+            ios: Lock::default(),
+            wakes: Lock::default(),
+            young: (true, true),
+            asids: 6,
+        }
+    }
+
+    /// `cpus` CPUs on one node with one Normal zone of `frames` frames.
+    pub fn simple(cpus: usize, frames: u32) -> TestMachine {
+        TestMachine::new(&std_alloc::vec![0; cpus], &[range(0, ZoneKind::Normal, 0, frames)])
+    }
+
+    /// From now on, this CPU runs.
+    pub fn run_on(&self, cpu: u16) {
+        assert!((cpu as usize) < self.nodes.len());
+        self.current.store(cpu, Relaxed);
+    }
+
+    /// Let time pass.
+    pub fn advance(&self, by: Nanos) {
+        self.clock.fetch_add(by, Relaxed);
+    }
+
+    /// What a frame holds: 0 after [`Machine::zero`].
+    pub fn stamp(&self, pfn: Pfn) -> u64 {
+        self.stamps[pfn.index()].load(Relaxed)
+    }
+
+    /// Write to a frame.
+    pub fn set_stamp(&self, pfn: Pfn, value: u64) {
+        self.stamps[pfn.index()].store(value, Relaxed);
+    }
+
+    /// Units of work charged so far.
+    pub fn work(&self, work: Work) -> u64 {
+        self.work[work as usize].load(Relaxed)
+    }
+
+    /// Events of a kind so far.
+    pub fn events(&self, event: Event) -> u64 {
+        self.events[event as usize].load(Relaxed)
+    }
+
+    /// Wake-ups of a key so far.
+    pub fn wakes(&self, key: WaitKey) -> u64 {
+        self.wakes.lock().get(&key).copied().unwrap_or(0)
+    }
+}
+
+/// A memory range from its node, kind, first frame and number of frames.
+pub(crate) fn range(node: u8, kind: ZoneKind, start: u32, frames: u32) -> MemoryRange {
+    MemoryRange { node: NodeId(node), kind, start: Pfn(start), frames }
+}
+
+impl Machine for TestMachine {
+    fn cpus(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        self.nodes[cpu.index()]
+    }
+
+    fn memory(&self) -> &[MemoryRange] {
+        &self.memory
+    }
+
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        10 + 10 * from.0.abs_diff(to.0) as u32
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId(self.current.load(Relaxed))
+    }
+
+    fn now(&self) -> Nanos {
+        self.clock.load(Relaxed)
+    }
+
+    fn table(&self, pfn: Pfn) -> &TablePage {
+        &self.tables[pfn.index()]
+    }
+
+    fn zero(&self, pfn: Pfn, pages: u32) {
+        for pfn in (0..pages).map(|i| pfn.add(i)) {
+            self.set_stamp(pfn, 0);
+            for entry in self.table(pfn).iter().filter(|entry| entry.load(Relaxed) != 0) {
+                entry.store(0, Relaxed);
+            }
+        }
+    }
+
+    fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
+        for i in 0..pages {
+            self.set_stamp(to.add(i), self.stamp(from.add(i)));
+        }
+    }
+
+    fn has_hw_pte_young(&self) -> bool {
+        self.young.0
+    }
+
+    fn has_hw_nonleaf_young(&self) -> bool {
+        self.young.1
+    }
+
+    fn asids(&self) -> usize {
+        self.asids
+    }
+
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        self.roots.lock().insert(self.cpu(), (root, asid, keep));
+    }
+
+    fn flush(&self, what: Flush) {
+        self.flushes.lock().push((self.cpu(), what));
+    }
+
+    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        let here = self.cpu();
+        assert!(!targets.contains(here), "a shootdown that targets its own CPU");
+        self.shootdowns.lock().push(*targets);
+        for cpu in targets.iter() {
+            self.run_on(cpu.0);
+            remote(cpu);
+        }
+        self.run_on(here.0);
+        local();
+    }
+
+    fn submit(&self, io: Io) {
+        self.ios.lock().push_back(io);
+    }
+
+    fn ticket(&self, key: WaitKey) -> Ticket {
+        Ticket { key, mark: self.wakes(key) }
+    }
+
+    /// Returns at once if the wake-up has come; else time passes until the deadline.
+    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        if self.wakes(ticket.key) > ticket.mark {
+            return true;
+        }
+        let deadline = deadline.unwrap_or_else(|| panic!("nobody will ever wake {:?}", ticket.key));
+        self.clock.fetch_max(deadline, Relaxed);
+        false
+    }
+
+    fn wake(&self, key: WaitKey) {
+        *self.wakes.lock().entry(key).or_default() += 1;
+    }
+
+    fn resched(&self) {}
+
+    fn stopping(&self) -> bool {
+        false
+    }
+
+    fn charge(&self, work: Work, count: u64) {
+        self.work[work as usize].fetch_add(count, Relaxed);
+    }
+
+    fn event(&self, event: Event, _args: [u64; 4]) {
+        self.events[event as usize].fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,93 @@
+//! One CPU: the space that it runs, and what it has kept under each address-space number.
+
+use crate::machine::Asid;
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::units::*;
+use std_alloc::boxed::Box;
+
+const NO_SPACE: u32 = u32::MAX;
+
+/// What stands under one address-space number.
+#[derive(Default)]
+struct Slot {
+    /// The space's unique id; 0: nothing.
+    context: AtomicU64,
+    /// The generation that this CPU has caught up with.
+    generation: AtomicU64,
+}
+
+/// Written by its own CPU only; others read `space` and `lazy`.
+pub(super) struct CpuTlb {
+    space: AtomicU32,
+    lazy: AtomicBool,
+    /// Index of the slot that is loaded.
+    loaded: AtomicU32,
+    slots: Box<[Slot]>,
+    /// The slot to reuse next.
+    next: AtomicU32,
+}
+
+impl CpuTlb {
+    pub(super) fn new(asids: usize) -> CpuTlb {
+        CpuTlb {
+            space: AtomicU32::new(NO_SPACE),
+            lazy: AtomicBool::new(false),
+            loaded: AtomicU32::new(0),
+            slots: (0..asids.max(1)).map(|_| Slot::default()).collect(),
+            next: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn space(&self) -> Option<SpaceId> {
+        let raw = self.space.load(Acquire);
+        (raw != NO_SPACE).then_some(SpaceId(raw))
+    }
+
+    pub(super) fn runs(&self, space: SpaceId) -> bool {
+        self.space.load(Acquire) == space.0
+    }
+
+    pub(super) fn is_lazy(&self) -> bool {
+        self.lazy.load(Acquire)
+    }
+
+    pub(super) fn set_lazy(&self, lazy: bool) {
+        self.lazy.store(lazy, SeqCst);
+    }
+
+    fn slot(&self) -> &Slot {
+        &self.slots[self.loaded.load(Relaxed) as usize]
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.slot().generation.load(Acquire)
+    }
+
+    pub(super) fn set_generation(&self, generation: u64) {
+        self.slot().generation.store(generation, Release);
+    }
+
+    pub(super) fn unload(&self) {
+        self.space.store(NO_SPACE, SeqCst);
+        self.lazy.store(false, SeqCst);
+    }
+
+    /// Choose a slot for a space. Returns its number, and whether what is kept there is still good.
+    pub(super) fn load(&self, space: SpaceId, context: u64, newest: u64) -> (Asid, bool) {
+        let known = self.slots.iter().position(|slot| slot.context.load(Relaxed) == context);
+        let index = known.unwrap_or_else(|| {
+            let next = self.next.load(Relaxed) as usize % self.slots.len();
+            self.next.store(next as u32 + 1, Relaxed);
+            next
+        });
+        let slot = &self.slots[index];
+        // With a single number (no hardware support) nothing survives a load.
+        let keep = known.is_some() && self.slots.len() > 1 && slot.generation.load(Relaxed) == newest;
+        slot.context.store(context, Relaxed);
+        slot.generation.store(newest, Release);
+        self.loaded.store(index as u32, Relaxed);
+        self.space.store(space.0, SeqCst);
+        self.lazy.store(false, SeqCst);
+        (Asid(index as u16), keep)
+    }
+}

@@ -1,0 +1,245 @@
+//! Keeping every CPU's translations truthful.
+//!
+//! Problem: a CPU may keep using a translation after its entry has changed, and no CPU can see another's translations.
+//!
+//! Rule: each space has a generation. Whoever takes a translation away (1) changes the entry, (2) draws the next
+//! generation of the space, (3) makes every CPU that may hold old translations catch up. A CPU notes, for each of its
+//! address-space numbers (ASIDs), the generation that it has caught up with; it catches up at an interrupt, or when it
+//! loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up on return.
+//!
+//! When the third step happens is policy: [`Batch`] (unmapping by reclaim) and [`Gather`] (unmapping by the process)
+//! stand between callers and the flush. Today both are the plain kind: a `Batch` flushes at every page, a `Gather` once.
+//!
+//! Source: the scheme is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
+
+mod batch;
+mod cpu;
+mod gather;
+
+pub use batch::Batch;
+pub use gather::Gather;
+
+use crate::arena::Arena;
+use crate::base::Base;
+use crate::event::Event;
+use crate::knobs::Knob;
+use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
+use crate::primitive::{AtomicU64, Ordering::*};
+use crate::stat::Stat;
+use crate::units::*;
+use cpu::CpuTlb;
+use std_alloc::boxed::Box;
+
+/// What the room knows of one space.
+#[derive(Default)]
+struct Context {
+    /// Unique over all spaces that ever were, so that a reused [`SpaceId`] is not taken for its forerunner.
+    id: AtomicU64,
+    /// The space's generation: raised after each change that takes translations away.
+    generation: AtomicU64,
+    /// CPUs that may hold translations of the space under the ASID that is loaded.
+    cpus: [AtomicU64; MAX_CPUS / 64],
+}
+
+impl Context {
+    fn cpus(&self) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        for (i, word) in self.cpus.iter().enumerate() {
+            set.set_word(i, word.load(SeqCst));
+        }
+        set
+    }
+
+    fn join(&self, cpu: CpuId) {
+        self.cpus[cpu.index() / 64].fetch_or(1 << (cpu.0 % 64), SeqCst);
+    }
+
+    fn leave(&self, cpu: CpuId) {
+        self.cpus[cpu.index() / 64].fetch_and(!(1 << (cpu.0 % 64)), SeqCst);
+    }
+}
+
+/// Pages whose translations are to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// First page.
+    pub start: Vpn,
+    /// Number of pages; `u64::MAX`: the whole space.
+    pub pages: u64,
+    /// Were page-table pages freed? Then lazy CPUs must catch up too: they may walk the tables speculatively.
+    pub freed_tables: bool,
+}
+
+impl Range {
+    /// One page.
+    pub const fn page(page: Vpn) -> Range {
+        Range { start: page, pages: 1, freed_tables: false }
+    }
+
+    /// Everything.
+    pub const ALL: Range = Range { start: Vpn(0), pages: u64::MAX, freed_tables: false };
+}
+
+/// A request to catch up.
+struct Request {
+    space: SpaceId,
+    range: Range,
+    generation: u64,
+}
+
+/// The state of all CPUs' translations, as far as the memory manager must know it.
+pub struct Tlb {
+    contexts: Arena<Context>,
+    cpus: Box<[CpuTlb]>,
+    last_id: AtomicU64,
+}
+
+impl Tlb {
+    /// Nothing loaded anywhere.
+    pub fn new<M: Machine>(base: &Base<M>) -> Tlb {
+        let cpus = (0..base.machine.cpus()).map(|_| CpuTlb::new(base.machine.asids())).collect();
+        Tlb { contexts: Arena::default(), cpus, last_id: AtomicU64::new(0) }
+    }
+
+    /// A new space. Its id is used by every room.
+    pub fn create(&self) -> SpaceId {
+        let space = SpaceId(self.contexts.claim());
+        let context = &self.contexts[space.0];
+        context.id.store(self.last_id.fetch_add(1, Relaxed) + 1, Release);
+        context.generation.store(1, Release);
+        space
+    }
+
+    /// The space is gone: no task runs it, its tables are about to be freed. CPUs that still borrow them let go.
+    pub fn destroy<M: Machine>(&self, base: &Base<M>, space: SpaceId) {
+        self.flush(base, space, Range { freed_tables: true, ..Range::ALL });
+        let me = base.machine.cpu();
+        if self.cpus[me.index()].runs(space) {
+            self.leave(base, me);
+        }
+        assert!(self.contexts[space.0].cpus().is_empty(), "{space} ends while a CPU runs it");
+        self.contexts[space.0].id.store(0, Release);
+    }
+
+    /// The id of a destroyed space may be given out again: its tables are gone too.
+    pub fn release(&self, space: SpaceId) {
+        self.contexts.release(space.0);
+    }
+
+    /// Ids ever given out: 0 to this - 1.
+    pub fn bound(&self) -> u32 {
+        self.contexts.bound()
+    }
+
+    /// CPUs that may hold translations of a space.
+    pub fn cpus_of(&self, space: SpaceId) -> CpuSet {
+        self.contexts[space.0].cpus()
+    }
+
+    /// Make every CPU that may hold translations of `range` drop them, before this returns.
+    pub fn flush<M: Machine>(&self, base: &Base<M>, space: SpaceId, range: Range) {
+        let context = &self.contexts[space.0];
+        let generation = context.generation.fetch_add(1, SeqCst) + 1;
+        let request = Request { space, range, generation };
+        let me = base.machine.cpu();
+        let mut targets = context.cpus();
+        let local = targets.contains(me);
+        targets.remove(me);
+        if !range.freed_tables {
+            for cpu in targets.iter() {
+                if self.cpus[cpu.index()].is_lazy() {
+                    targets.remove(cpu);
+                }
+            }
+        }
+        let mut catch_up_here = || {
+            if local {
+                self.catch_up(base, me, &request);
+            }
+        };
+        if targets.is_empty() {
+            catch_up_here();
+            return;
+        }
+        base.count(Stat::NrTlbRemoteFlush, 1);
+        base.event(Event::TlbFlush, [4, range.pages, 0, 0]);
+        let remote = |cpu| {
+            base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
+            self.catch_up(base, cpu, &request);
+        };
+        base.machine.shootdown(&targets, &remote, &mut catch_up_here);
+    }
+
+    /// One CPU does what a request asks, on that CPU.
+    fn catch_up<M: Machine>(&self, base: &Base<M>, cpu: CpuId, request: &Request) {
+        let state = &self.cpus[cpu.index()];
+        if !state.runs(request.space) {
+            return;
+        }
+        if state.is_lazy() {
+            self.leave(base, cpu);
+            return;
+        }
+        let newest = self.contexts[request.space.0].generation.load(SeqCst);
+        let caught_up = state.generation();
+        if caught_up >= request.generation || caught_up == newest {
+            return;
+        }
+        let ceiling = base.knobs.get(Knob::TlbSinglePageFlushCeiling);
+        let exactly_next = request.generation == caught_up + 1 && request.generation == newest;
+        if exactly_next && request.range.pages <= ceiling {
+            let (start, count) = (request.range.start, request.range.pages as u32);
+            base.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
+            base.machine.flush(Flush::Pages { start, count, stride: Order::ZERO });
+        } else {
+            base.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
+            base.machine.flush(Flush::Current);
+        }
+        state.set_generation(newest);
+    }
+
+    /// This CPU goes over to `space`, whose tables stand under `root`.
+    pub fn switch<M: Machine>(&self, base: &Base<M>, space: SpaceId, root: Pfn) {
+        let me = base.machine.cpu();
+        let state = &self.cpus[me.index()];
+        let context = &self.contexts[space.0];
+        if state.runs(space) {
+            // Coming back from a kernel task: what was taken away meanwhile was not told to this CPU.
+            state.set_lazy(false);
+            let newest = context.generation.load(SeqCst);
+            if state.generation() != newest {
+                base.stats.add(me, Stat::NrTlbLocalFlushAll, 1);
+                base.machine.flush(Flush::Current);
+                state.set_generation(newest);
+            }
+            return;
+        }
+        self.leave_context(me);
+        // Join before the generation is read: whoever raises it later sees this CPU in the set.
+        context.join(me);
+        let newest = context.generation.load(SeqCst);
+        let (asid, keep) = state.load(space, context.id.load(Acquire), newest);
+        base.machine.load_root(root, asid, keep);
+    }
+
+    /// This CPU goes over to a kernel task, which keeps the tables of the last space.
+    pub fn enter_lazy<M: Machine>(&self, base: &Base<M>) {
+        self.cpus[base.machine.cpu().index()].set_lazy(true);
+    }
+
+    /// A CPU lets go of the space that it has loaded.
+    fn leave<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
+        self.leave_context(cpu);
+        self.cpus[cpu.index()].unload();
+        base.machine.load_root(Pfn::NONE, Default::default(), true);
+    }
+
+    fn leave_context(&self, cpu: CpuId) {
+        if let Some(old) = self.cpus[cpu.index()].space() {
+            self.contexts[old.0].leave(cpu);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

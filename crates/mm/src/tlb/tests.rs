@@ -1,0 +1,140 @@
+//! Who is asked to flush, and what each CPU then does.
+
+use super::*;
+use crate::knobs::Knobs;
+use crate::machine::{Asid, Flush};
+use crate::testing::TestMachine;
+use std_alloc::vec::Vec;
+
+const ROOT: Pfn = Pfn(5);
+
+fn bench(cpus: usize) -> (Base<TestMachine>, Tlb) {
+    let base = Base::new(TestMachine::simple(cpus, 1024), Knobs::default());
+    let tlb = Tlb::new(&base);
+    (base, tlb)
+}
+
+fn run(base: &Base<TestMachine>, tlb: &Tlb, cpu: u16, space: SpaceId) {
+    base.machine.run_on(cpu);
+    tlb.switch(base, space, ROOT);
+}
+
+fn flushes(base: &Base<TestMachine>) -> Vec<(u16, Flush)> {
+    base.machine.flushes.lock().drain(..).map(|(cpu, flush)| (cpu.0, flush)).collect()
+}
+
+fn shootdowns(base: &Base<TestMachine>) -> Vec<Vec<u16>> {
+    base.machine.shootdowns.lock().drain(..).map(|set| set.iter().map(|cpu| cpu.0).collect()).collect()
+}
+
+fn one(page: u64) -> Flush {
+    Flush::Pages { start: Vpn(page), count: 1, stride: Order::ZERO }
+}
+
+#[test]
+fn only_cpus_that_run_the_space_are_asked() {
+    let (base, tlb) = bench(4);
+    let (a, b) = (tlb.create(), tlb.create());
+    for (cpu, space) in [(1, a), (2, a), (3, b), (0, a)] {
+        run(&base, &tlb, cpu, space);
+    }
+    tlb.flush(&base, a, Range::page(Vpn(9)));
+    assert_eq!(shootdowns(&base), [[1, 2]]);
+    assert_eq!(flushes(&base), [(1, one(9)), (2, one(9)), (0, one(9))]);
+    assert_eq!(base.stats.read(Stat::NrTlbRemoteFlush), 1);
+    assert_eq!(base.stats.read(Stat::NrTlbRemoteFlushReceived), 2);
+}
+
+#[test]
+fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
+    let (base, tlb) = bench(2);
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    tlb.enter_lazy(&base);
+    run(&base, &tlb, 0, a);
+    tlb.flush(&base, a, Range::page(Vpn(9)));
+    assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![(0, one(9))]));
+    run(&base, &tlb, 1, a);
+    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+    run(&base, &tlb, 1, a);
+    assert_eq!(flushes(&base), []);
+}
+
+#[test]
+fn freed_tables_make_a_lazy_cpu_let_go() {
+    let (base, tlb) = bench(2);
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    tlb.enter_lazy(&base);
+    run(&base, &tlb, 0, a);
+    tlb.flush(&base, a, Range { freed_tables: true, ..Range::ALL });
+    assert_eq!(shootdowns(&base), [[1]]);
+    assert_eq!(base.machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
+    assert!(!tlb.cpus_of(a).contains(CpuId(1)));
+}
+
+#[test]
+fn a_kept_number_is_flushed_on_load_if_anything_was_taken_away() {
+    let (base, tlb) = bench(2);
+    let (a, b) = (tlb.create(), tlb.create());
+    run(&base, &tlb, 1, a);
+    run(&base, &tlb, 1, b);
+    run(&base, &tlb, 1, a);
+    assert_eq!(base.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), true));
+    run(&base, &tlb, 1, b);
+    base.machine.run_on(0);
+    tlb.flush(&base, a, Range::page(Vpn(9)));
+    assert_eq!((shootdowns(&base).len(), flushes(&base).len()), (0, 0));
+    run(&base, &tlb, 1, a);
+    assert_eq!(base.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), false));
+}
+
+#[test]
+fn a_cpu_that_missed_a_generation_flushes_everything() {
+    let (base, tlb) = bench(2);
+    let a = tlb.create();
+    run(&base, &tlb, 0, a);
+    // A generation that nobody told CPU 0 about, as when requests overtake each other.
+    tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
+    tlb.flush(&base, a, Range::page(Vpn(9)));
+    assert_eq!(flushes(&base), [(0, Flush::Current)]);
+}
+
+#[test]
+fn more_pages_than_the_ceiling_are_one_full_flush() {
+    let (base, tlb) = bench(1);
+    let a = tlb.create();
+    run(&base, &tlb, 0, a);
+    let pages = |pages| Range { start: Vpn(1), pages, freed_tables: false };
+    tlb.flush(&base, a, pages(33));
+    tlb.flush(&base, a, pages(34));
+    let some = Flush::Pages { start: Vpn(1), count: 33, stride: Order::ZERO };
+    assert_eq!(flushes(&base), [(0, some), (0, Flush::Current)]);
+    assert_eq!(base.stats.read(Stat::NrTlbLocalFlushOne), 33);
+}
+
+#[test]
+fn a_reused_space_is_not_taken_for_its_forerunner() {
+    let (base, tlb) = bench(1);
+    let a = tlb.create();
+    run(&base, &tlb, 0, a);
+    tlb.enter_lazy(&base);
+    tlb.destroy(&base, a);
+    tlb.release(a);
+    let again = tlb.create();
+    assert_eq!(again, a);
+    run(&base, &tlb, 0, again);
+    assert!(!base.machine.roots.lock()[&CpuId(0)].2, "translations of a dead space were kept");
+}
+
+#[test]
+fn fewer_numbers_than_spaces_reuse_the_oldest() {
+    let (base, tlb) = bench(1);
+    let spaces: Vec<_> = (0..7).map(|_| tlb.create()).collect();
+    for &space in &spaces {
+        run(&base, &tlb, 0, space);
+        assert!(!base.machine.roots.lock()[&CpuId(0)].2);
+    }
+    run(&base, &tlb, 0, spaces[0]);
+    assert!(!base.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
+}
