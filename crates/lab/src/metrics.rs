@@ -25,6 +25,10 @@ enum Source {
     MinorFaults,
     /// Something that the machine measures, found by the row's name.
     Machine,
+    /// A count of the machine's under another name.
+    MachineCount(&'static str),
+    /// Nanoseconds of the machine's, as seconds.
+    MachineNanos(&'static str),
 }
 
 /// A row that every table has.
@@ -41,10 +45,6 @@ pub struct Row {
 
 const fn counter(stat: Stat, unit: &'static str) -> Row {
     Row { name: stat.name(), unit, help: stat.help(), source: Source::Counter(stat) }
-}
-
-const fn machine(name: &'static str, unit: &'static str, help: &'static str) -> Row {
-    Row { name, unit, help, source: Source::Machine }
 }
 
 /// The rows of every table. Of all of them, less is better.
@@ -67,14 +67,24 @@ pub const ROWS: &[Row] = &[
     counter(Stat::PswpOut, "pages"),
     counter(Stat::PgpgIn, "KiB"),
     counter(Stat::PgpgOut, "KiB"),
-    machine("tlb_misses", "", "accesses that found no translation in any TLB and walked the page table"),
+    Row {
+        name: "tlb_misses",
+        unit: "",
+        help: "accesses that found no translation in any TLB and walked the page table",
+        source: Source::MachineCount("stlb_misses"),
+    },
     counter(Stat::NrTlbRemoteFlush, ""),
     counter(Stat::NrTlbRemoteFlushReceived, ""),
-    machine("kswapd_cpu_time", "s", "CPU time of the kswapd daemons"),
+    Row {
+        name: "kswapd_cpu_time",
+        unit: "s",
+        help: "CPU time of the kswapd daemons",
+        source: Source::MachineNanos("cpu_kswapd"),
+    },
 ];
 
-/// The rows for these runs: those of every table, then what else the machine measured, then, if `all`, every other
-/// counter that moved in any run.
+/// The rows for these runs: those of every table, then, if `all`, what else the machine measured and every other counter
+/// that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = ROWS
         .iter()
@@ -85,6 +95,9 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             source: row.source,
         })
         .collect();
+    if !all {
+        return metrics;
+    }
     for measured in runs.iter().flat_map(|run| &run.metrics) {
         if !metrics.iter().any(|metric| metric.name == measured.name) {
             metrics.push(Metric {
@@ -95,17 +108,15 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             });
         }
     }
-    if all {
-        for &stat in Stat::ALL {
-            let moved = runs.iter().any(|run| run.counters.get(stat.name()).is_some_and(|&value| value != 0));
-            if moved && !metrics.iter().any(|metric| metric.name == stat.name()) {
-                metrics.push(Metric {
-                    name: stat.name().to_owned(),
-                    unit: String::new(),
-                    better: Better::Lower,
-                    source: Source::Counter(stat),
-                });
-            }
+    for &stat in Stat::ALL {
+        let moved = runs.iter().any(|run| run.counters.get(stat.name()).is_some_and(|&value| value != 0));
+        if moved && !metrics.iter().any(|metric| metric.name == stat.name()) {
+            metrics.push(Metric {
+                name: stat.name().to_owned(),
+                unit: String::new(),
+                better: Better::Lower,
+                source: Source::Counter(stat),
+            });
         }
     }
     metrics
@@ -115,13 +126,14 @@ impl Metric {
     /// Its value in one run; 0 if the run did not measure it.
     pub fn value(&self, run: &RunRecord) -> f64 {
         let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
+        let measured = |name: &str| run.metrics.iter().find(|m| m.name == name).map_or(0.0, |m| m.value);
         match self.source {
             Source::RunTime => run.nanos as f64 / 1e9,
             Source::Counter(stat) => counter(stat),
             Source::MinorFaults => counter(Stat::Pgfault) - counter(Stat::Pgmajfault),
-            Source::Machine => {
-                run.metrics.iter().find(|measured| measured.name == self.name).map_or(0.0, |m| m.value)
-            }
+            Source::Machine => measured(&self.name),
+            Source::MachineCount(name) => measured(name),
+            Source::MachineNanos(name) => measured(name) / 1e9,
         }
     }
 }
@@ -155,6 +167,7 @@ pub(crate) mod tests {
             ],
             costs: Default::default(),
             oracle: OracleRecord { checked: 4, violations: 0 },
+            warnings: vec![],
         }
     }
 
@@ -193,15 +206,16 @@ pub(crate) mod tests {
             1_500_000_000,
             &[(Stat::Pgfault, 10), (Stat::Pgmajfault, 3), (Stat::Pgfree, 9)],
         );
-        let metrics = rows_of(std::slice::from_ref(&run), false);
+        let few = rows_of(std::slice::from_ref(&run), false);
+        assert_eq!(few.len(), ROWS.len());
+        let metrics = rows_of(std::slice::from_ref(&run), true);
         let value = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.value(&run));
         assert_eq!(value("run_time"), Some(1.5));
         assert_eq!(value("pgfault_minor"), Some(7.0));
         assert_eq!(value("tlb_misses"), Some(77.0));
         assert_eq!(value("throughput"), Some(5.0));
-        assert_eq!(value("pgfree"), None);
-        assert_eq!(metrics.iter().filter(|m| m.name == "tlb_misses").count(), 1);
-        let all = rows_of(std::slice::from_ref(&run), true);
-        assert!(all.iter().any(|m| m.name == "pgfree") && !all.iter().any(|m| m.name == "pgrefill"));
+        assert_eq!(value("pgfree"), Some(9.0));
+        assert_eq!(value("pgrefill"), None, "what did not move is left out");
+        assert_eq!(metrics.iter().filter(|m| m.name == "pgmajfault").count(), 1);
     }
 }

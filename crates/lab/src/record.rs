@@ -33,6 +33,8 @@ pub struct RunRecord {
     pub costs: BTreeMap<String, CostRecord>,
     /// What the oracle saw.
     pub oracle: OracleRecord,
+    /// What a reader of the numbers should know, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// Counts that prove that two runs did the same.

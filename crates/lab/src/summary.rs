@@ -4,7 +4,7 @@ use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the result's shape. Keys are only ever added, so it changes only if a meaning has to.
 pub const SCHEMA: u32 = 1;
@@ -60,6 +60,8 @@ pub struct Summary {
     pub host_seconds: f64,
     /// Simulated accesses of all runs.
     pub accesses: u64,
+    /// What a reader of the numbers should know, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// One metric of one profile.
@@ -101,10 +103,12 @@ impl Summary {
         let mut work = BTreeMap::new();
         let mut oracle = OracleRecord::default();
         let mut accesses = 0;
+        let mut warnings = BTreeSet::new();
         for run in &finished {
             *work.entry(run.profile.clone()).or_insert_with(WorkDone::default) += run.work;
             oracle += run.oracle;
             accesses += run.work.accesses;
+            warnings.extend(run.warnings.iter().cloned());
         }
         Summary {
             confidence: statistics::CONFIDENCE,
@@ -114,6 +118,7 @@ impl Summary {
             oracle,
             host_seconds,
             accesses,
+            warnings: warnings.into_iter().collect(),
             setup,
         }
     }
@@ -231,7 +236,7 @@ pub(crate) mod tests {
         for run in runs.iter_mut().filter(|run| run.profile == "b") {
             run.metrics[1].value = 6.0;
         }
-        let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, false);
+        let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, true);
         let time = row(&summary, "run_time", "b");
         assert!((time.change_pct.unwrap() - 10.0).abs() < 1e-6 && time.diff.unwrap() < 0.0);
         let [low, high] = time.change_ci_pct.unwrap();

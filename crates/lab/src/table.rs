@@ -153,6 +153,9 @@ fn footer(summary: &Summary) -> String {
     if !summary.same_work {
         text.push_str("WARNING: the sides did not do the same work; the changes above mean nothing\n");
     }
+    for warning in &summary.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
     match summary.oracle.checked {
         0 => text.push_str("oracle: off (--verify switches it on)\n"),
         checked => {
@@ -209,8 +212,10 @@ mod tests {
     fn different_work_is_warned_of() {
         let mut runs = three_seeds();
         runs[1].work.accesses += 1;
+        runs[1].warnings.push("mind the gap".into());
         let text = render(&Summary::of(setup(&["a", "b"]), &runs, 0.0, false));
         assert!(text.contains("WARNING: the sides did not do the same work"));
+        assert!(text.contains("note: mind the gap\n"));
         assert!(text.contains("a 3000 accesses") && text.contains("b 3001 accesses"));
     }
 

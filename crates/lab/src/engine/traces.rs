@@ -47,10 +47,13 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
 
 /// Import lackey's output; returns a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
-    Err(Error::input(format!("{} {}", input.display(), output.display())))
+    let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
+    let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
+    Ok(sentence(output, &header, bytes))
 }
 
 /// What is in a trace.
-pub fn info(path: &Path) -> Result<String> {
-    Err(Error::input(format!("{}", path.display())))
+pub fn info(path: &Path) -> Result<trace::Info> {
+    let input = |error: trace::TraceError| Error::Input(error.to_string());
+    trace::Info::read(&trace::Reader::open(path).map_err(input)?).map_err(input)
 }
