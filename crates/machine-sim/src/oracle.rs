@@ -236,8 +236,12 @@ impl Oracle {
                 (Forget::Now, Private::Is(stamp)) if stamp > flux.since => {
                     space.pages.insert(page, Private::Perhaps(stamp));
                 }
-                (Forget::Now, _) => drop(space.pages.remove(&page)),
-                (Forget::Perhaps, Private::Is(stamp)) => drop(space.pages.insert(page, Private::Perhaps(stamp))),
+                (Forget::Now, _) => {
+                    space.pages.remove(&page);
+                }
+                (Forget::Perhaps, Private::Is(stamp)) => {
+                    space.pages.insert(page, Private::Perhaps(stamp));
+                }
                 _ => {}
             }
         }
@@ -283,7 +287,9 @@ impl Oracle {
         }
         self.report.checked += 1;
         let expected = self.file_page(file, index);
-        self.judge(expected == got, || format!("read() of page {index}: expected stamp {expected}, got {got}"))
+        self.judge(expected == got, || {
+            format!("read() of page {index}: expected stamp {expected}, got {got}")
+        })
     }
 
     /// A page of the file was written by a system call, or through a shared mapping.
@@ -304,7 +310,8 @@ impl Oracle {
         if self.flux.is_empty() {
             return false;
         }
-        let by_space = |f: &Flux| matches!(f.place, Place::Space(s, a, b) if s == space && (a..b).contains(&page));
+        let by_space =
+            |f: &Flux| matches!(f.place, Place::Space(s, a, b) if s == space && (a..b).contains(&page));
         self.flux.iter().any(by_space)
             || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
                 if self.file_in_flux(file, page - start + offset))
@@ -371,7 +378,9 @@ impl Oracle {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
                 self.file_write(file, page - start + offset, 0, stamp);
             }
-            Some(_) => drop(self.space(space).pages.insert(page, Private::Is(stamp))),
+            Some(_) => {
+                self.space(space).pages.insert(page, Private::Is(stamp));
+            }
             None => {
                 // It races with a call that takes the page away, and may be lost or moved with it.
                 for flux in &mut self.flux {
@@ -398,7 +407,9 @@ impl Oracle {
         };
         let Some(prot) = region.prot else { return Ok(()) };
         if !beyond {
-            return self.judge(!prot.contains(kind.needs()), || "SIGSEGV where the mapping allows the access".into());
+            return self.judge(!prot.contains(kind.needs()), || {
+                "SIGSEGV where the mapping allows the access".into()
+            });
         }
         let inside = match region.what {
             What::Anonymous => true,
@@ -447,7 +458,9 @@ impl Space {
                     true => self.pages.range(from..region.end).map(|(&page, _)| page).collect(),
                     false => continue,
                 };
-                gone.iter().for_each(|page| drop(self.pages.remove(page)));
+                for page in gone {
+                    self.pages.remove(&page);
+                }
             }
         }
     }

@@ -14,8 +14,8 @@ use mm::api::{self, AccessKind, Backing, FaultError, MapRequest};
 use mm::machine::{Machine, WaitKey, Work};
 use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role, Signal,
-    TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
+    Signal, TaskHandle,
 };
 
 /// Bits of a user address.
@@ -205,7 +205,10 @@ impl<'w, P: Program> SimOs<'w, P> {
                     };
                 }
                 Err(Walk::Broken(pfn)) => {
-                    let text = format!("the walk for page {vpn} of {} met frame {pfn}, which is no table", self.space);
+                    let text = format!(
+                        "the walk for page {vpn} of {} met frame {pfn}, which is no table",
+                        self.space
+                    );
                     self.fail(text);
                 }
                 Err(_) => self.fault(vpn, kind, addr)?,
@@ -274,7 +277,8 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         let Some(content) = &self.machine.content else { return };
         let got = content.borrow().frame(cached.pfn());
-        let mut verdict = self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
+        let mut verdict =
+            self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
         if kind == AccessKind::Store && verdict.is_ok() {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
@@ -305,7 +309,9 @@ impl<'w, P: Program> SimOs<'w, P> {
                     oracle.borrow_mut().report.violations += 1;
                 }
                 match found {
-                    Some((pfn, true)) => Err(format!("a store went to another frame than the page table's {pfn}")),
+                    Some((pfn, true)) => {
+                        Err(format!("a store went to another frame than the page table's {pfn}"))
+                    }
                     Some(_) => Err("a store went through although the page table forbids it".into()),
                     None => Err("a store went through although the page table maps nothing".into()),
                 }
@@ -380,17 +386,20 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         let Some(content) = &self.machine.content else { return };
-        let page = self.world.mm.base().frames[pfn].index();
+        let page = self.world.mm.base().frames[pfn].page_index().0;
         // A call that ran short of memory halfway begins again, never further on.
         if page > *next || page < first {
-            let text = format!("oracle: task {}: expected page {next} of file {}, got {page}", self.task, open.file);
+            let text =
+                format!("oracle: task {}: expected page {next} of file {}, got {page}", self.task, open.file);
             self.fail(text);
         }
         *next = page + 1;
         if write {
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(pfn, stamp);
-            self.oracle(|oracle| oracle.file_write(open.file as u64, page, page * PAGE_SIZE + bytes as u64, stamp));
+            self.oracle(|oracle| {
+                oracle.file_write(open.file as u64, page, page * PAGE_SIZE + bytes as u64, stamp)
+            });
         } else {
             let got = content.borrow().frame(pfn);
             if let Some(Err(text)) = self.oracle(|oracle| oracle.file_read(open.file as u64, page, got)) {
@@ -398,7 +407,6 @@ impl<'w, P: Program> SimOs<'w, P> {
             }
         }
     }
-
 }
 
 impl<P: Program> Os for SimOs<'_, P> {
@@ -438,7 +446,8 @@ impl<P: Program> Os for SimOs<'_, P> {
         let (locked, populate) = (map.locked, map.populate);
         let request = MapRequest { at, pages, prot: prot(map.prot), backing, locked, populate };
         let space = self.space.0;
-        let flux = at.and_then(|at| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
+        let flux =
+            at.and_then(|at| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
         let result = self.call(|mm, space| mm.mmap(space, &request));
         self.oracle(|oracle| {
             flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
@@ -466,7 +475,9 @@ impl<P: Program> Os for SimOs<'_, P> {
         let (id, rights) = (self.space.0, prot(rights));
         let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
         let result = self.call(|mm, space| mm.mprotect(space, start, pages, rights));
-        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_protect(flux, rights, result.is_ok())));
+        self.oracle(|oracle| {
+            flux.into_iter().for_each(|flux| oracle.end_protect(flux, rights, result.is_ok()))
+        });
         self.done(result)
     }
 
@@ -476,7 +487,8 @@ impl<P: Program> Os for SimOs<'_, P> {
         let fixed = remap.fixed.map(|to| range(to, remap.new_len)).transpose()?.map(|(to, _)| to);
         let id = self.space.0;
         let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, old, since));
-        let there = fixed.and_then(|to| self.in_flux(|oracle, since| oracle.begin_take(id, to.0, new, since)));
+        let there =
+            fixed.and_then(|to| self.in_flux(|oracle, since| oracle.begin_take(id, to.0, new, since)));
         let may_move = remap.may_move;
         let result = self.call(|mm, space| mm.mremap(space, start, old, new, may_move, fixed));
         self.oracle(|oracle| {
@@ -567,7 +579,8 @@ impl<P: Program> Os for SimOs<'_, P> {
         if !open.writable {
             return Err(Errno::BadF);
         }
-        let capacity = self.world.kernel.borrow().files[open.file].blocks.map_or(u64::MAX, |(_, count)| count);
+        let capacity =
+            self.world.kernel.borrow().files[open.file].blocks.map_or(u64::MAX, |(_, count)| count);
         let end = offset.checked_add(len).ok_or(Errno::Inval)?;
         if pages_of(end) > capacity {
             return Err(Errno::NoSpc);
@@ -688,7 +701,8 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn seed(&self) -> u64 {
         // One round of splitmix64 over the run's seed and the task.
-        let mut z = self.world.config.seed.wrapping_add((self.task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut z =
+            self.world.config.seed.wrapping_add((self.task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31

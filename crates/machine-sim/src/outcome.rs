@@ -112,7 +112,12 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     let sum = |of: fn(&Cpu) -> &Cell<u64>| machine.cpus.iter().map(|cpu| of(cpu).get()).sum::<u64>();
     let steps = sum(|cpu| &cpu.counts.walk_steps);
     count("dtlb_misses", sum(|cpu| &cpu.counts.dtlb_misses), "", "misses of the first-level data TLBs");
-    count("itlb_misses", sum(|cpu| &cpu.counts.itlb_misses), "", "misses of the first-level instruction TLBs");
+    count(
+        "itlb_misses",
+        sum(|cpu| &cpu.counts.itlb_misses),
+        "",
+        "misses of the first-level instruction TLBs",
+    );
     count("stlb_misses", sum(|cpu| &cpu.counts.walks), "", "misses of the second-level TLBs: page walks");
     count("walk_steps", steps, "", "page-table entries read by page walks");
     count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");

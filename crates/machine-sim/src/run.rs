@@ -124,9 +124,10 @@ fn drive<'w, P: Program>(
     for daemon in world.mm.daemons() {
         world.start(Kind::Daemon(daemon));
     }
-    let space = world.mm.create_space(GroupId(0)).map_err(|error| {
-        RunError::Input(format!("memory: too small for an address space ({error:?})"))
-    })?;
+    let space = world
+        .mm
+        .create_space(GroupId(0))
+        .map_err(|error| RunError::Input(format!("memory: too small for an address space ({error:?})")))?;
     if let Some(oracle) = &world.oracle {
         oracle.borrow_mut().create_space(space.0);
     }
@@ -175,7 +176,9 @@ fn give_life<'w, P: Program>(
     kind: Kind,
 ) -> std::io::Result<Coroutine<'w>> {
     match kind {
-        Kind::Program { process, role } => Coroutine::new(move || SimOs::new(world, process, task).live(role)),
+        Kind::Program { process, role } => {
+            Coroutine::new(move || SimOs::new(world, process, task).live(role))
+        }
         Kind::Daemon(daemon) => Coroutine::new(move || world.mm.daemon(daemon)),
         Kind::Leaving => unreachable!("a task leaves only after it has lived"),
     }

@@ -39,7 +39,10 @@ pub(crate) struct File {
 /// What a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    Program { process: usize, role: Role },
+    Program {
+        process: usize,
+        role: Role,
+    },
     Daemon(Daemon),
     /// Has left its process.
     Leaving,

@@ -115,8 +115,21 @@ impl Stat {
 
 /// The counters of one machine.
 pub struct Stats {
-    cells: Box<[AtomicI64]>,
-    cpus: usize,
+    cells: Box<[Cells]>,
+}
+
+type Cells = [AtomicI64; STRIDE];
+
+/// The cells of one CPU, for code that counts several things at once.
+#[derive(Clone, Copy)]
+pub struct CpuStats<'a>(&'a Cells);
+
+impl CpuStats<'_> {
+    /// Add to a counter.
+    #[inline]
+    pub fn add(self, stat: Stat, by: i64) {
+        self.0[stat as usize].fetch_add(by, Relaxed);
+    }
 }
 
 /// Cells of one CPU, rounded up to whole cache lines.
@@ -125,23 +138,30 @@ const STRIDE: usize = Stat::COUNT.next_multiple_of(8);
 impl Stats {
     /// All zero, for `cpus` CPUs.
     pub fn new(cpus: usize) -> Stats {
-        Stats { cells: (0..cpus * STRIDE).map(|_| AtomicI64::new(0)).collect(), cpus }
+        let cells = || core::array::from_fn(|_| AtomicI64::new(0));
+        Stats { cells: (0..cpus).map(|_| cells()).collect() }
     }
 
     /// Add to a counter on behalf of `cpu`.
     #[inline]
     pub fn add(&self, cpu: CpuId, stat: Stat, by: i64) {
-        self.cells[cpu.index() * STRIDE + stat as usize].fetch_add(by, Relaxed);
+        self.cpu(cpu).add(stat, by);
+    }
+
+    /// The cells of one CPU.
+    #[inline]
+    pub fn cpu(&self, cpu: CpuId) -> CpuStats<'_> {
+        CpuStats(&self.cells[cpu.index()])
     }
 
     /// The sum over all CPUs.
     pub fn read(&self, stat: Stat) -> i64 {
-        (0..self.cpus).map(|cpu| self.cells[cpu * STRIDE + stat as usize].load(Relaxed)).sum()
+        self.cells.iter().map(|cells| cells[stat as usize].load(Relaxed)).sum()
     }
 
     /// The value of one CPU's cell.
     pub fn read_cpu(&self, cpu: CpuId, stat: Stat) -> i64 {
-        self.cells[cpu.index() * STRIDE + stat as usize].load(Relaxed)
+        self.cells[cpu.index()][stat as usize].load(Relaxed)
     }
 }
 

@@ -10,9 +10,11 @@
 
 extern crate alloc;
 
+pub mod builtin;
 pub mod chaos;
 pub mod os;
 pub mod rng;
+pub mod zipf;
 
 pub use os::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,

@@ -2,8 +2,8 @@
 //!
 //! A request names an order, a mobility, a node it prefers and the highest kind of zone it can use. It goes through the
 //! zones in its order of preference and takes from the first whose free memory lies above the mark: from the CPU's
-//! own lists for common orders ([`pcp`]), else from the zone's buddy lists ([`buddy`]). Which zone is asked when is in
-//! [`zonelist`], when memory counts as short in [`watermark`].
+//! own lists for common orders (`pcp`), else from the zone's buddy lists (`buddy`). Which zone is asked when is in
+//! `zonelist`, when memory counts as short in [`watermark`].
 //!
 //! The allocator never reclaims and never waits. At the low mark it wakes the kswapds of the nodes it would have liked
 //! to use and says [`NeedsReclaim`]; the slow path, which stands above reclaim, asks again with the min mark, reclaims,
@@ -175,18 +175,16 @@ impl Allocator {
     pub fn free<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         check_unused(frame, pfn);
-        let (order, zone) = (frame.order(), self.zone(frame.zone()));
-        let cpu = base.machine.cpu();
-        base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
-        base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
-        if !pcp::holds(order) {
-            return self.free_to_buddy(base, zone, pfn, order);
+        if frame.order() != Order::ZERO {
+            return self.free_large(base, pfn);
         }
-        frame.wipe(FrameFlags::PCP | frame.flags() & FrameFlags::HEAD);
+        let (cpu, zone) = (base.machine.cpu(), frame.zone());
+        count_free(base, cpu, zone, pfn, Order::ZERO);
+        frame.wipe(FrameFlags::PCP);
         base.charge(Work::FreePcp, 1);
-        let mut pcp = self.pcp(cpu, zone.id()).lock();
-        if pcp.push(&base.frames, zone, pfn, order) {
-            pcp.trim(base, zone);
+        let mut pcp = self.pcp(cpu, zone).lock();
+        if !pcp.push_stack(frame.mobility(), pfn) {
+            pcp.push(base, self.zone(zone), pfn, Order::ZERO);
         }
     }
 
@@ -233,24 +231,26 @@ impl Allocator {
     }
 
     fn drain<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone) {
-        self.pcp(cpu, zone.id()).lock().spill(base, zone, u32::MAX);
+        self.pcp(cpu, zone.id()).lock().drain(base, zone);
     }
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
     fn take_hot<M: Machine>(&self, base: &Base<M>, request: &Request) -> Option<Pfn> {
-        let zone = self.zone(*self.zonelists.get(request.node, request.highest).first()?);
-        if zone.node() != request.node || !zone.above_high(request.highest) {
+        let id = self.zonelists.near(request.node, request.highest)?;
+        let zone = self.zone(id);
+        if !zone.above_high(request.highest) {
             return None;
         }
         let cpu = base.machine.cpu();
-        let mut pcp = self.pcp(cpu, zone.id()).lock();
-        let pfn = pcp.pop(&base.frames, Order::ZERO, request.mobility)?;
+        let mut pcp = self.pcp(cpu, id).lock();
+        let pfn = pcp.pop_stack(request.mobility)?;
         let local = pcp.is_local();
         drop(pcp);
         base.charge(Work::AllocPcp, 1);
-        base.stats.add(cpu, Stat::NumaHit, 1);
-        base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
+        let stats = base.stats.cpu(cpu);
+        stats.add(Stat::NumaHit, 1);
+        stats.add(if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
         hand_out(base, cpu, zone, pfn, request);
         Some(pfn)
     }
@@ -365,14 +365,28 @@ impl Allocator {
         base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Give a folio straight to the buddy lists.
-    #[cold]
-    fn free_to_buddy<M: Machine>(&self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
-        pcp::unform(base, pfn);
-        base.frames[pfn].wipe(FrameFlags::empty());
-        base.charge(Work::FreeBuddy, 1);
-        Area::lock(base, zone).put(pfn, order);
+    /// Free a folio of more than one page: to the CPU's list if that holds the order, else to the buddy.
+    fn free_large<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
+        let (order, zone) = (frame.order(), self.zone(frame.zone()));
+        count_free(base, cpu, zone.id(), pfn, order);
+        if pcp::holds(order) {
+            frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
+            base.charge(Work::FreePcp, 1);
+            self.pcp(cpu, zone.id()).lock().push(base, zone, pfn, order);
+        } else {
+            pcp::unform(base, pfn);
+            frame.wipe(FrameFlags::empty());
+            base.charge(Work::FreeBuddy, 1);
+            Area::lock(base, zone).put(pfn, order);
+        }
     }
+}
+
+#[inline]
+fn count_free<M: Machine>(base: &Base<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
+    base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
+    base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.

@@ -5,6 +5,10 @@
 //! keeps its shape as a folio while it lies here (flag PCP beside HEAD), so that a folio that goes round costs the
 //! same whatever its order.
 //!
+//! **Stacks.** The last few single pages of each mobility, at most one batch, are kept in a small array before the
+//! list: taking one of them touches no record but its own, and no limit is looked at. A stack that runs full or empty
+//! exchanges half of it with its list.
+//!
 //! **How much** a CPU may hold moves between `high_min` and `high_max` (see
 //! [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that keeps taking gets batches of doubling size and a higher
 //! limit; one that keeps giving empties in larger steps. While the zone is short of memory, or reclaim works on it, the
@@ -43,11 +47,31 @@ fn order_of(list: usize) -> Order {
     }
 }
 
+/// Most pages in a stack.
+const STACK: usize = 64;
+
+/// The single pages of one mobility that were given back last, the newest at the end.
+struct Stack {
+    len: u32,
+    pages: [Pfn; STACK],
+}
+
+impl Stack {
+    const EMPTY: Stack = Stack { len: 0, pages: [Pfn::NONE; STACK] };
+
+    fn pages(&self) -> &[Pfn] {
+        &self.pages[..self.len as usize]
+    }
+}
+
 /// The lists of one CPU in one zone.
 #[repr(align(64))]
 pub(super) struct Pcp {
+    stacks: [Stack; Mobility::COUNT],
+    /// Pages that a stack may hold.
+    depth: u32,
     lists: [List; LISTS],
-    /// Pages on all lists.
+    /// Pages on all lists, without the stacks.
     count: u32,
     /// Pages that they may hold at present.
     high: u32,
@@ -61,7 +85,8 @@ pub(super) struct Pcp {
 
 impl Pcp {
     pub fn new(local: bool) -> Pcp {
-        Pcp { lists: core::array::from_fn(|_| List::new()), count: 0, high: 0, freed: 0, scale: 0, local }
+        let lists = core::array::from_fn(|_| List::new());
+        Pcp { stacks: [Stack::EMPTY; 3], depth: 0, lists, count: 0, high: 0, freed: 0, scale: 0, local }
     }
 
     /// Do CPU and zone belong to the same node?
@@ -70,9 +95,14 @@ impl Pcp {
         self.local
     }
 
-    /// Pages on all lists.
+    /// Pages on all lists and stacks.
     pub fn count(&self) -> u32 {
-        self.count
+        self.count + self.stacks.iter().map(|stack| stack.len).sum::<u32>()
+    }
+
+    /// Pages on all stacks.
+    pub fn stacked(&self) -> impl Iterator<Item = Pfn> {
+        self.stacks.iter().flat_map(|stack| stack.pages().iter().copied())
     }
 
     /// All lists with the order of their blocks.
@@ -80,29 +110,97 @@ impl Pcp {
         self.lists.iter().enumerate().map(|(i, list)| (order_of(i), list))
     }
 
-    /// Take the newest block of a list. Its flags still say PCP.
+    /// Take the newest single page, if it is on a stack. Its flags still say PCP.
     #[inline]
+    pub fn pop_stack(&mut self, mobility: Mobility) -> Option<Pfn> {
+        let stack = &mut self.stacks[mobility as usize];
+        let top = stack.len.checked_sub(1)?;
+        stack.len = top;
+        Some(stack.pages[top as usize % STACK])
+    }
+
+    /// Take the newest block. Its flags still say PCP.
     pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Pfn> {
+        if order == Order::ZERO {
+            return self.pop_stack(mobility).or_else(|| {
+                self.fill_stack(frames, mobility);
+                self.pop_stack(mobility)
+            });
+        }
         let pfn = self.lists[list_of(order, mobility)].pop_head(frames)?;
         self.count -= order.frames();
-        self.freed >>= 1;
+        self.freed = 0;
         Some(pfn)
     }
 
-    /// Add a block whose flags already say PCP. `true` if [`Pcp::trim`] must look at how much there is now.
+    /// Put a single page on its stack, unless that is full.
     #[inline]
     #[must_use]
-    pub fn push(&mut self, frames: &FrameTable, zone: &Zone, pfn: Pfn, order: Order) -> bool {
-        self.lists[list_of(order, zone.mobility_of(pfn))].push_head(frames, pfn);
-        self.count += order.frames();
-        self.freed += order.frames();
-        self.scale >>= 1;
-        self.count >= self.high || zone.pressure() != 0
+    pub fn push_stack(&mut self, mobility: Mobility, pfn: Pfn) -> bool {
+        let stack = &mut self.stacks[mobility as usize];
+        let room = stack.len < self.depth;
+        if room {
+            stack.pages[stack.len as usize % STACK] = pfn;
+            stack.len += 1;
+        }
+        room
+    }
+
+    /// Add a block whose flags already say PCP, and give back what is too much.
+    #[cold]
+    pub fn push<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
+        let mobility = base.frames[pfn].mobility();
+        let frames = &base.frames;
+        let pages = if order == Order::ZERO {
+            self.empty_stack(frames, mobility, self.depth.div_ceil(2)) + 1
+        } else {
+            order.frames()
+        };
+        if order != Order::ZERO || !self.push_stack(mobility, pfn) {
+            self.lists[list_of(order, mobility)].push_head(frames, pfn);
+            self.count += order.frames();
+        }
+        self.freed += pages;
+        self.scale = 0;
+        if self.count >= self.high || zone.pressure() != 0 {
+            self.trim(base, zone);
+        }
+    }
+
+    /// Move the oldest pages of a stack to its list. Returns how many.
+    fn empty_stack(&mut self, frames: &FrameTable, mobility: Mobility, pages: u32) -> u32 {
+        let stack = &mut self.stacks[mobility as usize];
+        let pages = pages.min(stack.len);
+        for &pfn in &stack.pages[..pages as usize] {
+            self.lists[list_of(Order::ZERO, mobility)].push_head(frames, pfn);
+        }
+        stack.pages.copy_within(pages as usize..stack.len as usize, 0);
+        stack.len -= pages;
+        self.count += pages;
+        pages
+    }
+
+    /// Move the newest pages of a list to its empty stack, half as many as that can hold.
+    fn fill_stack(&mut self, frames: &FrameTable, mobility: Mobility) {
+        let list = &mut self.lists[list_of(Order::ZERO, mobility)];
+        let stack = &mut self.stacks[mobility as usize];
+        let want = (self.depth.div_ceil(2) as usize).min(list.len());
+        for slot in stack.pages[..want].iter_mut().rev() {
+            *slot = list.pop_head(frames).expect("the list is at least this long");
+        }
+        stack.len = want as u32;
+        self.count -= want as u32;
+        self.freed = 0;
     }
 
     /// New sizes were set for the zone.
-    pub fn resize(&mut self, sizes: PcpSizes) {
+    pub fn resize(&mut self, frames: &FrameTable, sizes: PcpSizes) {
         self.high = self.high.clamp(sizes.high_min, sizes.high_max);
+        self.depth = sizes.batch.clamp(1, STACK as u32);
+        for mobility in Mobility::ALL {
+            let over = self.stacks[mobility as usize].len.saturating_sub(self.depth);
+            self.empty_stack(frames, mobility, over);
+        }
     }
 
     /// Fetch a batch of blocks from the buddy. `true` if that boosted the zone's watermarks.
@@ -131,8 +229,7 @@ impl Pcp {
     }
 
     /// Give back what lies beyond the limit.
-    #[cold]
-    pub fn trim<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
+    fn trim<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
         let sizes = zone.pcp_sizes();
         self.freed = self.freed.min(sizes.batch << SCALE_MAX);
         let limit = self.limit(zone, sizes);
@@ -148,8 +245,16 @@ impl Pcp {
         }
     }
 
-    /// Give back at least `pages` pages, the oldest of each list in turn, or all there are.
-    pub fn spill<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pages: u32) {
+    /// Give back everything.
+    pub fn drain<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
+        for mobility in Mobility::ALL {
+            self.empty_stack(&base.frames, mobility, STACK as u32);
+        }
+        self.spill(base, zone, u32::MAX);
+    }
+
+    /// Give back at least `pages` pages, the oldest of each list in turn, or all that lists hold.
+    fn spill<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pages: u32) {
         if self.count == 0 {
             return;
         }
@@ -220,6 +325,7 @@ fn holds_many(order: Order) -> bool {
 /// Make a block just taken from the buddy one folio under `flags` (HEAD is added where due).
 pub(super) fn form<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
     base.frames[pfn].assign(flags);
+    base.frames[pfn].set_mobility(zone.mobility_of(pfn));
     if order != Order::ZERO {
         for i in 1..order.frames() {
             base.frames[pfn.add(i)].place(zone.node(), zone.id());

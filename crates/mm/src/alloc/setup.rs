@@ -135,7 +135,7 @@ impl Allocator {
             let cpus = self.cpus_near(base, zone.node());
             zone.set_pcp_sizes(pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction));
             for cpu in 0..self.cpus() {
-                self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(zone.pcp_sizes());
+                self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(&base.frames, zone.pcp_sizes());
             }
         }
     }

@@ -31,6 +31,7 @@ impl Allocator {
             part.set_owner(owner, PageIndex(index.0.wrapping_add(offset as u64)));
             part.set_group(group);
             part.set_debt(frame.debt());
+            part.set_mobility(frame.mobility());
             part.unfreeze(1);
             frames.make_folio(head.add(offset), to);
         }

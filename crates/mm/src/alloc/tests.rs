@@ -326,7 +326,6 @@ fn each_mark_stops_takes_where_it_stands() {
     let take_all =
         |reserve, mark| while allocator.take(&base, &Request { reserve, ..request(4) }, mark).is_ok() {};
     take_all(Reserve::None, Mark::Low);
-    assert!((low..low + 31).contains(&zone.free_pages().saturating_sub(1).max(low)));
     assert!(zone.free_pages() <= low + 16 + 15 && zone.free_pages() + 16 > low);
     assert!(!allocator.balanced(NodeId(0), Order(0), ZoneKind::Normal));
     take_all(Reserve::None, Mark::Min);
@@ -469,16 +468,18 @@ fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
     let zone = &allocator.zones()[0];
     let held: Vec<Pfn> = (0..20_000).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
     let refills = base.machine.work(Work::AllocBuddy);
-    assert!(refills >= 20_000 && refills < 23_000);
+    assert!((20_000..23_000).contains(&refills));
     allocator.free_many(&base, &{
         held.iter().for_each(|&pfn| assert!(base.frames[pfn].put(1)));
         held
     });
-    assert!(allocator.pcp_pages(zone.id()) > zone.pcp_sizes().high_min as u64);
+    let grown = allocator.pcp_pages(zone.id());
+    assert!(grown > zone.pcp_sizes().high_min as u64);
     allocator.set_reclaim_active(NodeId(0), ZoneKind::Normal, true);
     let pages: Vec<Pfn> = (0..300).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
     pages.iter().for_each(|&pfn| free(&base, &allocator, pfn));
-    assert!(allocator.pcp_pages(zone.id()) <= zone.pcp_sizes().high_min as u64);
+    // Although as many were given back as were taken.
+    assert!(allocator.pcp_pages(zone.id()) < grown - 300);
     assert_eq!(base.stats.read(Stat::Pgfree), 20_300);
     assert_whole(&base, &allocator);
 }

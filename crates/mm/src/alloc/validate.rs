@@ -154,20 +154,15 @@ impl Allocator {
             for (order, list) in pcp.lists() {
                 list.validate(&base.frames)?;
                 for pfn in list.iter(&base.frames) {
-                    let frame = &base.frames[pfn];
-                    let flags = if order == Order::ZERO {
-                        FrameFlags::PCP
-                    } else {
-                        FrameFlags::PCP | FrameFlags::HEAD
-                    };
-                    ensure(frame.flags() == flags && frame.order() == order && frame.refs() == 0, || {
-                        let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
-                        format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
-                    })?;
-                    check_place(base, zone, pfn)?;
+                    check_pcp_block(base, zone, pfn, order)?;
                     seen.mark(pfn, order)?;
                     pages += order.frames();
                 }
+            }
+            for pfn in pcp.stacked() {
+                check_pcp_block(base, zone, pfn, Order::ZERO)?;
+                seen.mark(pfn, Order::ZERO)?;
+                pages += 1;
             }
             ensure(pages == pcp.count(), || {
                 format!("CPU {cpu} holds {pages} pages, counts {}", pcp.count())
@@ -205,6 +200,17 @@ fn check_free_block<M: Machine>(
         && base.frames[buddy].has(FrameFlags::BUDDY)
         && base.frames[buddy].private() == order.0 as u64;
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
+}
+
+/// A block on a CPU's list: its record, which says that it is a folio.
+fn check_pcp_block<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
+    let frame = &base.frames[pfn];
+    let head = if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD };
+    ensure(frame.flags() == FrameFlags::PCP | head && frame.order() == order && frame.refs() == 0, || {
+        let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
+        format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
+    })?;
+    check_place(base, zone, pfn)
 }
 
 fn check_place<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {

@@ -11,6 +11,8 @@ use std_alloc::vec::Vec;
 /// Zonelists for each preferred node and highest kind, made once.
 pub(super) struct Zonelists {
     lists: Box<[Box<[ZoneId]>]>,
+    /// The first of each list, if it is on the preferred node.
+    near: Box<[Option<ZoneId>]>,
 }
 
 const ALL_KINDS: [ZoneKind; KINDS] = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
@@ -28,8 +30,12 @@ impl Zonelists {
             });
             list.iter().map(|zone| zone.id()).collect::<Box<[ZoneId]>>()
         };
-        let nodes = (0..nodes).map(|node| NodeId(node as u8));
-        Zonelists { lists: nodes.flat_map(|node| ALL_KINDS.map(|kind| list(node, kind))).collect() }
+        let keys = (0..nodes).flat_map(|node| ALL_KINDS.map(|kind| (NodeId(node as u8), kind)));
+        let lists: Box<[_]> = keys.clone().map(|(node, kind)| list(node, kind)).collect();
+        let is_near = |node, id: &&ZoneId| zones[id.index()].node() == node;
+        let near =
+            keys.zip(&lists).map(|((node, _), list)| list.first().filter(|id| is_near(node, id)).copied());
+        Zonelists { near: near.collect(), lists }
     }
 
     /// Zones for a request that prefers `node` and can use kinds up to `highest`.
@@ -39,5 +45,13 @@ impl Zonelists {
     #[inline]
     pub fn get(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
         &self.lists[node.index() * KINDS + highest as usize]
+    }
+    /// The first zone for such a request, if that is on the preferred node.
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[inline]
+    pub fn near(&self, node: NodeId, highest: ZoneKind) -> Option<ZoneId> {
+        self.near[node.index() * KINDS + highest as usize]
     }
 }

@@ -53,7 +53,7 @@ pub struct Frame {
     refs: AtomicU32,
     /// Page-table entries that map the folio.
     mapcount: AtomicU32,
-    /// Folio order (bits 0-7), zone (8-15), node (16-23).
+    /// Folio order (bits 0-7), zone (8-15), node (16-23), mobility group (24-31).
     shape: AtomicU32,
     /// Links of the one list that the frame is on; meaningless when on none.
     next: AtomicU32,
@@ -227,6 +227,23 @@ impl Frame {
     #[inline]
     pub fn node(&self) -> NodeId {
         NodeId((self.shape.load(Relaxed) >> 16) as u8)
+    }
+
+    /// Mobility group of the page block when the folio last left the buddy lists. The page block may have gone over to
+    /// another group since.
+    #[inline]
+    pub(crate) fn mobility(&self) -> Mobility {
+        match self.shape.load(Relaxed) >> 24 {
+            0 => Mobility::Unmovable,
+            1 => Mobility::Movable,
+            _ => Mobility::Reclaimable,
+        }
+    }
+
+    /// Note the mobility group. The caller owns the folio.
+    pub(crate) fn set_mobility(&self, mobility: Mobility) {
+        let shape = self.shape.load(Relaxed);
+        self.shape.store((shape & 0x00ff_ffff) | (mobility as u32) << 24, Relaxed);
     }
 
     /// Set the folio's order. The caller owns the folio or its zone's lock.

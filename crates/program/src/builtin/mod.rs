@@ -1,0 +1,126 @@
+//! Synthetic programs, each with one clear habit.
+//!
+//! All of them work on one area (or file) of `footprint` bytes, in `threads` tasks that divide it or share it, for
+//! `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed and use integers
+//! only, so a program makes the same accesses on every machine.
+
+mod walks;
+mod work;
+
+use crate::{Os, Program, Role, Signal};
+
+const PAGE: u64 = 4096;
+/// Where the area is mapped: a fixed place, so that every task knows it.
+const BASE: u64 = 0x10_0000_0000;
+/// Roles of forked children begin here; below are threads.
+const CHILD: Role = 1 << 16;
+/// Smallest footprint: every program has a few pages to choose from for each thread.
+const LEAST: u64 = 1 << 20;
+/// Most threads.
+const THREADS: u32 = 1024;
+
+/// The habits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Habit {
+    Sequential,
+    Uniform,
+    Zipf,
+    Phases,
+    ForkWrite,
+    MapStorm,
+    Stream,
+    ReadStream,
+}
+
+/// One row of the list: name, habit, is the area a file, help.
+const TABLE: &[(&str, Habit, bool, &str)] = &[
+    ("sequential", Habit::Sequential, false, "write memory once, then read it from end to end"),
+    ("uniform", Habit::Uniform, false, "touch pages at random, one in four written"),
+    ("zipf", Habit::Zipf, false, "touch pages by Zipf's law, one in four written"),
+    (
+        "phases",
+        Habit::Phases,
+        false,
+        "touch a quarter of the pages at random, another quarter in every phase",
+    ),
+    ("fork-write", Habit::ForkWrite, false, "fork again and again; parent and child write what they share"),
+    ("map-storm", Habit::MapStorm, false, "map, touch, protect and unmap small areas without rest"),
+    ("sequential-file", Habit::Sequential, true, "as sequential, on a shared mapping of a file"),
+    ("uniform-file", Habit::Uniform, true, "as uniform, on a shared mapping of a file"),
+    ("zipf-file", Habit::Zipf, true, "as zipf, on a shared mapping of a file"),
+    ("stream", Habit::Stream, true, "read a mapped file from end to end"),
+    ("read-stream", Habit::ReadStream, true, "read a file from end to end by pread, 128 KiB at a time"),
+];
+
+/// Names of the built-in programs with a line of help each.
+pub const LIST: &[(&str, &str)] = &{
+    let mut list = [("", ""); TABLE.len()];
+    let mut i = 0;
+    while i < list.len() {
+        list[i] = (TABLE[i].0, TABLE[i].3);
+        i += 1;
+    }
+    list
+};
+
+/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes.
+pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
+    let &(name, habit, file, _) = TABLE.iter().find(|row| row.0 == name)?;
+    let footprint = footprint.max(LEAST).next_multiple_of(PAGE);
+    Some(Builtin { name, habit, file, footprint, threads: 1, passes: 2 })
+}
+
+/// A built-in program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Builtin {
+    name: &'static str,
+    habit: Habit,
+    file: bool,
+    footprint: u64,
+    threads: u32,
+    passes: u32,
+}
+
+impl Builtin {
+    /// With that many threads, 1 to 1024 and at most one for every 16 pages.
+    pub fn with_threads(self, threads: u32) -> Builtin {
+        let most = (self.footprint / PAGE / 16).min(THREADS as u64) as u32;
+        Builtin { threads: threads.clamp(1, most), ..self }
+    }
+
+    /// With that many passes, at least 1.
+    pub fn with_passes(self, passes: u32) -> Builtin {
+        Builtin { passes: passes.max(1), ..self }
+    }
+
+    fn pages(&self) -> u64 {
+        self.footprint / PAGE
+    }
+}
+
+impl Program for Builtin {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn footprint(&self) -> u64 {
+        self.footprint
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role >= CHILD {
+            return self.child(os, role - CHILD);
+        }
+        if role > 0 {
+            return self.thread(os, role);
+        }
+        self.set_up(os)?;
+        let mut threads = alloc::vec::Vec::new();
+        for thread in 1..self.threads {
+            threads.push(os.spawn(thread).map_err(|_| Signal::Kill)?);
+        }
+        self.thread(os, 0)?;
+        threads.into_iter().for_each(|thread| os.join(thread));
+        Ok(())
+    }
+}

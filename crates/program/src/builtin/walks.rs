@@ -1,0 +1,77 @@
+//! Programs that only touch memory: they differ in the order of pages.
+
+use super::{BASE, Builtin, Habit, PAGE};
+use crate::rng::Rng;
+use crate::zipf::Zipf;
+use crate::{Access, Mode, Os, Signal};
+
+/// Words of 8 bytes in a page: a pass through all of it.
+const WHOLE: u32 = 512;
+/// Accesses to a page that is touched at random.
+const SOME: u32 = 8;
+/// A prime that no area has as many pages of: multiplying by it scatters ranks over the area.
+const SCATTER: u64 = 1_099_511_627_791;
+
+impl Builtin {
+    pub(super) fn walk<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        let mut rng = Rng::new(os.seed());
+        let share = self.pages() / self.threads as u64;
+        match self.habit {
+            Habit::Sequential => self.sequential(os, thread, Mode::Store),
+            Habit::Stream => self.sequential(os, thread, Mode::Load),
+            Habit::Zipf => {
+                let zipf = Zipf::new(self.pages());
+                self.random(
+                    os,
+                    share,
+                    |rng, pages, _| (zipf.next(rng) as u128 * SCATTER as u128 % pages as u128) as u64,
+                    &mut rng,
+                )
+            }
+            Habit::Phases => self.random(
+                os,
+                share,
+                |rng, pages, done| {
+                    // A phase lasts for as many touches as this task's share has pages; each moves on by a quarter.
+                    let quarter = pages.div_ceil(4);
+                    (done / share * quarter + rng.below(quarter)) % pages
+                },
+                &mut rng,
+            ),
+            _ => self.random(os, share, |rng, pages, _| rng.below(pages), &mut rng),
+        }
+    }
+
+    /// A thread's part from end to end, the first time with `first` accesses.
+    fn sequential<O: Os>(&self, os: &mut O, thread: u32, first: Mode) -> Result<(), Signal> {
+        let part = |i: u64| self.pages() * i / self.threads as u64;
+        let (from, to) = (part(thread as u64), part(thread as u64 + 1));
+        for pass in 0..self.passes {
+            let mode = if pass == 0 { first } else { Mode::Load };
+            for page in from..to {
+                os.access(Access { addr: BASE + page * PAGE, count: WHOLE, mode })?;
+            }
+            os.progress(to - from);
+        }
+        Ok(())
+    }
+
+    /// As many touches as `passes` passes over a thread's share, at pages that `choose` names.
+    fn random<O: Os>(
+        &self,
+        os: &mut O,
+        share: u64,
+        choose: impl Fn(&mut Rng, u64, u64) -> u64,
+        rng: &mut Rng,
+    ) -> Result<(), Signal> {
+        let touches = share * self.passes as u64;
+        for done in 0..touches {
+            let page = choose(rng, self.pages(), done);
+            let mode = if rng.below(4) == 0 { Mode::Store } else { Mode::Load };
+            let addr = BASE + page * PAGE + rng.below(64) * 64;
+            os.access(Access { addr, count: SOME, mode })?;
+        }
+        os.progress(touches);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Setting up, and the programs that make system calls as they go.
+
+use super::{BASE, Builtin, CHILD, Habit, PAGE};
+use crate::rng::Rng;
+use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Signal};
+use alloc::collections::VecDeque;
+
+/// Bytes of one pread.
+const CHUNK: u64 = 128 << 10;
+/// Largest area that the storm maps, in pages.
+const GUST: u64 = 64;
+/// Accesses to a page.
+const SOME: u32 = 8;
+
+/// A call that may only fail for want of memory.
+fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
+    result.map_err(|_| Signal::Kill)
+}
+
+impl Builtin {
+    /// Map what all tasks share.
+    pub(super) fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        if matches!(self.habit, Habit::MapStorm | Habit::ReadStream) {
+            return Ok(());
+        }
+        let writes = self.habit != Habit::Stream;
+        let (source, prot) = match self.file {
+            true => {
+                let fd = must(os.open(self.file_spec(writes)))?;
+                let prot = if writes { Prot::RW } else { Prot::R };
+                (MapSource::File { fd, offset: 0, shared: true }, prot)
+            }
+            false => (MapSource::Anonymous, Prot::RW),
+        };
+        let (addr, len) = (Some(BASE), self.footprint);
+        let at = must(os.mmap(Map { addr, len, prot, source, populate: false, locked: false }))?;
+        assert_eq!(at, BASE, "a fixed mapping stands where it was asked for");
+        Ok(())
+    }
+
+    fn file_spec(&self, writable: bool) -> FileSpec<'static> {
+        FileSpec { name: "builtin", size: self.footprint, in_memory: false, writable }
+    }
+
+    /// What thread `thread` does.
+    pub(super) fn thread<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        match self.habit {
+            Habit::ForkWrite => self.fork_write(os, thread),
+            Habit::MapStorm => self.map_storm(os),
+            Habit::ReadStream => self.read_stream(os, thread),
+            _ => self.walk(os, thread),
+        }
+    }
+
+    fn part(&self, thread: u32) -> core::ops::Range<u64> {
+        let part = |i: u64| self.pages() * i / self.threads as u64;
+        part(thread as u64)..part(thread as u64 + 1)
+    }
+
+    /// Fill this thread's part; then in every pass fork, and write every fourth page while the child works.
+    fn fork_write<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        let touch = |os: &mut O, page: u64| {
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: Mode::Store })
+        };
+        self.part(thread).try_for_each(|page| touch(os, page))?;
+        for _ in 0..self.passes {
+            let child = must(os.fork(CHILD + thread))?;
+            self.part(thread).step_by(4).try_for_each(|page| touch(os, page))?;
+            os.join(child);
+        }
+        os.progress((self.part(thread).end - self.part(thread).start) * self.passes as u64);
+        Ok(())
+    }
+
+    /// A child reads its part and writes every second page of it.
+    pub(super) fn child<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        for page in self.part(thread) {
+            let mode = if page % 2 == 0 { Mode::Store } else { Mode::Load };
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
+        }
+        Ok(())
+    }
+
+    /// Keep a queue of small areas that together fill this thread's share; unmap the oldest for every new one.
+    fn map_storm<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        let mut rng = Rng::new(os.seed());
+        let share = self.pages() / self.threads as u64;
+        let (mut held, mut touched, mut areas) = (0, 0, VecDeque::new());
+        while touched < share * self.passes as u64 {
+            let pages = 1 + rng.below(GUST.min(share));
+            while held + pages > share {
+                let (addr, old): (u64, u64) = areas.pop_front().expect("an area is held");
+                must(os.munmap(addr, old * PAGE))?;
+                held -= old;
+            }
+            let addr = must(os.mmap(Map::anonymous(pages * PAGE)))?;
+            for page in 0..pages {
+                os.access(Access { addr: addr + page * PAGE, count: SOME, mode: Mode::Store })?;
+            }
+            if rng.below(4) == 0 {
+                must(os.mprotect(addr, pages * PAGE, Prot::R))?;
+                os.load(addr)?;
+            }
+            areas.push_back((addr, pages));
+            held += pages;
+            touched += pages;
+        }
+        os.progress(touched);
+        areas.into_iter().try_for_each(|(addr, pages)| must(os.munmap(addr, pages * PAGE)))
+    }
+
+    fn read_stream<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        let fd = must(os.open(self.file_spec(false)))?;
+        let part = self.part(thread);
+        let (from, to) = (part.start * PAGE, part.end * PAGE);
+        for _ in 0..self.passes {
+            let mut at = from;
+            while at < to {
+                let want = CHUNK.min(to - at);
+                let got = must(os.pread(fd, at, want))?;
+                assert_eq!(got, want, "the file has the size that it was made with");
+                at += got;
+            }
+            os.progress((to - from) / PAGE);
+        }
+        must(os.close(fd))
+    }
+}
