@@ -27,6 +27,7 @@ impl Listing {
         for row in &self.rows {
             grid.row(row.iter().map(|value| match value {
                 Value::String(text) => text.clone(),
+                Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
                 other => other.to_string(),
             }));
         }

@@ -1,6 +1,10 @@
 //! The one command line that does a failed run again.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Has a run of this process panicked?
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How to do again what this thread is doing.
@@ -22,6 +26,10 @@ pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(move |info| {
         let command = CURRENT.try_with(|current| current.try_borrow().ok().and_then(|c| c.clone()));
         let Ok(Some(command)) = command else { return default(info) };
+        // Of several runs that fail at once, one is enough.
+        if FAILED.swap(true, SeqCst) {
+            std::thread::park();
+        }
         let message = info.payload_as_str().unwrap_or("(no message)");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         eprintln!("pagefold: an assertion failed at {place}: {message}\nreplay: {command}");

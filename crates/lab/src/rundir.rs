@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each file appears whole or not at all: it is written under a temporary name, synced, and renamed. `raw.json` is
-//! written anew after every run, so what was finished survives whatever ends the process.
+//! written anew every second while runs finish, so what was finished survives whatever ends the process.
 
 use crate::error::{Error, Result};
 use crate::record::RunRecord;

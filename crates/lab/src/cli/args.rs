@@ -113,7 +113,7 @@ pub struct ExperimentArgs {
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub settings: Vec<String>,
     /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -13,7 +13,7 @@ use crate::summary::{SCHEMA, Setup, Summary};
 use crate::{interrupt, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
@@ -112,6 +112,9 @@ fn understand(
     Ok(Plan { setup, machine, program, profiles, verify: args.verify })
 }
 
+/// Finished runs are safe on disk after this time at the latest.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+
 /// Do the runs.
 fn measure(plan: Plan, dir: Option<&RunDir>, args: &ExperimentArgs) -> Result<(Vec<RunRecord>, Ended, f64)> {
     let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
@@ -121,17 +124,23 @@ fn measure(plan: Plan, dir: Option<&RunDir>, args: &ExperimentArgs) -> Result<(V
     let start = Instant::now();
     let no_host_time = args.no_host_time;
     let host_seconds = move || if no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    let mut saved: Option<Instant> = None;
     let finished = |records: &[RunRecord]| {
         bar.set_position(records.len() as u64);
-        match dir {
-            Some(dir) => dir.save_raw(&Raw { host_seconds: host_seconds(), runs: records.to_vec() }),
-            None => Ok(()),
-        }
+        let Some(dir) = dir.filter(|_| saved.is_none_or(|at| at.elapsed() > SAVE_EVERY)) else {
+            return Ok(());
+        };
+        saved = Some(Instant::now());
+        dir.save_raw(&Raw { host_seconds: host_seconds(), runs: records.to_vec() })
     };
     let (records, ended) =
         run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
     bar.finish_and_clear();
-    Ok((records, ended, host_seconds()))
+    let raw = Raw { host_seconds: host_seconds(), runs: records };
+    if let Some(dir) = dir {
+        dir.save_raw(&raw)?;
+    }
+    Ok((raw.runs, ended, raw.host_seconds))
 }
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
@@ -188,7 +197,7 @@ fn progress_bar(jobs: usize, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(jobs as u64);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} (left: {eta})");
     bar.set_style(style.expect("the template is well formed"));
-    bar.enable_steady_tick(std::time::Duration::from_millis(250));
+    bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }
 

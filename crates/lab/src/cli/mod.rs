@@ -43,9 +43,13 @@ fn one_line(text: &str) -> String {
         Some(_) if message.contains(&"Commands:") => {
             "no command given; 'pagefold --help' lists them".to_owned()
         }
-        Some(usage) => format!("{} ({})", message.join(" "), usage.replace("Usage:", "usage:")),
-        None => message.join(" "),
+        Some(usage) => format!("{} ({})", sentence(&message), usage.replace("Usage:", "usage:")),
+        None => sentence(&message),
     }
+}
+
+fn sentence(lines: &[&str]) -> String {
+    lines.join(" ").replace(" tip: ", "; ")
 }
 
 fn report(args: &ReportArgs) -> Result<()> {
@@ -94,7 +98,7 @@ mod tests {
                     Usage: pagefold run --memory <M> <PROGRAM>\n\nFor more information, try '--help'.\n";
         assert_eq!(
             one_line(text),
-            "unexpected argument '--memori' found tip: a similar argument exists: '--memory' \
+            "unexpected argument '--memori' found; a similar argument exists: '--memory' \
              (usage: pagefold run --memory <M> <PROGRAM>)"
         );
         assert_eq!(
