@@ -1,6 +1,6 @@
 //! The part of the trace recorder that runs inside QEMU's user-mode emulator.
 //!
-//! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=16 PROGRAM` writes one file per process into
+//! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32 PROGRAM` writes one file per process into
 //! FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std`, so that the build script of
 //! `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three sources of
 //! events: each translated block that is entered (instructions, fetches), each load and store, each system call

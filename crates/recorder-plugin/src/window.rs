@@ -6,8 +6,8 @@
 //! unused one and room is needed, and then its run is written.
 //!
 //! **What that distorts.** A run stands where its page left the window, not where its accesses were, so accesses
-//! to different pages that lie within some 16 page changes of each other are reordered. The window is smaller
-//! than the first-level TLB of any machine (48 entries and more), so a replay misses the TLBs where the program
+//! to different pages that lie within some 32 page changes of each other are reordered. The window is smaller
+//! than the first-level TLBs of the machines at hand (48 to 96 entries for data, 64 and more for code, against 32 for both), so a replay misses the TLBs where the program
 //! would have, save for a reordering within that distance; and it is emptied before every system call and
 //! whenever another thread has changed the address space, so an access is never moved across a change of what it
 //! may touch. Two threads' accesses to one page keep their order only to that grain.
@@ -17,7 +17,7 @@ use crate::event::{Mode, Run};
 /// Most pairs that a window can be set to.
 pub const MOST: usize = 64;
 /// Pairs if nothing else is asked for.
-pub const USUAL: usize = 16;
+pub const USUAL: usize = 32;
 /// No pair: page numbers have at most 52 bits.
 const NONE: u64 = u64::MAX;
 

@@ -18,7 +18,6 @@ const fn place(page: u64) -> (u64, usize, u64) {
 
 impl PageSet {
     /// Number of pages.
-    #[cfg(test)]
     pub fn len(&self) -> u64 {
         self.len
     }

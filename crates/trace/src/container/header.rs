@@ -112,7 +112,7 @@ pub struct Header {
     pub recorder: String,
     /// The command line that was recorded.
     pub command: Vec<String>,
-    /// Pages in the recorder's window (see [`crate::record`]); 0 if each access was kept in order.
+    /// Pages in the recorder's window (see [`mod@crate::record`]); 0 if each access was kept in order.
     pub window: u64,
     /// Bytes of distinct memory and file pages that were touched.
     pub footprint: u64,

@@ -52,7 +52,7 @@ impl RecordOptions {
         RecordOptions {
             output: output.into(),
             command,
-            window: 16,
+            window: 32,
             keep: false,
             level: 15,
             scratch: None,

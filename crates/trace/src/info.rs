@@ -1,0 +1,334 @@
+//! What is in a trace, for `pagefold info`: tables, totals and the working-set curve.
+//!
+//! **The curve.** The trace's accesses are cut into windows of equal length, and the distinct pages that each
+//! window touches are counted, as are those touched up to its end. Threads have no common clock in a trace, so
+//! they are taken to advance in proportion: window *i* of *n* has the *i*-th *n*-th of every thread's accesses.
+//! Pages are counted by process and address, so a page that two processes share counts twice here.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use crate::container::{Counts, FileInfo, Header, Reader, Stream};
+use crate::error::TraceError;
+use crate::event::{Backing, Event, Run, ThreadId};
+use crate::pages::PageSet;
+
+/// Windows of the curve.
+const WINDOWS: u64 = 64;
+
+/// What is in a trace.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Info {
+    /// The file's path.
+    pub path: String,
+    /// The file's bytes.
+    pub file_bytes: u64,
+    /// What made it.
+    pub recorder: String,
+    /// The command that was recorded.
+    pub command: Vec<String>,
+    /// Pairs of page and mode in the recorder's window.
+    pub window: u64,
+    /// Distinct bytes of memory and files that were touched.
+    pub footprint: u64,
+    /// The most of them that existed at once, in bytes.
+    pub peak: u64,
+    /// Distinct pages of anonymous memory.
+    pub data_pages: u64,
+    /// Distinct pages of files.
+    pub file_pages: u64,
+    /// Sums over all threads.
+    pub totals: Counts,
+    /// Loads, stores and fetches.
+    pub accesses: u64,
+    /// Runs of loads, stores and fetches.
+    pub runs: [u64; 3],
+    /// Bytes that were read from files by system calls.
+    pub bytes_read: u64,
+    /// Bytes that were written to files by system calls.
+    pub bytes_written: u64,
+    /// Processes.
+    pub processes: Vec<ProcessRow>,
+    /// Threads.
+    pub threads: Vec<ThreadRow>,
+    /// Files.
+    pub files: Vec<FileInfo>,
+    /// The working-set curve.
+    pub curve: Vec<CurvePoint>,
+    /// What the recorder could not follow.
+    pub warnings: Vec<String>,
+}
+
+/// A process.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ProcessRow {
+    /// Its index.
+    pub process: u32,
+    /// The thread that forked it.
+    pub forked_by: Option<u32>,
+    /// Number of its threads.
+    pub threads: u32,
+    /// Mappings that were made, by what stands behind them: anonymous, shared anonymous, private file, shared
+    /// file.
+    pub maps: [u64; 4],
+    /// Bytes of all of them.
+    pub mapped_bytes: u64,
+    /// Changes of the address space.
+    pub changes: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ThreadRow {
+    /// Its index, which is its role when replayed.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// The thread that started it.
+    pub started_by: Option<u32>,
+    /// What it did.
+    pub counts: Counts,
+}
+
+/// A window of the working-set curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CurvePoint {
+    /// Accesses up to the end of the window.
+    pub accesses: u64,
+    /// Distinct pages that the window touched.
+    pub pages: u64,
+    /// Distinct pages that were touched up to its end.
+    pub cumulative: u64,
+}
+
+impl Info {
+    /// Read all of a trace.
+    pub fn read(reader: &Reader) -> Result<Info, TraceError> {
+        let header = reader.header();
+        let totals = header.counts();
+        let mut info = Info {
+            path: reader.path().display().to_string(),
+            file_bytes: reader.file_len(),
+            recorder: header.recorder.clone(),
+            command: header.command.clone(),
+            window: header.window,
+            footprint: header.footprint,
+            peak: header.peak,
+            data_pages: header.data_pages,
+            file_pages: header.file_pages,
+            totals,
+            accesses: totals.accesses(),
+            runs: [0; 3],
+            bytes_read: 0,
+            bytes_written: 0,
+            processes: processes(header),
+            threads: threads(header),
+            files: header.files.clone(),
+            curve: Vec::new(),
+            warnings: header.warnings.clone(),
+        };
+        info.follow(reader)?;
+        Ok(info)
+    }
+
+    fn follow(&mut self, reader: &Reader) -> Result<(), TraceError> {
+        let mut cursors: Vec<Cursor> = (0..reader.header().threads.len() as u32)
+            .map(|thread| Cursor { stream: reader.stream(ThreadId(thread)), done: 0 })
+            .collect();
+        let mut sets: Vec<Sets> = reader.header().processes.iter().map(|_| Sets::default()).collect();
+        for window in 1..=WINDOWS {
+            let mut accesses = 0;
+            for (thread, cursor) in self.threads.clone().iter().zip(&mut cursors) {
+                let total = thread.counts.accesses();
+                // In the last window also the calls after the last access.
+                let until = if window == WINDOWS { u64::MAX } else { part(total, window) };
+                let set = &mut sets[thread.process as usize];
+                while cursor.done < until
+                    && let Some(event) = cursor.stream.next_event()?
+                {
+                    if let Event::Run(run) = event {
+                        cursor.done += u64::from(run.count);
+                        self.runs[run.mode as usize] += 1;
+                        set.touch(run);
+                    } else {
+                        self.note(thread.process, &event);
+                    }
+                }
+                accesses += cursor.done;
+            }
+            let pages = sets.iter().map(|set| set.window.len() as u64).sum();
+            let cumulative = sets.iter().map(|set| set.ever.len()).sum();
+            sets.iter_mut().for_each(|set| set.window.clear());
+            self.curve.push(CurvePoint { accesses, pages, cumulative });
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, process: u32, event: &Event) {
+        let row = &mut self.processes[process as usize];
+        row.changes += u64::from(event.epoch().is_some_and(|epoch| epoch > 0));
+        match *event {
+            Event::Map { len, backing, .. } => {
+                let kind = match backing {
+                    Backing::Anonymous => 0,
+                    Backing::AnonymousShared => 1,
+                    Backing::File { shared: false, .. } => 2,
+                    Backing::File { shared: true, .. } => 3,
+                };
+                row.maps[kind] += 1;
+                row.mapped_bytes += len;
+            }
+            Event::Read { len, .. } => self.bytes_read += len,
+            Event::Write { len, .. } => self.bytes_written += len,
+            _ => {}
+        }
+    }
+
+    /// The whole as text for people.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        self.text(&mut out).expect("writing to a string does not fail");
+        out
+    }
+
+    fn text(&self, out: &mut String) -> std::fmt::Result {
+        let totals = &self.totals;
+        writeln!(out, "{} ({}, {})", self.path, size(self.file_bytes), self.recorder)?;
+        writeln!(out, "command       {}", self.command.join(" "))?;
+        writeln!(out, "footprint     {} touched, {} at most at once", size(self.footprint), size(self.peak))?;
+        writeln!(out, "pages         {} of memory, {} of files", self.data_pages, self.file_pages)?;
+        writeln!(
+            out,
+            "accesses      {} in {} runs: {} loads, {} stores, {} fetches",
+            self.accesses, totals.runs, totals.loads, totals.stores, totals.fetches
+        )?;
+        writeln!(
+            out,
+            "runs          {} of loads, {} of stores, {} of fetches",
+            self.runs[0], self.runs[1], self.runs[2]
+        )?;
+        writeln!(out, "instructions  {}", totals.instructions)?;
+        writeln!(out, "file calls    {} read, {} written", size(self.bytes_read), size(self.bytes_written))?;
+        writeln!(
+            out,
+            "\nprocess  forked by  threads  maps: anonymous  shared  file  shared file    mapped  changes"
+        )?;
+        for row in &self.processes {
+            let [anonymous, shared, file, shared_file] = row.maps;
+            writeln!(
+                out,
+                "{:>7}  {:>9}  {:>7}  {anonymous:>15}  {shared:>6}  {file:>4}  {shared_file:>11}  {:>8}  {:>7}",
+                row.process,
+                row.forked_by.map_or("-".to_owned(), |thread| format!("thread {thread}")),
+                row.threads,
+                size(row.mapped_bytes),
+                row.changes
+            )?;
+        }
+        writeln!(out, "\nthread  process      events        loads       stores      fetches  instructions")?;
+        for row in &self.threads {
+            let counts = &row.counts;
+            writeln!(
+                out,
+                "{:>6}  {:>7}  {:>10}  {:>11}  {:>11}  {:>11}  {:>12}",
+                row.thread,
+                row.process,
+                counts.events,
+                counts.loads,
+                counts.stores,
+                counts.fetches,
+                counts.instructions
+            )?;
+        }
+        self.text_files(out)?;
+        self.text_curve(out)?;
+        self.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
+    }
+
+    fn text_files(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nfile  size at first use  place    name")?;
+        for (at, file) in self.files.iter().enumerate() {
+            let place = format!("{:?}", file.place).to_lowercase();
+            writeln!(out, "{at:>4}  {:>17}  {place:<7}  {}", file.size, file.name)?;
+        }
+        Ok(())
+    }
+
+    fn text_curve(&self, out: &mut String) -> std::fmt::Result {
+        const WIDTH: u64 = 40;
+        writeln!(
+            out,
+            "\nworking set: pages touched per {} accesses\n    accesses   pages  up to here",
+            self.accesses / WINDOWS
+        )?;
+        let most = self.curve.iter().map(|point| point.pages).max().unwrap_or(0).max(1);
+        for point in self.curve.iter().skip(3).step_by(4) {
+            let bar = "#".repeat((point.pages * WIDTH / most) as usize);
+            writeln!(out, "{:>12}  {:>6}  {:>10}  {bar}", point.accesses, point.pages, point.cumulative)?;
+        }
+        Ok(())
+    }
+}
+
+/// `total × window / WINDOWS` without overflow.
+fn part(total: u64, window: u64) -> u64 {
+    (u128::from(total) * u128::from(window) / u128::from(WINDOWS)) as u64
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+struct Cursor {
+    stream: Stream,
+    done: u64,
+}
+
+/// Pages of one process.
+#[derive(Default)]
+struct Sets {
+    ever: PageSet,
+    window: HashSet<u64>,
+    last: [Option<u64>; 3],
+}
+
+impl Sets {
+    fn touch(&mut self, run: Run) {
+        let last = &mut self.last[run.mode as usize];
+        if *last == Some(run.page) && self.window.contains(&run.page) {
+            return;
+        }
+        *last = Some(run.page);
+        if self.window.insert(run.page) {
+            self.ever.insert(run.page);
+        }
+    }
+}
+
+fn processes(header: &Header) -> Vec<ProcessRow> {
+    let threads =
+        |process: u32| header.threads.iter().filter(|thread| thread.process == process).count() as u32;
+    let rows = header.processes.iter().zip(0..).map(|(process, index)| ProcessRow {
+        process: index,
+        forked_by: process.forked_by.map(|thread| thread.0),
+        threads: threads(index),
+        maps: [0; 4],
+        mapped_bytes: 0,
+        changes: 0,
+    });
+    rows.collect()
+}
+
+fn threads(header: &Header) -> Vec<ThreadRow> {
+    let rows = header.threads.iter().zip(0..).map(|(thread, index)| ThreadRow {
+        thread: index,
+        process: thread.process,
+        started_by: thread.started_by.map(|thread| thread.0),
+        counts: thread.counts,
+    });
+    rows.collect()
+}
