@@ -102,6 +102,8 @@ struct Array {
     slots: Box<[Slot]>,
     ways: usize,
     mask: u64,
+    /// log2 of the distance of two sets: ways, rounded up to a power of two.
+    stride: u32,
 }
 
 impl Array {
@@ -109,32 +111,34 @@ impl Array {
         let sets = geometry.entries / geometry.ways;
         assert!(sets.is_power_of_two() && sets * geometry.ways == geometry.entries, "checked by the spec");
         Array {
-            slots: (0..geometry.entries).map(|_| Slot::default()).collect(),
+            slots: (0..sets * geometry.ways.next_power_of_two()).map(|_| Slot::default()).collect(),
             ways: geometry.ways as usize,
             mask: sets as u64 - 1,
+            stride: geometry.ways.next_power_of_two().trailing_zeros(),
         }
     }
 
     #[inline(always)]
     fn set(&self, key: u64) -> &[Slot] {
-        let first = (key & self.mask) as usize * self.ways;
-        &self.slots[first..first + self.ways]
+        let first = ((key & self.mask) << self.stride) as usize;
+        &self.slots[first..][..self.ways]
     }
 
+    /// Look at the most recently used way only.
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        let set = self.set(key);
-        if set[0].key.get() == key {
-            return Some(set[0].data.get());
-        }
-        Self::get_behind(set, key)
+    fn front(&self, key: u64) -> Option<u64> {
+        let slot = &self.slots[((key & self.mask) << self.stride) as usize];
+        (slot.key.get() == key).then(|| slot.data.get())
     }
 
     #[inline]
-    fn get_behind(set: &[Slot], key: u64) -> Option<u64> {
+    fn get(&self, key: u64) -> Option<u64> {
+        let set = self.set(key);
         let way = set.iter().position(|slot| slot.key.get() == key)?;
         let data = set[way].data.get();
-        Self::to_front(set, way, key, data);
+        if way > 0 {
+            Self::to_front(set, way, key, data);
+        }
         Some(data)
     }
 
@@ -281,8 +285,14 @@ impl Tlb {
         self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
     }
 
-    /// Look in the first-level data TLB.
+    /// Is it what the data TLB's set was last asked for? The answer `None` does not say that the TLB has it not.
     #[inline(always)]
+    pub fn recent(&self, vpn: Vpn) -> Option<Cached> {
+        self.l1d.front(self.key(vpn.0)).map(Cached)
+    }
+
+    /// Look in the first-level data TLB.
+    #[inline]
     pub fn data(&self, vpn: Vpn) -> Option<Cached> {
         match self.l1d.get(self.key(vpn.0)) {
             Some(data) => Some(Cached(data)),

@@ -32,7 +32,11 @@ impl SimMachine {
         }
         loop {
             let index = (vpn.0 >> (9 * level)) as usize & 511;
-            let Some(page) = self.tables.get(table) else { return Walk::Broken(table) };
+            let Some(page) = self.tables.get(table) else {
+                // A table that was zeroed and never reached has no slot yet: it is empty. Other content is no table.
+                let zero = self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
+                return if zero { Walk::Fault } else { Walk::Broken(table) };
+            };
             let near = cpu.tlb.touch_line(table, index);
             cpu.counts.walk_steps.set(cpu.counts.walk_steps.get() + 1);
             let step = if near { Hardware::WalkStepHit } else { Hardware::WalkStepMemory };

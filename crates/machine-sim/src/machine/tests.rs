@@ -58,6 +58,8 @@ fn a_walk_through_a_frame_that_is_no_table_is_told() {
     map(&machine, Bits::WRITE);
     assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
     machine.zero(Pfn(4), 1);
+    assert_eq!(machine.walk(machine.here(), Vpn(6), Load), Walk::Fault, "zeroes may be a table");
+    machine.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
     machine.here().tlb.drop_page(Vpn(5));
     assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Broken(Pfn(4)));
 }

@@ -1,0 +1,143 @@
+//! Every built-in program, and the random one, on small machines under the oracle.
+
+use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use mm::stat::Stat;
+use program::chaos::Chaos;
+use program::{Program, builtin};
+
+const MIB: u64 = 1 << 20;
+
+fn config(machine: &str, memory: u64) -> RunConfig {
+    let machine = MachineSpec::preset(machine).unwrap();
+    RunConfig { memory: Some(memory), verify: true, ..RunConfig::new(machine) }
+}
+
+fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
+    run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()))
+}
+
+#[test]
+fn built_in_programs_run_clean_with_room_to_spare() {
+    for (name, _) in builtin::LIST {
+        let program = builtin::from_name(name, 8 * MIB).unwrap();
+        let outcome = outcome(&config("small", 64 * MIB), &program);
+        assert_eq!(
+            (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()),
+            (0, 0, 0),
+            "{name}"
+        );
+        assert!(outcome.oracle.checked > 1000 && outcome.progress > 1000 && outcome.nanos > 0, "{name}");
+    }
+}
+
+#[test]
+fn built_in_programs_run_clean_when_memory_is_short() {
+    for (name, _) in builtin::LIST {
+        let program = builtin::from_name(name, 48 * MIB).unwrap();
+        let outcome = outcome(&config("small", 32 * MIB), &program);
+        assert_eq!(
+            (outcome.oracle.violations, outcome.signals.len()),
+            (0, 0),
+            "{name}: {:?}",
+            outcome.signals
+        );
+        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        assert!(stolen > 0, "{name} was to be short of memory");
+    }
+}
+
+#[test]
+fn threads_share_an_address_space() {
+    for (name, _) in builtin::LIST {
+        let program = builtin::from_name(name, 40 * MIB).unwrap().with_threads(6);
+        let outcome = outcome(&config("laptop", 32 * MIB), &program);
+        assert_eq!(
+            (outcome.oracle.violations, outcome.signals.len()),
+            (0, 0),
+            "{name}: {:?}",
+            outcome.signals
+        );
+        assert!(outcome.tasks >= 6);
+    }
+}
+
+#[test]
+fn without_hardware_young_bits_all_is_as_right_but_faults_more() {
+    let program = builtin::from_name("zipf", 48 * MIB).unwrap();
+    let mut config = config("small", 32 * MIB);
+    let with = outcome(&config, &program);
+    config.machine.set_hw_young(false, false);
+    let without = outcome(&config, &program);
+    assert!(without.stat(Stat::Pgfault) > with.stat(Stat::Pgfault));
+    assert_eq!(without.progress, with.progress);
+}
+
+#[test]
+fn a_run_is_a_function_of_its_seed() {
+    let program = builtin::from_name("uniform", 40 * MIB).unwrap().with_threads(5);
+    let mut config = config("laptop", 32 * MIB);
+    let (first, again) = (outcome(&config, &program), outcome(&config, &program));
+    assert_eq!(first, again);
+    config.seed = 2;
+    assert_ne!(first.nanos, outcome(&config, &program).nanos);
+    // The oracle watches and does not touch.
+    config.seed = 1;
+    config.verify = false;
+    let unwatched = outcome(&config, &program);
+    assert_eq!((unwatched.nanos, unwatched.stats), (first.nanos, first.stats));
+}
+
+#[test]
+fn everything_at_random_is_right_and_every_structure_stays_whole() {
+    for seed in 0..10 {
+        let program = Chaos { operations: 200, pages: 256, threads: 2, forks: 1 };
+        let mut config = config(if seed % 2 == 0 { "small" } else { "laptop" }, 16 * MIB);
+        config.seed = seed;
+        config.validate_every_op = true;
+        let outcome = outcome(&config, &program);
+        assert_eq!(outcome.oracle.violations, 0);
+    }
+}
+
+#[test]
+fn a_flush_that_is_dropped_or_late_is_caught() {
+    // Storms unmap all the time and reclaim unmaps behind the program's back: most flushes matter at once.
+    for (name, delay) in [("uniform", None), ("uniform", Some(50_000_000)), ("uniform-file", None)] {
+        let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(6);
+        let caught = (1..40).map(|n| n * 50).filter(|&nth| {
+            let mut config = config("small", 32 * MIB);
+            config.faulty = Some(Fault { nth, remote: None, delay });
+            match run(&config, &program) {
+                Ok(_) => false,
+                Err(RunError::Failed { reason, .. }) => {
+                    assert!(reason.contains("oracle: cpu") && reason.contains("TLB entry"), "{reason}");
+                    true
+                }
+                Err(other) => panic!("{other}"),
+            }
+        });
+        assert!(caught.count() > 0, "{name} {delay:?}: no dropped flush was noticed");
+    }
+}
+
+#[test]
+fn a_dropped_shootdown_is_caught() {
+    let program = builtin::from_name("uniform", 48 * MIB).unwrap().with_threads(4).with_passes(4);
+    let caught = (1..40).map(|n| n * 50).any(|nth| {
+        let mut config = config("laptop", 32 * MIB);
+        config.faulty = Some(Fault { nth, remote: Some(true), delay: None });
+        matches!(run(&config, &program), Err(RunError::Failed { reason, .. }) if reason.contains("oracle"))
+    });
+    assert!(caught);
+}
+
+#[test]
+fn bad_input_is_told_apart_from_a_failed_run() {
+    let program = builtin::from_name("uniform", MIB).unwrap();
+    let error = run(&config("small", MIB), &program).unwrap_err();
+    assert_eq!((error.exit_code(), error.to_string().contains("at least")), (2, true));
+    let mut config = config("small", 64 * MIB);
+    config.knobs = vec![(mm::knobs::Knob::Swappiness, 900)];
+    let error = run(&config, &program).unwrap_err();
+    assert_eq!(error, RunError::Input("vm.swappiness: 900 is not between 0 and 200".into()));
+}
