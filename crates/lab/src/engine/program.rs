@@ -23,7 +23,7 @@ pub fn programs() -> Vec<(String, String)> {
 /// A program to run.
 pub enum Program {
     /// A recorded one.
-    Trace(Replay),
+    Trace(Box<Replay>),
     /// One of ours.
     Builtin(Builtin),
 }
@@ -34,7 +34,7 @@ impl Program {
         let path = Path::new(name);
         if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
             let replay = Replay::open(path).map_err(|error| Error::Input(error.to_string()))?;
-            return Ok(Program::Trace(replay));
+            return Ok(Program::Trace(Box::new(replay)));
         }
         let (stem, footprint) = match name.split_once(':') {
             Some((stem, size)) => (stem, size::parse_bytes(size).map_err(Error::Input)?),
@@ -68,7 +68,7 @@ impl Program {
             }
             Program::Trace(replay) => {
                 // A replay has state; runs beside each other need their own.
-                let replay = replay.clone();
+                let replay = Replay::clone(replay);
                 let outcome = machine_sim::run(config, &replay).map_err(explain)?;
                 Ok((outcome, warnings(&replay.outcome())?))
             }
