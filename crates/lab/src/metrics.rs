@@ -153,7 +153,7 @@ pub(crate) mod tests {
             counters: counters.iter().map(|(stat, value)| (stat.name().to_owned(), *value)).collect(),
             metrics: vec![
                 Measured {
-                    name: "tlb_misses".into(),
+                    name: "stlb_misses".into(),
                     value: 77.0,
                     unit: String::new(),
                     better: Better::Lower,
