@@ -1,2 +1,79 @@
-//! (skeleton)
-fn main() {}
+//! `cargo xtask`: the one tool that tests and measures the project. It needs nothing but cargo.
+//!
+//! A task is a list of steps. Every step says what it runs, so that it can be run alone; a failed step does not stop the
+//! ones after it, so that one look shows everything that is broken.
+#![forbid(unsafe_code)]
+
+mod qemu;
+mod step;
+
+use std::process::ExitCode;
+use step::{Step, run_all};
+
+const HELP: &str = "\
+Usage: cargo xtask TASK
+
+Tasks:
+  test           every check and test: format, lints, documents, unit, property and end-to-end tests
+  quick          format, lints and tests only, in one feature set
+  bench [ARGS]   the benchmarks; ARGS go to them
+  ci             what .ci/run does: test
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test" | "ci"] => {
+            qemu::provide();
+            run_all(&all())
+        }
+        ["quick"] => run_all(&quick()),
+        ["bench", rest @ ..] => run_all(&[bench(rest)]),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        [] => usage("no task given"),
+        other => usage(&format!("unknown task '{}'", other.join(" "))),
+    }
+}
+
+fn usage(problem: &str) -> ExitCode {
+    eprint!("xtask: {problem}\n{HELP}");
+    ExitCode::from(2)
+}
+
+/// What can be checked in a few minutes.
+fn quick() -> Vec<Step> {
+    vec![
+        Step::cargo("format", ["fmt", "--all", "--check"]),
+        Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        Step::cargo("tests", ["test", "--workspace"]),
+    ]
+}
+
+/// Everything. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
+fn all() -> Vec<Step> {
+    vec![
+        Step::cargo("format", ["fmt", "--all", "--check"]),
+        Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        Step::cargo(
+            "lints of the one-threaded form",
+            ["clippy", "-p", "mm", "--all-targets", "--features", "one-thread", "--", "-D", "warnings"],
+        ),
+        Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+        Step::cargo("tests of the memory manager", ["test", "-p", "mm"]),
+        Step::cargo("tests of its one-threaded form", ["test", "-p", "mm", "--features", "one-thread"]),
+        Step::cargo("tests of everything", ["test", "--workspace"]),
+        Step::cargo("the release build", ["build", "--release"]),
+    ]
+}
+
+fn bench(rest: &[&str]) -> Step {
+    let separator = if rest.is_empty() { None } else { Some("--") };
+    Step::cargo(
+        "benchmarks",
+        ["bench", "-p", "bench"].into_iter().chain(separator).chain(rest.iter().copied()),
+    )
+}

@@ -1,1 +1,32 @@
-//! (skeleton)
+//! Experiments with Pagefold's memory manager.
+//!
+//! A machine, some profiles, a program and some seeds make an *experiment*; its runs become a table, a JSON object or a
+//! run directory. The binary `pagefold` is a thin shell around this library.
+//!
+//! ```text
+//! cli            what the user typed, and what to do about it
+//! rundir         results on disk            list      what there is to choose from
+//! table          results for people         summary   results for scripts
+//! metrics        the rows of a result       statistics  means and intervals
+//! experiment     jobs over threads          profile   named sets of knobs
+//! engine         the only module that knows the simulated machine and the traces
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod engine;
+pub mod error;
+pub mod experiment;
+pub mod human;
+pub mod interrupt;
+pub mod list;
+pub mod metrics;
+pub mod profile;
+pub mod record;
+pub mod replay;
+pub mod rundir;
+pub mod size;
+pub mod statistics;
+pub mod suggest;
+pub mod summary;
+pub mod table;

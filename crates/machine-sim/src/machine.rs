@@ -22,13 +22,15 @@ use std::rc::Rc;
 pub(crate) enum Class {
     /// A program's: system calls and faults.
     System,
-    /// A daemon's.
-    Daemon,
+    /// kswapd's.
+    Kswapd,
+    /// The flusher's.
+    Flusher,
     /// Another CPU's, or a device's.
     Interrupt,
 }
 
-const CLASSES: usize = 3;
+const CLASSES: usize = 4;
 
 /// What a CPU's translation hardware has counted.
 #[derive(Default)]

@@ -129,12 +129,14 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     let clocks: u64 = machine.cpus.iter().map(|cpu| cpu.clock.get()).sum();
     let slept: u64 = sched.idle.iter().sum();
     let kernel = |class: Class| machine.cpus.iter().map(|cpu| cpu.kernel[class as usize].get()).sum::<u64>();
-    let [system, daemon, interrupt] = [Class::System, Class::Daemon, Class::Interrupt].map(kernel);
-    let user = clocks - slept - system - daemon - interrupt;
+    let [system, interrupt] = [Class::System, Class::Interrupt].map(kernel);
+    let [kswapd, flusher] = [Class::Kswapd, Class::Flusher].map(kernel);
+    let user = clocks - slept - system - kswapd - flusher - interrupt;
     let idle = slept + end * machine.cpus.len() as u64 - clocks;
     count("cpu_user", user / 1000, "ns", "CPU time of programs, page walks included");
     count("cpu_system", system / 1000, "ns", "CPU time of system calls, faults and task switches");
-    count("cpu_daemon", daemon / 1000, "ns", "CPU time of kswapd and the flusher");
+    count("cpu_kswapd", kswapd / 1000, "ns", "CPU time of the kswapd daemons");
+    count("cpu_flusher", flusher / 1000, "ns", "CPU time of the flusher");
     count("cpu_interrupt", interrupt / 1000, "ns", "CPU time of flush requests from others and of devices");
     count("cpu_idle", idle / 1000, "ns", "CPU time with nothing to run");
     for (spec, device) in machine.spec().devices().iter().zip(machine.devices.borrow().iter()) {

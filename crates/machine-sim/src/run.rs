@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::sched::{Happening, Next, TaskId};
 use crate::spec::MachineSpec;
 use crate::world::{Kind, World};
-use mm::api::SwapArea;
+use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::units::{DeviceId, GroupId};
 use mm::{Config, Mm};
@@ -207,7 +207,8 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     let (class, space) = match kind {
         Kind::Program { process, .. } => (Class::System, Some(kernel.processes[process].space)),
         Kind::Leaving => (Class::System, None),
-        Kind::Daemon(_) => (Class::Daemon, None),
+        Kind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
+        Kind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
     };
     drop(kernel);
     machine.class.set(class);

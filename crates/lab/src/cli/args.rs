@@ -1,0 +1,253 @@
+//! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
+
+use crate::engine;
+use crate::size::Memory;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// See what a memory manager does to your program, on a machine you describe.
+#[derive(Debug, Parser)]
+#[command(name = "pagefold", version, propagate_version = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
+  pagefold run zipf:256M --memory 128M --verify
+  pagefold record -o mine.pft -- ./my-program --with its arguments
+  pagefold list knobs
+
+Exit codes: 0 done; 1 a run failed, and its replay command is printed; 2 bad input; 130 interrupted.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program under one profile
+    #[command(after_help = "\
+Examples:
+  pagefold run traces/sqlite.pft --memory 50%
+  pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json")]
+    Run(RunArgs),
+    /// Run a program under several profiles and show what changes against the first
+    #[command(after_help = "\
+Positive changes are better. All profiles see the same seeds, and the interval is that of the paired difference.
+
+Examples:
+  pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
+  pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result")]
+    Compare(CompareArgs),
+    /// Show the result in a run directory again
+    #[command(after_help = "Example:\n  pagefold report result --all")]
+    Report(ReportArgs),
+    /// Record a real program as a trace (needs QEMU's user-mode emulator)
+    #[command(after_help = "\
+The program runs under qemu-x86_64 (Debian: apt-get install qemu-user) and should be a small, complete piece of work.
+
+Example:
+  pagefold record -o sort.pft -- sort --parallel=2 words.txt")]
+    Record(RecordArgs),
+    /// Turn another tool's recording into a trace
+    #[command(after_help = "\
+Example:
+  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls
+  pagefold import --format lackey ls.lackey -o ls.pft")]
+    Import(ImportArgs),
+    /// Tell what is in a trace: processes, threads, maps, footprint, working-set curve
+    #[command(after_help = "Example:\n  pagefold info traces/sqlite.pft")]
+    Info(InfoArgs),
+    /// List what there is to choose from
+    #[command(
+        after_help = "Examples:\n  pagefold list knobs\n  pagefold list costs --machine my-server.toml"
+    )]
+    List(ListArgs),
+}
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The profile: NAME or NAME+KNOB=VALUE+...
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    pub profile: String,
+    /// Runs with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// What both have in common.
+    #[command(flatten)]
+    pub common: ExperimentArgs,
+}
+
+/// What `compare` takes.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The profile to compare with: NAME or NAME+KNOB=VALUE+...
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    pub base: String,
+    /// A profile to compare; may be given several times
+    #[arg(long = "with", required = true, value_name = "PROFILE")]
+    pub others: Vec<String>,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// What both have in common.
+    #[command(flatten)]
+    pub common: ExperimentArgs,
+}
+
+/// What every experiment takes.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// A trace (FILE.pft), or a built-in program: NAME or NAME:SIZE, like zipf:256M
+    #[arg(value_name = "PROGRAM")]
+    pub program: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]
+    #[arg(long, value_name = "BYTES|SHARE%")]
+    pub memory: Option<Memory>,
+    /// The machine: a preset or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
+    pub machine: String,
+    /// Set a knob for all profiles; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Check every load against the last store (slower; what `checked` and `violations` count)
+    #[arg(long)]
+    pub verify: bool,
+    /// Also keep configuration, raw data and result in DIR, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How to print the result.
+    #[command(flatten)]
+    pub style: Style,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Style {
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Add a row for every other counter that moved
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// What `report` takes.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A directory made by --out
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How to print the result.
+    #[command(flatten)]
+    pub style: Style,
+}
+
+/// What `record` takes.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The trace to write; what is there is replaced only when the recording has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Keep the trace even if the program fails
+    #[arg(long)]
+    pub keep: bool,
+    /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub window: Option<u32>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Recordings that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// valgrind --tool=lackey --trace-mem=yes
+    Lackey,
+}
+
+/// What `import` takes.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// What wrote the recording
+    #[arg(long, value_enum)]
+    pub format: Format,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub input: PathBuf,
+    /// The trace to write; what is there is replaced only when the import has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// What `info` takes.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Topic {
+    /// Machines that --machine knows by name
+    Machines,
+    /// Profiles
+    Profiles,
+    /// Built-in programs
+    Programs,
+    /// Knobs with default, range and unit
+    Knobs,
+    /// Counters that --all shows
+    Counters,
+    /// Rows of every result
+    Metrics,
+    /// Trace events
+    Events,
+    /// What each kind of work costs on a machine, with the source of the number
+    Costs,
+}
+
+/// What `list` takes.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub topic: Topic,
+    /// The machine whose costs to list
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
+    pub machine: String,
+    /// Print a JSON array of objects
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,219 @@
+//! `run` and `compare`: understand the input, do the runs, print the result.
+
+use super::args::{CompareArgs, ExperimentArgs, RunArgs};
+use super::output;
+use crate::engine::{self, Machine, Program};
+use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::profile::{Profile, parse_setting};
+use crate::record::RunRecord;
+use crate::replay;
+use crate::rundir::{Raw, RunDir};
+use crate::summary::{SCHEMA, Setup, Summary};
+use crate::{interrupt, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// `pagefold run`.
+pub(super) fn run(args: RunArgs) -> Result<()> {
+    carry_out("run", None, &[args.profile], args.runs, &args.common)
+}
+
+/// `pagefold compare`.
+pub(super) fn compare(args: CompareArgs) -> Result<()> {
+    let mut profiles = vec![args.base.clone()];
+    profiles.extend(args.others);
+    carry_out("compare", Some(args.base), &profiles, args.runs, &args.common)
+}
+
+/// All that an experiment needs, understood and checked.
+struct Plan {
+    setup: Setup,
+    machine: Machine,
+    program: Program,
+    profiles: Vec<Profile>,
+    verify: bool,
+}
+
+fn carry_out(
+    command: &str,
+    base: Option<String>,
+    profiles: &[String],
+    runs: u32,
+    args: &ExperimentArgs,
+) -> Result<()> {
+    let plan = understand(command, base, profiles, runs, args)?;
+    // From here on the input is good; the directory is taken before the time is spent.
+    let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
+    interrupt::install()?;
+    let setup = plan.setup.clone();
+    let (records, ended, host_seconds) = measure(plan, dir.as_ref(), args)?;
+    if ended == Ended::Interrupted {
+        return Err(interrupted(&setup, &records, dir.as_ref()));
+    }
+    let summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    let (text, json) = (table::render(&summary), output::json(&summary)?);
+    if let Some(dir) = &dir {
+        dir.save_summary(&text, &json)?;
+    }
+    output::print(if args.style.json { &json } else { &text })?;
+    if summary.same_work {
+        Ok(())
+    } else {
+        Err(Error::Failed(
+            "the profiles did not do the same work, so their results cannot be compared".into(),
+        ))
+    }
+}
+
+/// Check everything that can be checked without running.
+fn understand(
+    command: &str,
+    base: Option<String>,
+    profiles: &[String],
+    runs: u32,
+    args: &ExperimentArgs,
+) -> Result<Plan> {
+    let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+    let profiles = profiles.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
+    let mut names = BTreeSet::new();
+    if let Some(twice) = profiles.iter().find(|profile| !names.insert(&profile.name)) {
+        return Err(Error::Input(format!("the profile '{}' is named twice", twice.name)));
+    }
+    if args.seed.checked_add(u64::from(runs)).is_none() {
+        return Err(Error::Input(format!("--seed {} leaves no room for {runs} seeds", args.seed)));
+    }
+    let machine = Machine::find(&args.machine)?;
+    let program = Program::find(&args.program)?;
+    if let Some(path) = &args.out {
+        RunDir::check(path)?;
+    }
+    let footprint = program.footprint();
+    let memory = args.memory.map(|memory| memory.resolve(footprint));
+    if let Some(bytes) = memory {
+        machine.check_memory(bytes)?;
+    }
+    let setup = Setup {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        command: command.to_owned(),
+        machine: args.machine.clone(),
+        program: args.program.clone(),
+        memory,
+        footprint,
+        seed: args.seed,
+        runs,
+        base,
+        profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
+        knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
+    };
+    Ok(Plan { setup, machine, program, profiles, verify: args.verify })
+}
+
+/// Finished runs are safe on disk after this time at the latest.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+
+/// Do the runs.
+fn measure(plan: Plan, dir: Option<&RunDir>, args: &ExperimentArgs) -> Result<(Vec<RunRecord>, Ended, f64)> {
+    let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+    let bar = progress_bar(jobs.len(), args.quiet);
+    let start = Instant::now();
+    let no_host_time = args.no_host_time;
+    let host_seconds = move || if no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    let mut saved: Option<Instant> = None;
+    let finished = |records: &[RunRecord]| {
+        bar.set_position(records.len() as u64);
+        let Some(dir) = dir.filter(|_| saved.is_none_or(|at| at.elapsed() > SAVE_EVERY)) else {
+            return Ok(());
+        };
+        saved = Some(Instant::now());
+        dir.save_raw(&Raw { host_seconds: host_seconds(), runs: records.to_vec() })
+    };
+    let (records, ended) =
+        run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
+    bar.finish_and_clear();
+    let raw = Raw { host_seconds: host_seconds(), runs: records };
+    if let Some(dir) = dir {
+        dir.save_raw(&raw)?;
+    }
+    Ok((raw.runs, ended, raw.host_seconds))
+}
+
+fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
+    let profile = &plan.profiles[job.profile];
+    let command = replay_command(&plan.setup, profile, job.seed);
+    let run = engine::Run {
+        machine: &plan.machine,
+        program: &plan.program,
+        memory: plan.setup.memory,
+        knobs: &profile.knobs,
+        seed: job.seed,
+        verify: plan.verify,
+    };
+    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
+    record.map_err(|error| match error {
+        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
+        other => other,
+    })
+}
+
+/// The command line that does one run again, with the oracle watching.
+fn replay_command(setup: &Setup, profile: &Profile, seed: u64) -> String {
+    let mut words: Vec<String> =
+        ["pagefold", "run", &setup.program, "--machine", &setup.machine].map(str::to_owned).to_vec();
+    if let Some(bytes) = setup.memory {
+        words.extend(["--memory".to_owned(), bytes.to_string()]);
+    }
+    words.extend(["--profile".to_owned(), profile.name.clone()]);
+    // Settings of the profile itself are in its name; giving them again changes nothing.
+    for (knob, value) in profile.settings() {
+        words.extend(["--set".to_owned(), format!("{knob}={value}")]);
+    }
+    words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
+    replay::shell_line(words)
+}
+
+fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&RunDir>) -> Error {
+    let all = setup.runs as usize * setup.profiles.len();
+    let done = format!("interrupted after {} of {all} runs", records.len());
+    Error::Interrupted(match dir {
+        Some(dir) => format!(
+            "{done}; they are kept in {dir}, 'pagefold report {dir}' shows them",
+            dir = dir.path().display()
+        ),
+        None => format!("{done}; nothing is kept without --out DIR"),
+    })
+}
+
+/// Progress over the runs. It is hidden when standard error is not a terminal.
+fn progress_bar(jobs: usize, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(jobs as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} (left: {eta})");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::tests::setup;
+
+    #[test]
+    fn a_replay_names_everything_that_matters() {
+        let common = [parse_setting("vm.page-cluster=0").unwrap()];
+        let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
+        assert_eq!(
+            replay_command(&setup(&["a"]), &profile, 7),
+            "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
+             --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! From arguments to exit code.
+
+mod args;
+mod experiment;
+mod output;
+mod tracing;
+
+use crate::error::{Error, Result};
+use crate::{list, replay, rundir, summary, table};
+use args::{Cli, Command, ListArgs, ReportArgs};
+use clap::Parser;
+use std::ffi::OsString;
+
+/// Do what the command line says.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => return Err(Error::Input(one_line(&error.render().to_string()))),
+        Err(help) => return output::print(&help.render().to_string()),
+    };
+    replay::install_panic_hook();
+    match cli.command {
+        Command::Run(args) => experiment::run(args),
+        Command::Compare(args) => experiment::compare(args),
+        Command::Report(args) => report(&args),
+        Command::Record(args) => tracing::record(args),
+        Command::Import(args) => tracing::import(&args),
+        Command::Info(args) => tracing::info(&args),
+        Command::List(args) => list_topic(&args),
+    }
+}
+
+/// Clap explains itself over several lines; an error of ours is one.
+fn one_line(text: &str) -> String {
+    let useful = text.lines().map(str::trim).take_while(|line| !line.starts_with("For more information"));
+    let words: Vec<&str> = useful
+        .filter(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
+    let (usage, message): (Vec<&str>, Vec<&str>) = words.iter().partition(|line| line.starts_with("Usage:"));
+    match usage.first() {
+        // With nothing asked for, clap prints its whole help as an error.
+        Some(_) if message.contains(&"Commands:") => {
+            "no command given; 'pagefold --help' lists them".to_owned()
+        }
+        Some(usage) => format!("{} ({})", sentence(&message), usage.replace("Usage:", "usage:")),
+        None => sentence(&message),
+    }
+}
+
+fn sentence(lines: &[&str]) -> String {
+    lines.join(" ").replace(" tip: ", "; ")
+}
+
+fn report(args: &ReportArgs) -> Result<()> {
+    let (setup, raw) = rundir::load(&args.dir)?;
+    let planned = setup.runs;
+    let summary = summary::Summary::of(setup, &raw.runs, raw.host_seconds, args.style.all);
+    if summary.setup.runs == 0 {
+        return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
+    }
+    if summary.setup.runs < planned {
+        eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
+    }
+    if args.style.json {
+        output::print(&output::json(&summary)?)
+    } else {
+        output::print(&table::render(&summary))
+    }
+}
+
+fn list_topic(args: &ListArgs) -> Result<()> {
+    use args::Topic;
+    let listing = match args.topic {
+        Topic::Machines => list::machines(),
+        Topic::Profiles => list::profiles(),
+        Topic::Programs => list::programs(),
+        Topic::Knobs => list::knobs(),
+        Topic::Counters => list::counters(),
+        Topic::Metrics => list::metrics(),
+        Topic::Events => list::events(),
+        Topic::Costs => list::costs(&args.machine)?,
+    };
+    if args.json {
+        output::print(&output::json(&listing.to_json())?)
+    } else {
+        output::print(&listing.to_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claps_explanations_become_one_line() {
+        let text = "error: unexpected argument '--memori' found\n\n  tip: a similar argument exists: '--memory'\n\n\
+                    Usage: pagefold run --memory <M> <PROGRAM>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            one_line(text),
+            "unexpected argument '--memori' found; a similar argument exists: '--memory' \
+             (usage: pagefold run --memory <M> <PROGRAM>)"
+        );
+        assert_eq!(
+            one_line("Does things\n\nUsage: pagefold <COMMAND>\n\nCommands:\n  run"),
+            "no command given; 'pagefold --help' lists them"
+        );
+    }
+}

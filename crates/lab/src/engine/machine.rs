@@ -1,0 +1,103 @@
+//! Machines: presets and descriptions in files.
+
+use crate::error::{Error, Result};
+use crate::suggest;
+use machine_sim::spec::MachineSpec;
+use std::path::Path;
+
+/// The machine of those who name none.
+pub const DEFAULT_MACHINE: &str = "laptop";
+
+/// Named machines: name and one line of help.
+pub fn machines() -> Vec<(String, String)> {
+    let described = MachineSpec::presets().filter_map(|name| MachineSpec::preset(name).ok());
+    described.map(|spec| (spec.name().to_owned(), spec.description().to_owned())).collect()
+}
+
+/// A machine to run on.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub(super) spec: MachineSpec,
+}
+
+/// What one unit of a kind of work costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// The kind of work.
+    pub name: String,
+    /// Nanoseconds.
+    pub nanos: f64,
+    /// What one unit is.
+    pub help: String,
+    /// Where the number comes from.
+    pub source: String,
+}
+
+impl Machine {
+    /// The machine that the user named: a preset, or a file.
+    pub fn find(name: &str) -> Result<Machine> {
+        if MachineSpec::presets().any(|preset| preset == name) {
+            let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
+            return Ok(Machine { spec });
+        }
+        let path = Path::new(name);
+        let is_file = name.ends_with(".toml") || path.components().count() > 1 || path.is_file();
+        if !is_file {
+            return Err(Error::Input(suggest::unknown("machine", name, MachineSpec::presets(), "machines")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
+        let spec = MachineSpec::from_toml(name, &text).map_err(|error| Error::Input(error.to_string()))?;
+        Ok(Machine { spec })
+    }
+
+    /// Can it be run with so much memory?
+    pub fn check_memory(&self, bytes: u64) -> Result<()> {
+        let fits = self.spec.clone().with_memory(bytes);
+        fits.map(drop).map_err(|error| Error::Input(format!("--{error}")))
+    }
+
+    /// Bytes of memory that it has if nothing else is said.
+    pub fn memory(&self) -> u64 {
+        self.spec.memory()
+    }
+
+    /// What work costs on it.
+    pub fn costs(&self) -> Vec<Cost> {
+        let costs = self.spec.costs().rows();
+        costs
+            .map(|row| Cost {
+                name: row.name.to_owned(),
+                nanos: row.nanos,
+                help: row.help.to_owned(),
+                source: row.source.clone(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_machine_exists_and_every_machine_is_described() {
+        assert!(Machine::find(DEFAULT_MACHINE).unwrap().memory() > 0);
+        assert!(machines().iter().all(|(name, help)| !name.is_empty() && !help.is_empty()));
+        assert_eq!(machines().len(), MachineSpec::presets().count());
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_said() {
+        for (name, expected) in [
+            ("labtop", "did you mean 'laptop'?"),
+            ("no/such.toml", "cannot read no/such.toml"),
+            ("nosuch.toml", "cannot read nosuch.toml"),
+            ("Cargo.toml", "Cargo.toml: TOML parse error"),
+        ] {
+            let message = Machine::find(name).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{name}: {message}");
+        }
+        let small = Machine::find(DEFAULT_MACHINE).unwrap().check_memory(4096).unwrap_err();
+        assert!(small.to_string().starts_with("--memory: ") && small.exit_code() == 2, "{small}");
+    }
+}

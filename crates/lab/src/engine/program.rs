@@ -1,0 +1,126 @@
+//! Programs: traces and built-in ones.
+
+use super::run::explain;
+use crate::error::{Error, Result};
+use crate::{size, suggest};
+use machine_sim::{Outcome, RunConfig};
+use program::Program as _;
+use program::builtin::{self, Builtin};
+use std::path::Path;
+use trace::Replay;
+
+/// Bytes that a built-in program touches if nothing is said.
+const DEFAULT_SIZE: u64 = 64 << 20;
+
+/// The most that it may be told to touch: half of a 47-bit address space.
+const MAX_SIZE: u64 = 1 << 46;
+
+/// Built-in programs: name and one line of help.
+pub fn programs() -> Vec<(String, String)> {
+    builtin::LIST.iter().map(|(name, help)| (name.to_string(), help.to_string())).collect()
+}
+
+/// A program to run.
+pub enum Program {
+    /// A recorded one.
+    Trace(Box<Replay>),
+    /// One of ours.
+    Builtin(Builtin),
+}
+
+impl Program {
+    /// The program that the user named: a trace, or `NAME` or `NAME:SIZE`.
+    pub fn find(name: &str) -> Result<Program> {
+        let path = Path::new(name);
+        if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
+            let replay = Replay::open(path).map_err(|error| Error::Input(error.to_string()))?;
+            return Ok(Program::Trace(Box::new(replay)));
+        }
+        let (stem, footprint) = match name.split_once(':') {
+            Some((stem, size)) => (stem, size::parse_bytes(size).map_err(Error::Input)?),
+            None => (name, DEFAULT_SIZE),
+        };
+        if !builtin::LIST.iter().any(|(known, _)| *known == stem) {
+            let names = builtin::LIST.iter().map(|(known, _)| *known);
+            return Err(Error::Input(suggest::unknown("program", stem, names, "programs")));
+        }
+        let program = (footprint <= MAX_SIZE).then(|| builtin::from_name(stem, footprint)).flatten();
+        program.map(Program::Builtin).ok_or_else(|| {
+            Error::Input(format!(
+                "{name}: no address space holds {footprint} bytes; give it less, like {stem}:64M"
+            ))
+        })
+    }
+
+    /// Bytes that it touches.
+    pub fn footprint(&self) -> u64 {
+        match self {
+            Program::Trace(replay) => replay.footprint(),
+            Program::Builtin(builtin) => builtin.footprint(),
+        }
+    }
+
+    /// Run it; also returns what a reader of the numbers should know.
+    pub(super) fn run(&self, config: &RunConfig) -> Result<(Outcome, Vec<String>)> {
+        match self {
+            Program::Builtin(builtin) => {
+                machine_sim::run(config, builtin).map(|outcome| (outcome, Vec::new())).map_err(explain)
+            }
+            Program::Trace(replay) => {
+                // A replay has state; runs beside each other need their own.
+                let replay = Replay::clone(replay);
+                let outcome = machine_sim::run(config, &replay).map_err(explain)?;
+                Ok((outcome, warnings(&replay.outcome())?))
+            }
+        }
+    }
+}
+
+/// What happened in a replay besides what was recorded.
+fn warnings(replay: &trace::Outcome) -> Result<Vec<String>> {
+    if let Some(why) = &replay.broken {
+        return Err(Error::Input(why.clone()));
+    }
+    let mut warnings = Vec::new();
+    if let Some((thread, addr)) = replay.first_skipped {
+        warnings.push(format!(
+            "{} of the trace's accesses touched memory that was not mapped and were left out (first: thread {}, address \
+             {addr:#x})",
+            replay.skipped, thread.0
+        ));
+    }
+    if let Some((thread, call, errno)) = replay.first_failed {
+        warnings.push(format!(
+            "{} system calls of the trace failed (first: {call} of thread {}: {errno:?})",
+            replay.failed_calls, thread.0
+        ));
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_program_is_found_and_described() {
+        for (name, help) in programs() {
+            assert!(Program::find(&name).is_ok_and(|program| program.footprint() > 0), "{name}");
+            assert!(!help.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_said() {
+        for (name, expected) in [
+            ("zippf:1M", "did you mean 'zipf'?"),
+            ("zipf:1Q", "is not a size"),
+            ("zipf:100T", "no address space holds"),
+            ("no-such.pft", "no-such.pft"),
+            ("Cargo.toml", "not a Pagefold trace"),
+        ] {
+            let message = Program::find(name).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(message.contains(expected) && !message.contains('\n'), "{name}: {message}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! One run: a fresh machine, a program, a seed.
+
+use super::{Machine, Program};
+use crate::error::{Error, Result};
+use crate::human;
+use crate::record::{Better, CostRecord, Measured, OracleRecord, RunRecord, WorkDone};
+use machine_sim::{Outcome, RunConfig, RunError};
+use mm::knobs::Knob;
+use mm::units::PAGE_SIZE;
+
+/// One run.
+pub struct Run<'a> {
+    /// On what.
+    pub machine: &'a Machine,
+    /// What.
+    pub program: &'a Program,
+    /// Bytes of memory; `None` for all that the machine has.
+    pub memory: Option<u64>,
+    /// Knobs that differ from their defaults; later ones win.
+    pub knobs: &'a [(Knob, u64)],
+    /// The seed.
+    pub seed: u64,
+    /// Check every load?
+    pub verify: bool,
+}
+
+impl Run<'_> {
+    /// Do it, for the column `profile`.
+    pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
+        let mut config = RunConfig::new(self.machine.spec.clone());
+        config.memory = self.memory;
+        config.knobs = self.knobs.to_vec();
+        config.seed = self.seed;
+        config.verify = self.verify;
+        let (outcome, warnings) = self.program.run(&config)?;
+        self.finished(&outcome)?;
+        Ok(record(profile, self.seed, &outcome, warnings))
+    }
+
+    /// A run whose program was killed half-way measured something else.
+    fn finished(&self, outcome: &Outcome) -> Result<()> {
+        let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
+        if let Some(oom) = outcome.oom.first() {
+            return Err(Error::Input(format!(
+                "{memory} of memory are too small to run this program: it ran out of memory with {} resident; give more \
+                 with --memory",
+                human::bytes((oom.rss * PAGE_SIZE) as f64)
+            )));
+        }
+        match outcome.signals.first() {
+            Some(signal) => Err(Error::Failed(format!("the program was ended by a signal: {signal}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The simulator's errors as the shell is told them.
+pub(super) fn explain(error: RunError) -> Error {
+    match error {
+        RunError::Input(why) => Error::Input(why),
+        failed => Error::Failed(failed.to_string()),
+    }
+}
+
+fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) -> RunRecord {
+    let metric = |metric: &machine_sim::Metric| Measured {
+        name: metric.name.clone(),
+        value: metric.value,
+        unit: metric.unit.to_owned(),
+        better: match metric.better {
+            machine_sim::Better::Lower => Better::Lower,
+            machine_sim::Better::Higher => Better::Higher,
+        },
+    };
+    RunRecord {
+        profile: profile.to_owned(),
+        seed,
+        nanos: outcome.nanos,
+        work: WorkDone {
+            accesses: outcome.accesses,
+            progress: outcome.progress,
+            tasks: u64::from(outcome.tasks),
+        },
+        counters: outcome.stats.iter().map(|(stat, value)| (stat.name().to_owned(), *value)).collect(),
+        metrics: outcome.metrics.iter().map(metric).collect(),
+        costs: outcome
+            .work
+            .iter()
+            .map(|done| (done.work.name().to_owned(), CostRecord { count: done.count, nanos: done.nanos }))
+            .collect(),
+        oracle: OracleRecord { checked: outcome.oracle.checked, violations: outcome.oracle.violations },
+        warnings,
+    }
+}

@@ -1,0 +1,59 @@
+//! Traces: made, imported, looked at.
+
+use crate::error::{Error, Result};
+use crate::human;
+use std::path::{Path, PathBuf};
+use trace::record::{RecordError, RecordOptions};
+
+/// What to record.
+#[derive(Debug)]
+pub struct RecordRequest {
+    /// The trace to write.
+    pub output: PathBuf,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Keep the trace of a program that failed?
+    pub keep: bool,
+    /// Pairs of page and mode that the recorder gathers into runs; `None`: the usual number.
+    pub window: Option<u32>,
+}
+
+/// Record a program; returns a sentence about the result.
+pub fn record(request: RecordRequest) -> Result<String> {
+    let mut options = RecordOptions::new(request.output, request.command);
+    options.keep = request.keep;
+    if let Some(window) = request.window {
+        options.window = window;
+    }
+    let made =
+        trace::record::record(&options).map_err(|error: RecordError| Error::Input(error.to_string()))?;
+    for warning in &made.header.warnings {
+        eprintln!("pagefold: note: {warning}");
+    }
+    Ok(sentence(&options.output, &made.header, made.file_len))
+}
+
+fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
+    format!(
+        "wrote {} ({}): {} accesses by {} threads in {} processes to {}",
+        path.display(),
+        human::bytes(bytes as f64),
+        human::number(header.counts().accesses() as f64, ""),
+        header.threads.len(),
+        header.processes.len(),
+        human::bytes(header.footprint as f64),
+    )
+}
+
+/// Import lackey's output; returns a sentence about the result.
+pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
+    let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
+    let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
+    Ok(sentence(output, &header, bytes))
+}
+
+/// What is in a trace.
+pub fn info(path: &Path) -> Result<trace::Info> {
+    let input = |error: trace::TraceError| Error::Input(error.to_string());
+    trace::Info::read(&trace::Reader::open(path).map_err(input)?).map_err(input)
+}

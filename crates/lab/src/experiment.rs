@@ -1,0 +1,187 @@
+//! Experiments: the same program with the same seeds under every profile, spread over the computer's cores.
+//!
+//! Runs share nothing, and each is a function of its job alone, so neither the number of threads nor the order in which
+//! they finish can change a result. Jobs are ordered by seed first: what is finished early can be compared early.
+
+use crate::error::{Error, Result};
+use crate::record::RunRecord;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// One run to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Index of the profile.
+    pub profile: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// The jobs of an experiment: `runs` seeds from `seed`, each under `profiles` profiles.
+pub fn jobs(profiles: usize, seed: u64, runs: u32) -> Vec<Job> {
+    (0..u64::from(runs))
+        .flat_map(|run| (0..profiles).map(move |profile| Job { profile, seed: seed + run }))
+        .collect()
+}
+
+/// How an experiment ended.
+#[derive(Debug, PartialEq)]
+pub enum Ended {
+    /// All jobs are done.
+    Complete,
+    /// It was told to stop; the jobs that were finished are there.
+    Interrupted,
+}
+
+/// How often the waiting thread looks whether it should stop.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Programs run on stacks of their own, but the memory manager's own may be deep in a debug build.
+const STACK_BYTES: usize = 16 << 20;
+
+/// Do `jobs` on `threads` threads. `finished` sees the sorted results after each. The first job (in order) that fails ends it.
+pub fn run(
+    jobs: Vec<Job>,
+    threads: usize,
+    run: impl Fn(Job) -> Result<RunRecord> + Send + Sync + 'static,
+    should_stop: impl Fn() -> bool,
+    mut finished: impl FnMut(&[RunRecord]) -> Result<()>,
+) -> Result<(Vec<RunRecord>, Ended)> {
+    let results = start(jobs.clone(), threads, run)?;
+    let mut done: BTreeMap<usize, RunRecord> = BTreeMap::new();
+    let mut failed: Option<(usize, Error)> = None;
+    while done.len() < failed.as_ref().map_or(jobs.len(), |(index, _)| *index) {
+        if should_stop() {
+            return Ok((done.into_values().collect(), Ended::Interrupted));
+        }
+        match results.recv_timeout(PATIENCE) {
+            // What comes after a failure has no meaning any more.
+            Ok((index, Ok(_))) if failed.as_ref().is_some_and(|(first, _)| index > *first) => {}
+            Ok((index, Ok(record))) => {
+                done.insert(index, record);
+                finished(&done.values().cloned().collect::<Vec<_>>())?;
+            }
+            // Of several failures the first in order is told, whichever came first in time.
+            Ok((index, Err(error))) => {
+                if failed.as_ref().is_none_or(|(first, _)| index < *first) {
+                    done.split_off(&index);
+                    failed = Some((index, error));
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::Failed("a thread of the experiment ended without a result".into()));
+            }
+        }
+    }
+    match failed {
+        Some((_, error)) => Err(error),
+        None => Ok((done.into_values().collect(), Ended::Complete)),
+    }
+}
+
+/// Start the threads. They take jobs in order until there are none, one failed, or nobody listens.
+fn start(
+    jobs: Vec<Job>,
+    threads: usize,
+    run: impl Fn(Job) -> Result<RunRecord> + Send + Sync + 'static,
+) -> Result<mpsc::Receiver<(usize, Result<RunRecord>)>> {
+    let (sender, receiver) = mpsc::channel();
+    let shared = Arc::new((jobs, run, AtomicUsize::new(0), AtomicBool::new(false)));
+    for number in 0..threads.clamp(1, shared.0.len().max(1)) {
+        let (shared, sender) = (shared.clone(), sender.clone());
+        let work = move || {
+            let (jobs, run, next, stop) = &*shared;
+            while let Some((index, &job)) =
+                Some(next.fetch_add(1, SeqCst)).and_then(|i| jobs.get(i).map(|j| (i, j)))
+            {
+                let result = run(job);
+                stop.fetch_or(result.is_err(), SeqCst);
+                if sender.send((index, result)).is_err() || stop.load(SeqCst) {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name(format!("run-{number}"))
+            .stack_size(STACK_BYTES)
+            .spawn(work)
+            .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
+    }
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::run as record;
+
+    fn measure(job: Job) -> Result<RunRecord> {
+        Ok(record(["a", "b"][job.profile], job.seed, job.seed * 1000 + job.profile as u64, &[]))
+    }
+
+    fn never() -> bool {
+        false
+    }
+
+    #[test]
+    fn all_profiles_see_the_same_seeds() {
+        let all = jobs(2, 5, 2);
+        assert_eq!(
+            all.iter().map(|job| (job.seed, job.profile)).collect::<Vec<_>>(),
+            [(5, 0), (5, 1), (6, 0), (6, 1)]
+        );
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same() {
+        let expected: Vec<RunRecord> = jobs(2, 1, 20).into_iter().map(|job| measure(job).unwrap()).collect();
+        for threads in [1, 2, 7] {
+            let mut calls = 0;
+            let count = |_: &[RunRecord]| {
+                calls += 1;
+                Ok(())
+            };
+            let (got, ended) = run(jobs(2, 1, 20), threads, measure, never, count).unwrap();
+            assert_eq!((got, ended, calls), (expected.clone(), Ended::Complete, 40));
+        }
+    }
+
+    #[test]
+    fn the_first_failure_in_order_is_told() {
+        for threads in [1, 4] {
+            let fail = |job: Job| {
+                if job.seed == 3 {
+                    // The failure of profile 1 overtakes that of profile 0.
+                    if job.profile == 0 {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    return Err(Error::Failed(format!("profile {}", job.profile)));
+                }
+                measure(job)
+            };
+            let error = run(jobs(2, 1, 5), threads, fail, never, |_| Ok(())).unwrap_err();
+            assert_eq!(error.to_string(), "profile 0");
+        }
+    }
+
+    #[test]
+    fn what_was_finished_before_an_interrupt_is_kept() {
+        let seen = std::cell::Cell::new(0);
+        let count = |records: &[RunRecord]| {
+            seen.set(records.len());
+            Ok(())
+        };
+        let (kept, ended) = run(jobs(2, 1, 50), 1, measure, || seen.get() >= 3, count).unwrap();
+        assert_eq!((kept.len(), ended), (3, Ended::Interrupted));
+        assert_eq!(kept[2], measure(Job { profile: 0, seed: 2 }).unwrap());
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_saved_ends_it() {
+        let full = |_: &[RunRecord]| Err(Error::input("disk full"));
+        assert_eq!(run(jobs(1, 1, 5), 2, measure, never, full).unwrap_err().to_string(), "disk full");
+    }
+}

@@ -1,0 +1,97 @@
+//! Numbers for people: three digits that matter and a unit.
+
+/// `value` of `unit`, scaled: `12.3 k`, `1.20 M`, `250 us`, `1.50 GiB`.
+pub fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => scaled(value * 1e9, 1000.0, &[" ns", " us", " ms", " s"]),
+        "ns" => scaled(value, 1000.0, &[" ns", " us", " ms", " s"]),
+        "bytes" => bytes(value),
+        "KiB" => bytes(value * 1024.0),
+        "%" => format!("{value:.2} %"),
+        _ => scaled(value, 1000.0, &["", " k", " M", " G", " T"]),
+    }
+}
+
+/// Bytes with a binary unit.
+pub fn bytes(value: f64) -> String {
+    scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
+}
+
+/// Divide by `step` until at most three or four digits stand before the point.
+fn scaled(value: f64, step: f64, units: &[&str]) -> String {
+    let mut value = value;
+    for (at, unit) in units.iter().enumerate() {
+        let last = at + 1 == units.len();
+        // 999.6 would be printed as 1000: it belongs to the next unit.
+        if last || value.abs() < step - 0.5 {
+            return format!("{}{unit}", three_digits(value, at == 0));
+        }
+        value /= step;
+    }
+    unreachable!("the last unit always returns")
+}
+
+/// Three significant digits; whole numbers of the smallest unit as they are.
+fn three_digits(value: f64, smallest: bool) -> String {
+    let size = value.abs();
+    if (smallest && value.fract() == 0.0) || size >= 99.95 {
+        // Adding zero turns -0 into 0.
+        format!("{:.0}", value + 0.0)
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// A signed percentage.
+pub fn percent(value: f64) -> String {
+    if value.abs() >= 9999.5 { format!("{value:+.1e}%") } else { format!("{:+.2}%", value + 0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (7.0, "7"),
+            (7.5, "7.50"),
+            (999.0, "999"),
+            (999.6, "1.00 k"),
+            (1000.0, "1.00 k"),
+            (12_345.0, "12.3 k"),
+            (123_456.0, "123 k"),
+            (999_600.0, "1.00 M"),
+            (1_200_000.0, "1.20 M"),
+            (3.4e9, "3.40 G"),
+            (5e15, "5000 T"),
+            (-12_345.0, "-12.3 k"),
+        ] {
+            assert_eq!(number(value, "pages"), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn times_and_bytes() {
+        assert_eq!(number(1.2, "s"), "1.20 s");
+        assert_eq!(number(0.001_5, "s"), "1.50 ms");
+        assert_eq!(number(2.5e-7, "s"), "250 ns");
+        assert_eq!(number(12_300.0, "ns"), "12.3 us");
+        assert_eq!(number(4321.0, "s"), "4321 s");
+        assert_eq!(number(512.0, "KiB"), "512 KiB");
+        assert_eq!(number(1536.0, "KiB"), "1.50 MiB");
+        assert_eq!(bytes(1023.0), "1023 B");
+        assert_eq!(bytes((256u64 << 20) as f64), "256 MiB");
+    }
+
+    #[test]
+    fn percentages_carry_their_sign() {
+        assert_eq!(percent(8.333), "+8.33%");
+        assert_eq!(percent(-0.0), "+0.00%");
+        assert_eq!(percent(-123_456.0), "-1.2e5%");
+    }
+}

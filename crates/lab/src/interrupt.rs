@@ -1,0 +1,21 @@
+//! Ctrl-C: the first asks politely, the second insists.
+
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C only sets a flag. A second one ends the process at once.
+pub fn install() -> Result<()> {
+    ctrlc::set_handler(|| {
+        if REQUESTED.swap(true, SeqCst) {
+            std::process::exit(130);
+        }
+    })
+    .map_err(|error| Error::Failed(format!("cannot watch for Ctrl-C: {error}")))
+}
+
+/// Has it been pressed?
+pub fn requested() -> bool {
+    REQUESTED.load(SeqCst)
+}

@@ -1,0 +1,131 @@
+//! What there is to choose from, generated from the tables that declare it.
+
+use crate::engine::{self, Machine};
+use crate::error::Result;
+use crate::table::Grid;
+use crate::{metrics, profile};
+use mm::event::Event;
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use serde_json::{Map, Value};
+
+/// A list with named columns.
+#[derive(Debug)]
+pub struct Listing {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<Value>>,
+}
+
+impl Listing {
+    fn new(columns: &'static [&'static str], rows: impl IntoIterator<Item = Vec<Value>>) -> Listing {
+        Listing { columns, rows: rows.into_iter().collect() }
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut grid = Grid::new(self.columns.iter().copied());
+        for row in &self.rows {
+            grid.row(row.iter().map(|value| match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
+                other => other.to_string(),
+            }));
+        }
+        let is_text = |column: usize| self.rows.iter().all(|row| row[column].is_string());
+        grid.render(is_text)
+    }
+
+    /// For scripts: an array of objects.
+    pub fn to_json(&self) -> Value {
+        let object = |row: &Vec<Value>| {
+            let pairs = self.columns.iter().zip(row);
+            Value::Object(
+                pairs.map(|(key, value)| (key.replace(' ', "_"), value.clone())).collect::<Map<_, _>>(),
+            )
+        };
+        Value::Array(self.rows.iter().map(object).collect())
+    }
+}
+
+/// A row from things that are values.
+macro_rules! row {
+    ($($cell:expr),*) => { vec![$(Value::from($cell)),*] };
+}
+
+/// Machines that have a name.
+pub fn machines() -> Listing {
+    Listing::new(&["machine", "help"], engine::machines().into_iter().map(|(name, help)| row![name, help]))
+}
+
+/// Profiles.
+pub fn profiles() -> Listing {
+    Listing::new(&["profile", "help"], profile::PRESETS.iter().map(|preset| row![preset.name, preset.help]))
+}
+
+/// Built-in programs.
+pub fn programs() -> Listing {
+    Listing::new(&["program", "help"], engine::programs().into_iter().map(|(name, help)| row![name, help]))
+}
+
+/// Knobs.
+pub fn knobs() -> Listing {
+    let row = |knob: &Knob| {
+        let info = knob.info();
+        row![info.name, info.default, info.min, info.max, info.unit, info.help]
+    };
+    Listing::new(&["knob", "default", "min", "max", "unit", "help"], Knob::ALL.iter().map(row))
+}
+
+/// Counters.
+pub fn counters() -> Listing {
+    let row = |stat: &Stat| row![stat.name(), if stat.is_level() { "level" } else { "event" }, stat.help()];
+    Listing::new(&["counter", "kind", "help"], Stat::ALL.iter().map(row))
+}
+
+/// Rows of every result.
+pub fn metrics() -> Listing {
+    Listing::new(
+        &["metric", "unit", "help"],
+        metrics::ROWS.iter().map(|metric| row![metric.name, metric.unit, metric.help]),
+    )
+}
+
+/// Trace events.
+pub fn events() -> Listing {
+    Listing::new(&["event", "help"], Event::ALL.iter().map(|event| row![event.name(), event.help()]))
+}
+
+/// What work costs on a machine.
+pub fn costs(machine: &str) -> Result<Listing> {
+    let costs = Machine::find(machine)?.costs();
+    Ok(Listing::new(
+        &["work", "ns", "help", "source"],
+        costs.into_iter().map(|cost| row![cost.name, cost.nanos, cost.help, cost.source]),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_declared_thing_is_listed() {
+        let knobs = knobs();
+        assert_eq!(knobs.rows.len(), Knob::ALL.len());
+        let text = knobs.to_text();
+        let swappiness = text.lines().find(|line| line.starts_with("vm.swappiness")).unwrap();
+        assert_eq!(swappiness.split_whitespace().skip(1).take(3).collect::<Vec<_>>(), ["60", "0", "200"]);
+        assert_eq!(counters().rows.len(), Stat::COUNT);
+        assert_eq!(events().rows.len(), Event::COUNT);
+        assert!(metrics().to_text().contains("run_time"));
+        assert!(profiles().to_text().contains("classic"));
+    }
+
+    #[test]
+    fn lists_are_arrays_of_objects_for_scripts() {
+        let json = knobs().to_json();
+        let first = json[0].as_object().unwrap();
+        assert_eq!(first["knob"], "vm.swappiness");
+        assert_eq!(first["default"], 60);
+    }
+}

@@ -1,0 +1,221 @@
+//! The rows of a result table, in their order: what each is called, and where its number comes from.
+
+use crate::record::{Better, RunRecord};
+use mm::stat::Stat;
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Its name: a promise to users' scripts.
+    pub name: String,
+    /// Unit of the value; empty for a plain count.
+    pub unit: String,
+    /// Which direction is good.
+    pub better: Better,
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    /// Simulated time from start to end.
+    RunTime,
+    /// A counter.
+    Counter(Stat),
+    /// Page faults that needed no device.
+    MinorFaults,
+    /// Something that the machine measures, found by the row's name.
+    Machine,
+    /// A count of the machine's under another name.
+    MachineCount(&'static str),
+    /// Nanoseconds of the machine's, as seconds.
+    MachineNanos(&'static str),
+}
+
+/// A row that every table has.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    source: Source,
+}
+
+const fn counter(stat: Stat, unit: &'static str) -> Row {
+    Row { name: stat.name(), unit, help: stat.help(), source: Source::Counter(stat) }
+}
+
+/// The rows of every table. Of all of them, less is better.
+pub const ROWS: &[Row] = &[
+    Row { name: "run_time", unit: "s", help: "simulated time from start to end", source: Source::RunTime },
+    Row {
+        name: "pgfault_minor",
+        unit: "",
+        help: "page faults that needed no device (pgfault - pgmajfault)",
+        source: Source::MinorFaults,
+    },
+    counter(Stat::Pgmajfault, ""),
+    counter(Stat::PgscanKswapd, "pages"),
+    counter(Stat::PgscanDirect, "pages"),
+    counter(Stat::PgstealKswapd, "pages"),
+    counter(Stat::PgstealDirect, "pages"),
+    counter(Stat::WorkingsetRefaultAnon, "pages"),
+    counter(Stat::WorkingsetRefaultFile, "pages"),
+    counter(Stat::PswpIn, "pages"),
+    counter(Stat::PswpOut, "pages"),
+    counter(Stat::PgpgIn, "KiB"),
+    counter(Stat::PgpgOut, "KiB"),
+    Row {
+        name: "tlb_misses",
+        unit: "",
+        help: "accesses that found no translation in any TLB and walked the page table",
+        source: Source::MachineCount("stlb_misses"),
+    },
+    counter(Stat::NrTlbRemoteFlush, ""),
+    counter(Stat::NrTlbRemoteFlushReceived, ""),
+    Row {
+        name: "kswapd_cpu_time",
+        unit: "s",
+        help: "CPU time of the kswapd daemons",
+        source: Source::MachineNanos("cpu_kswapd"),
+    },
+];
+
+/// The rows for these runs: those of every table, then, if `all`, what else the machine measured and every other counter
+/// that moved in any run.
+pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = ROWS
+        .iter()
+        .map(|row| Metric {
+            name: row.name.to_owned(),
+            unit: row.unit.to_owned(),
+            better: Better::Lower,
+            source: row.source,
+        })
+        .collect();
+    if !all {
+        return metrics;
+    }
+    for measured in runs.iter().flat_map(|run| &run.metrics) {
+        if !metrics.iter().any(|metric| metric.name == measured.name) {
+            metrics.push(Metric {
+                name: measured.name.clone(),
+                unit: measured.unit.clone(),
+                better: measured.better,
+                source: Source::Machine,
+            });
+        }
+    }
+    for &stat in Stat::ALL {
+        let moved = runs.iter().any(|run| run.counters.get(stat.name()).is_some_and(|&value| value != 0));
+        if moved && !metrics.iter().any(|metric| metric.name == stat.name()) {
+            metrics.push(Metric {
+                name: stat.name().to_owned(),
+                unit: String::new(),
+                better: Better::Lower,
+                source: Source::Counter(stat),
+            });
+        }
+    }
+    metrics
+}
+
+impl Metric {
+    /// Its value in one run; 0 if the run did not measure it.
+    pub fn value(&self, run: &RunRecord) -> f64 {
+        let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
+        let measured = |name: &str| run.metrics.iter().find(|m| m.name == name).map_or(0.0, |m| m.value);
+        match self.source {
+            Source::RunTime => run.nanos as f64 / 1e9,
+            Source::Counter(stat) => counter(stat),
+            Source::MinorFaults => counter(Stat::Pgfault) - counter(Stat::Pgmajfault),
+            Source::Machine => measured(&self.name),
+            Source::MachineCount(name) => measured(name),
+            Source::MachineNanos(name) => measured(name) / 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::record::{Measured, OracleRecord, WorkDone};
+
+    /// A run with a few counters.
+    pub(crate) fn run(profile: &str, seed: u64, nanos: u64, counters: &[(Stat, i64)]) -> RunRecord {
+        RunRecord {
+            profile: profile.to_owned(),
+            seed,
+            nanos,
+            work: WorkDone { accesses: 1000, progress: 10, tasks: 2 },
+            counters: counters.iter().map(|(stat, value)| (stat.name().to_owned(), *value)).collect(),
+            metrics: vec![
+                Measured {
+                    name: "stlb_misses".into(),
+                    value: 77.0,
+                    unit: String::new(),
+                    better: Better::Lower,
+                },
+                Measured {
+                    name: "throughput".into(),
+                    value: 5.0,
+                    unit: "1/s".into(),
+                    better: Better::Higher,
+                },
+            ],
+            costs: Default::default(),
+            oracle: OracleRecord { checked: 4, violations: 0 },
+            warnings: vec![],
+        }
+    }
+
+    #[test]
+    fn rows_come_in_the_promised_order() {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(
+            names,
+            [
+                "run_time",
+                "pgfault_minor",
+                "pgmajfault",
+                "pgscan_kswapd",
+                "pgscan_direct",
+                "pgsteal_kswapd",
+                "pgsteal_direct",
+                "workingset_refault_anon",
+                "workingset_refault_file",
+                "pswpin",
+                "pswpout",
+                "pgpgin",
+                "pgpgout",
+                "tlb_misses",
+                "nr_tlb_remote_flush",
+                "nr_tlb_remote_flush_received",
+                "kswapd_cpu_time",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_come_from_their_sources() {
+        let run = run(
+            "classic",
+            1,
+            1_500_000_000,
+            &[(Stat::Pgfault, 10), (Stat::Pgmajfault, 3), (Stat::Pgfree, 9)],
+        );
+        let few = rows_of(std::slice::from_ref(&run), false);
+        assert_eq!(few.len(), ROWS.len());
+        let metrics = rows_of(std::slice::from_ref(&run), true);
+        let value = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.value(&run));
+        assert_eq!(value("run_time"), Some(1.5));
+        assert_eq!(value("pgfault_minor"), Some(7.0));
+        assert_eq!(value("tlb_misses"), Some(77.0));
+        assert_eq!(value("throughput"), Some(5.0));
+        assert_eq!(value("pgfree"), Some(9.0));
+        assert_eq!(value("pgrefill"), None, "what did not move is left out");
+        assert_eq!(metrics.iter().filter(|m| m.name == "pgmajfault").count(), 1);
+    }
+}

@@ -1,0 +1,106 @@
+//! Profiles: named sets of knobs. A profile is written `NAME` or `NAME+knob=value+knob=value`.
+
+use crate::error::{Error, Result};
+use crate::size::parse_bytes;
+use crate::suggest;
+use mm::knobs::Knob;
+use std::collections::BTreeMap;
+
+/// A named set that ships with Pagefold.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The knobs that differ from their defaults.
+    pub knobs: &'static [(Knob, u64)],
+}
+
+/// All presets.
+pub const PRESETS: &[Preset] = &[Preset {
+    name: "classic",
+    help: "active and inactive lists, one flush per page that reclaim unmaps; all knobs at their defaults",
+    knobs: &[],
+}];
+
+/// A profile as the user wrote it, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// As written; the name of a column.
+    pub name: String,
+    /// What is set, later settings winning.
+    pub knobs: Vec<(Knob, u64)>,
+}
+
+impl Profile {
+    /// Understand `text`; the settings in `common` come before its own.
+    pub fn parse(text: &str, common: &[(Knob, u64)]) -> Result<Profile> {
+        let mut parts = text.split('+');
+        let name = parts.next().unwrap_or_default();
+        let preset = PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
+            Error::Input(suggest::unknown("profile", name, PRESETS.iter().map(|p| p.name), "profiles"))
+        })?;
+        let mut knobs = common.to_vec();
+        knobs.extend_from_slice(preset.knobs);
+        for setting in parts {
+            knobs.push(parse_setting(setting)?);
+        }
+        Ok(Profile { name: text.to_owned(), knobs })
+    }
+
+    /// The settings by name.
+    pub fn settings(&self) -> BTreeMap<String, u64> {
+        self.knobs.iter().map(|(knob, value)| (knob.info().name.to_owned(), *value)).collect()
+    }
+}
+
+/// Understand `KNOB=VALUE`.
+pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Error::Input(format!("'{text}' sets nothing; write KNOB=VALUE, like vm.swappiness=10")));
+    };
+    let names = Knob::ALL.iter().map(|knob| knob.info().name);
+    let knob =
+        Knob::from_name(name).ok_or_else(|| Error::Input(suggest::unknown("knob", name, names, "knobs")))?;
+    let number = parse_bytes(value)
+        .map_err(|_| Error::Input(format!("{name}={value}: the value must be a whole number")))?;
+    let info = knob.info();
+    if (info.min..=info.max).contains(&number) {
+        Ok((knob, number))
+    } else {
+        Err(Error::Input(format!("{name}={value}: the value must lie between {} and {}", info.min, info.max)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_add_up_and_the_last_wins() {
+        let common = [parse_setting("vm.swappiness=100").unwrap()];
+        let profile = Profile::parse("classic+vm.swappiness=10+fault_around_bytes=4K", &common).unwrap();
+        assert_eq!(profile.name, "classic+vm.swappiness=10+fault_around_bytes=4K");
+        assert_eq!(profile.settings()["vm.swappiness"], 10);
+        assert_eq!(profile.settings()["fault_around_bytes"], 4096);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, expected) in [
+            ("clasic", "did you mean 'classic'?"),
+            ("", "unknown profile ''"),
+            ("classic+vm.swapiness=1", "did you mean 'vm.swappiness'?"),
+            ("classic+vm.swappiness", "write KNOB=VALUE"),
+            ("classic+", "write KNOB=VALUE"),
+            ("classic+vm.swappiness=ten", "must be a whole number"),
+            ("classic+vm.swappiness=-1", "must be a whole number"),
+            ("classic+vm.swappiness=201", "between 0 and 200"),
+        ] {
+            let message = Profile::parse(text, &[]).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+            assert!(!message.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What one run leaves behind: plain data that can be written, read again and compared.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which direction is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+}
+
+/// Everything that one run measured. All of it is a function of (seed, configuration, commit).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The profile's name.
+    pub profile: String,
+    /// The seed.
+    pub seed: u64,
+    /// Simulated nanoseconds from start to end.
+    pub nanos: u64,
+    /// What was done.
+    #[serde(flatten)]
+    pub work: WorkDone,
+    /// Counters by name, as at the end of the run.
+    pub counters: BTreeMap<String, i64>,
+    /// What the machine measured beyond the counters.
+    pub metrics: Vec<Measured>,
+    /// Kernel work by kind.
+    pub costs: BTreeMap<String, CostRecord>,
+    /// What the oracle saw.
+    pub oracle: OracleRecord,
+    /// What a reader of the numbers should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Counts that prove that two runs did the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkDone {
+    /// Loads, stores and fetches.
+    pub accesses: u64,
+    /// Units of the program's own work.
+    pub progress: u64,
+    /// Tasks that ran.
+    pub tasks: u64,
+}
+
+impl std::ops::AddAssign for WorkDone {
+    fn add_assign(&mut self, other: WorkDone) {
+        self.accesses += other.accesses;
+        self.progress += other.progress;
+        self.tasks += other.tasks;
+    }
+}
+
+/// One number that the machine measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit; empty for a count.
+    pub unit: String,
+    /// Which direction is good.
+    pub better: Better,
+}
+
+/// How often one kind of work was done, and how long it took in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CostRecord {
+    /// Units of work.
+    pub count: u64,
+    /// Simulated nanoseconds, summed over CPUs.
+    pub nanos: u64,
+}
+
+/// The oracle's account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OracleRecord {
+    /// Loads whose value was checked; 0 without `--verify`.
+    pub checked: u64,
+    /// Loads that did not return the last store.
+    pub violations: u64,
+}
+
+impl std::ops::AddAssign for OracleRecord {
+    fn add_assign(&mut self, other: OracleRecord) {
+        self.checked += other.checked;
+        self.violations += other.violations;
+    }
+}

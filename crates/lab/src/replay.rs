@@ -1,0 +1,74 @@
+//! The one command line that does a failed run again.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Has a run of this process panicked?
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// How to do again what this thread is doing.
+    static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Do `run`; should it panic, the message names `command`.
+pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
+    CURRENT.set(Some(command));
+    let result = run();
+    CURRENT.set(None);
+    result
+}
+
+/// A panic inside a run is an assertion of the memory manager or the machine that fell: say so, name the command that
+/// replays it, and exit with 1. (The release profile aborts on panic, so this cannot wait for unwinding.)
+pub fn install_panic_hook() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let command = CURRENT.try_with(|current| current.try_borrow().ok().and_then(|c| c.clone()));
+        let Ok(Some(command)) = command else { return default(info) };
+        // Of several runs that fail at once, one is enough.
+        if FAILED.swap(true, SeqCst) {
+            std::thread::park();
+        }
+        let message = info.payload_as_str().unwrap_or("(no message)");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        eprintln!("pagefold: an assertion failed at {place}: {message}\nreplay: {command}");
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            eprintln!("{}", std::backtrace::Backtrace::force_capture());
+        }
+        std::process::exit(1);
+    }));
+}
+
+/// Words as a POSIX shell takes them.
+pub fn shell_line<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> String {
+    let quoted: Vec<String> = words.into_iter().map(|word| quote(word.as_ref())).collect();
+    quoted.join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+%,@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_the_line_apart_again() {
+        let words = ["pagefold", "run", "my traces/a'b.pft", "", "--set", "vm.swappiness=10"];
+        let line = shell_line(words);
+        assert_eq!(line, r"pagefold run 'my traces/a'\''b.pft' '' --set vm.swappiness=10");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {line}")])
+            .output()
+            .unwrap();
+        let back = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(back.split_terminator('\n').collect::<Vec<_>>(), words);
+    }
+}

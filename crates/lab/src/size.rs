@@ -1,0 +1,103 @@
+//! Sizes as users write them: `4096`, `256M`, `1.5G`, and shares: `50%`.
+
+/// Bytes of `text`; K, M, G and T are powers of 1024, with or without a following `B` or `iB`.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is not a size; write bytes, or a number with K, M, G or T, like 256M");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let shift = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(bad()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole
+            .checked_mul(1 << shift)
+            .ok_or_else(|| format!("'{text}' is more than 64 bits can hold"));
+    }
+    let fraction: f64 = number.parse().map_err(|_| bad())?;
+    let bytes = fraction * (1u64 << shift) as f64;
+    // Half a byte is a slip, and beyond 2^53 a double no longer counts bytes.
+    if shift == 0 || bytes > (1u64 << 53) as f64 { Err(bad()) } else { Ok(bytes as u64) }
+}
+
+/// How much memory a machine is to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Memory {
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the program's footprint, 1.0 for all of it.
+    Share(f64),
+}
+
+impl Memory {
+    /// Bytes for a program of this footprint.
+    pub fn resolve(self, footprint: u64) -> u64 {
+        match self {
+            Memory::Bytes(bytes) => bytes,
+            Memory::Share(share) => (footprint as f64 * share) as u64,
+        }
+    }
+}
+
+impl std::str::FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Memory, String> {
+        let Some(number) = text.strip_suffix('%') else {
+            let bytes = parse_bytes(text)?;
+            return if bytes > 0 {
+                Ok(Memory::Bytes(bytes))
+            } else {
+                Err("no memory at all is too little".to_owned())
+            };
+        };
+        match number.trim().parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100_000.0 => Ok(Memory::Share(percent / 100.0)),
+            _ => Err(format!("'{text}' is not a share; write a percentage above 0, like 50%")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_with_and_without_suffix() {
+        for (text, expected) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 64 << 10),
+            ("256m", 256 << 20),
+            ("256MiB", 256 << 20),
+            ("1.5G", 3 << 29),
+            ("2T", 2 << 40),
+            ("12B", 12),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in
+            ["", "M", "-1", "1x", "1.5", "12 M", "1..5G", "99999999999T", "18446744073709551616", "1e3"]
+        {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        for text in ["0", "0%", "-5%", "%", "nan%", "inf%", "1e9%"] {
+            assert!(text.parse::<Memory>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_the_footprint() {
+        assert_eq!("50%".parse::<Memory>().unwrap().resolve(1000), 500);
+        assert_eq!("12.5%".parse::<Memory>().unwrap().resolve(1000), 125);
+        assert_eq!("1K".parse::<Memory>().unwrap().resolve(7), 1024);
+    }
+}

@@ -1,0 +1,314 @@
+//! From raw runs to the result that is printed: one object, whose keys are a promise (docs/json.md).
+
+use crate::metrics::{Metric, rows_of};
+use crate::record::{Better, OracleRecord, RunRecord, WorkDone};
+use crate::statistics::{self, Change, Interval};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Version of the result's shape. Keys are only ever added, so it changes only if a meaning has to.
+pub const SCHEMA: u32 = 1;
+
+/// What was run: enough to run it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// See [`SCHEMA`].
+    pub schema: u32,
+    /// Version of Pagefold.
+    pub version: String,
+    /// Commit that it was built from, or "unknown".
+    pub commit: String,
+    /// `run` or `compare`.
+    pub command: String,
+    /// The machine, as named by the user.
+    pub machine: String,
+    /// The program, as named by the user.
+    pub program: String,
+    /// Bytes of memory; `null` if all that the machine has.
+    pub memory: Option<u64>,
+    /// Bytes that the program touches.
+    pub footprint: u64,
+    /// The first seed; run i has seed + i.
+    pub seed: u64,
+    /// Runs of each profile.
+    pub runs: u32,
+    /// The profile that others are compared with.
+    pub base: Option<String>,
+    /// All profiles, the base first.
+    pub profiles: Vec<String>,
+    /// What each profile sets.
+    pub knobs: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// The result of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// What was run.
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Probability that an interval holds the true value.
+    pub confidence: f64,
+    /// Metric by metric, and in each the profiles in order.
+    pub rows: Vec<SummaryRow>,
+    /// Work done by each profile, summed over its runs.
+    pub work: BTreeMap<String, WorkDone>,
+    /// Did all profiles do the same work, seed by seed?
+    pub same_work: bool,
+    /// The oracle's account of all runs.
+    pub oracle: OracleRecord,
+    /// Seconds that the experiment took on this computer: the one value that is not a function of the setup.
+    pub host_seconds: f64,
+    /// Simulated accesses of all runs.
+    pub accesses: u64,
+    /// What a reader of the numbers should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// One metric of one profile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummaryRow {
+    /// The metric.
+    pub metric: String,
+    /// The profile.
+    pub profile: String,
+    /// Mean over the runs.
+    pub value: f64,
+    /// Interval of the mean; `null` with one run.
+    pub ci: Option<Interval>,
+    /// Unit of the value; empty for a count.
+    pub unit: String,
+    /// Which direction is good.
+    pub better: Better,
+    /// Mean of value − base, in the unit; `null` for the base itself, as all that follows.
+    pub diff: Option<f64>,
+    /// Interval of the paired difference.
+    pub diff_ci: Option<Interval>,
+    /// Change against the base in per cent, positive = better; `null` if the base is 0 and the value is not.
+    pub change_pct: Option<f64>,
+    /// Its interval.
+    pub change_ci_pct: Option<Interval>,
+    /// Can the difference be told from zero? (Not printed: `diff_ci` says it.)
+    #[serde(skip)]
+    pub significant: bool,
+}
+
+impl Summary {
+    /// Sum up `runs`. Only seeds that every profile has finished count; `all` adds every counter that moved.
+    pub fn of(mut setup: Setup, runs: &[RunRecord], host_seconds: f64, all: bool) -> Summary {
+        let by_profile = complete_pairs(&setup.profiles, runs);
+        setup.runs = by_profile.first().map_or(0, |runs| runs.len() as u32);
+        let finished: Vec<RunRecord> = by_profile.iter().flatten().map(|&run| run.clone()).collect();
+        let rows =
+            rows_of(&finished, all).iter().flat_map(|metric| compare(metric, &setup, &by_profile)).collect();
+        let mut work = BTreeMap::new();
+        let mut oracle = OracleRecord::default();
+        let mut accesses = 0;
+        let mut warnings = BTreeSet::new();
+        for run in &finished {
+            *work.entry(run.profile.clone()).or_insert_with(WorkDone::default) += run.work;
+            oracle += run.oracle;
+            accesses += run.work.accesses;
+            warnings.extend(run.warnings.iter().cloned());
+        }
+        Summary {
+            confidence: statistics::CONFIDENCE,
+            rows,
+            work,
+            same_work: same_work(&by_profile),
+            oracle,
+            host_seconds,
+            accesses,
+            warnings: warnings.into_iter().collect(),
+            setup,
+        }
+    }
+}
+
+/// The runs of each profile in order of seeds, without seeds that some profile has not finished.
+fn complete_pairs<'a>(profiles: &[String], runs: &'a [RunRecord]) -> Vec<Vec<&'a RunRecord>> {
+    let of =
+        |profile: &String, seed: u64| runs.iter().find(|run| run.profile == *profile && run.seed == seed);
+    let mut seeds: Vec<u64> = runs.iter().map(|run| run.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    seeds.retain(|&seed| profiles.iter().all(|profile| of(profile, seed).is_some()));
+    profiles.iter().map(|profile| seeds.iter().filter_map(|&seed| of(profile, seed)).collect()).collect()
+}
+
+/// Pairs of runs have to have done the same, or their times mean nothing.
+fn same_work(by_profile: &[Vec<&RunRecord>]) -> bool {
+    let Some((base, others)) = by_profile.split_first() else { return true };
+    others.iter().all(|runs| runs.iter().zip(base).all(|(run, base)| run.work == base.work))
+}
+
+/// The rows of one metric.
+fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Vec<SummaryRow> {
+    let values: Vec<Vec<f64>> =
+        by_profile.iter().map(|runs| runs.iter().map(|run| metric.value(run)).collect()).collect();
+    let rows = setup.profiles.iter().zip(&values);
+    rows.map(|(profile, value)| {
+        let is_base = setup.base.as_ref().is_none_or(|base| base == profile);
+        let change = (!is_base).then(|| Change::of(&values[0], value));
+        SummaryRow {
+            metric: metric.name.clone(),
+            profile: profile.clone(),
+            value: statistics::mean(value),
+            ci: statistics::interval(value),
+            unit: metric.unit.clone(),
+            better: metric.better,
+            diff: change.map(|change| change.difference),
+            diff_ci: change.and_then(|change| change.difference_interval),
+            change_pct: change.and_then(|change| change.ratio).map(|ratio| percent(ratio, metric.better)),
+            change_ci_pct: change
+                .and_then(|change| change.ratio_interval)
+                .map(|interval| percent_interval(interval, metric.better)),
+            significant: change.is_some_and(|change| change.is_significant()),
+        }
+    })
+    .collect()
+}
+
+/// A ratio as a change in per cent, positive = better.
+fn percent(ratio: f64, better: Better) -> f64 {
+    match better {
+        Better::Lower => (1.0 - ratio) * 100.0,
+        Better::Higher => (ratio - 1.0) * 100.0,
+    }
+}
+
+fn percent_interval([low, high]: Interval, better: Better) -> Interval {
+    match better {
+        // What is less is better: the ends change places.
+        Better::Lower => [percent(high, better), percent(low, better)],
+        Better::Higher => [percent(low, better), percent(high, better)],
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::metrics::tests::run;
+    use mm::stat::Stat;
+
+    /// A setup with these profiles, the first being the base.
+    pub(crate) fn setup(profiles: &[&str]) -> Setup {
+        Setup {
+            schema: SCHEMA,
+            version: "0.1.0".into(),
+            commit: "abc".into(),
+            command: if profiles.len() > 1 { "compare".into() } else { "run".into() },
+            machine: "small".into(),
+            program: "zipf:256M".into(),
+            memory: Some(128 << 20),
+            footprint: 256 << 20,
+            seed: 1,
+            runs: 3,
+            base: (profiles.len() > 1).then(|| profiles[0].to_owned()),
+            profiles: profiles.iter().map(|&name| name.to_owned()).collect(),
+            knobs: Default::default(),
+        }
+    }
+
+    /// Three seeds of two profiles; `b` is a tenth faster.
+    pub(crate) fn three_seeds() -> Vec<RunRecord> {
+        (1..=3)
+            .flat_map(|seed| {
+                let nanos = 1_000_000_000 + seed * 1_000_000;
+                [
+                    run("a", seed, nanos, &[(Stat::Pgfault, 100), (Stat::Pgmajfault, 40)]),
+                    run("b", seed, nanos / 10 * 9, &[(Stat::Pgfault, 100), (Stat::PgscanDirect, 5)]),
+                ]
+            })
+            .collect()
+    }
+
+    fn row<'a>(summary: &'a Summary, metric: &str, profile: &str) -> &'a SummaryRow {
+        summary
+            .rows
+            .iter()
+            .find(|row| row.metric == metric && row.profile == profile)
+            .expect("the row is there")
+    }
+
+    #[test]
+    fn positive_is_better_in_both_directions() {
+        let mut runs = three_seeds();
+        for run in runs.iter_mut().filter(|run| run.profile == "b") {
+            run.metrics[1].value = 6.0;
+        }
+        let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, true);
+        let time = row(&summary, "run_time", "b");
+        assert!((time.change_pct.unwrap() - 10.0).abs() < 1e-6 && time.diff.unwrap() < 0.0);
+        let [low, high] = time.change_ci_pct.unwrap();
+        assert!(low <= 10.0 + 1e-6 && high >= 10.0 - 1e-6 && low < high + 1e-12 && time.significant);
+        assert!((row(&summary, "throughput", "b").change_pct.unwrap() - 20.0).abs() < 1e-9);
+        assert_eq!(row(&summary, "pgfault_minor", "b").change_pct.map(f64::round), Some(-67.0));
+    }
+
+    #[test]
+    fn the_base_has_no_change_and_one_run_no_interval() {
+        let runs: Vec<RunRecord> = three_seeds().into_iter().filter(|run| run.seed == 1).collect();
+        let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, false);
+        assert_eq!(summary.setup.runs, 1);
+        let base = row(&summary, "run_time", "a");
+        assert_eq!((base.change_pct, base.diff, base.ci), (None, None, None));
+        let other = row(&summary, "run_time", "b");
+        assert!(other.change_pct.is_some() && other.change_ci_pct.is_none() && other.ci.is_none());
+        assert_eq!(row(&summary, "pgscan_direct", "b").change_pct, None, "5 against 0 is no percentage");
+        assert_eq!(row(&summary, "pgscan_direct", "b").diff, Some(5.0));
+    }
+
+    #[test]
+    fn seeds_that_are_not_complete_are_left_out() {
+        let mut runs = three_seeds();
+        runs.pop();
+        runs.reverse();
+        let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, false);
+        assert_eq!((summary.setup.runs, summary.accesses), (2, 4000));
+        assert_eq!(summary.work["a"], WorkDone { accesses: 2000, progress: 20, tasks: 4 });
+        assert_eq!(summary.oracle.checked, 16);
+    }
+
+    #[test]
+    fn different_work_is_noticed_seed_by_seed() {
+        let mut runs = three_seeds();
+        assert!(Summary::of(setup(&["a", "b"]), &runs, 0.0, false).same_work);
+        // The sums agree, the pairs do not.
+        runs[1].work.progress += 1;
+        runs[3].work.progress -= 1;
+        assert!(!Summary::of(setup(&["a", "b"]), &runs, 0.0, false).same_work);
+    }
+
+    #[test]
+    fn the_keys_of_the_promise_are_there() {
+        let summary = Summary::of(setup(&["a", "b"]), &three_seeds(), 1.5, false);
+        let json = serde_json::to_value(&summary).unwrap();
+        for key in [
+            "schema",
+            "version",
+            "commit",
+            "machine",
+            "program",
+            "seed",
+            "runs",
+            "profiles",
+            "rows",
+            "work",
+            "oracle",
+            "host_seconds",
+            "accesses",
+        ] {
+            assert!(!json[key].is_null(), "{key}");
+        }
+        for row in json["rows"].as_array().unwrap() {
+            let row = row.as_object().unwrap();
+            for key in ["metric", "profile", "value", "ci", "change_pct", "change_ci_pct", "better", "unit"] {
+                assert!(row.contains_key(key), "{key}");
+            }
+            assert!(["lower", "higher"].contains(&row["better"].as_str().unwrap()));
+        }
+        assert!(json["oracle"]["checked"].is_u64() && json["oracle"]["violations"].is_u64());
+        assert!(json["work"]["a"]["accesses"].is_u64());
+        assert_eq!(json["profiles"], serde_json::json!(["a", "b"]));
+    }
+}

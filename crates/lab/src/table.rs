@@ -1,0 +1,229 @@
+//! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
+//! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
+
+use crate::human;
+use crate::summary::{Summary, SummaryRow};
+use std::fmt::Write;
+
+/// Cells under headings: the first column to the left, the others to the right.
+#[derive(Default)]
+pub struct Grid {
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// A grid with these headings.
+    pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Grid {
+        Grid { rows: vec![headings.into_iter().map(Into::into).collect()] }
+    }
+
+    /// Add a row.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The text, with a rule under the headings. `left` says which columns are words rather than numbers.
+    pub fn render(&self, left: impl Fn(usize) -> bool) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let (gap, width) = (if column == 0 { "" } else { "  " }, widths[column]);
+                if left(column) {
+                    let _ = write!(line, "{gap}{cell:<width$}");
+                } else {
+                    let _ = write!(line, "{gap}{cell:>width$}");
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+            if number == 0 {
+                let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+                text.push_str(&rule.join("  "));
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+/// The whole result.
+pub fn render(summary: &Summary) -> String {
+    let mut text = heading(summary);
+    text.push('\n');
+    text.push_str(&body(summary));
+    text.push('\n');
+    text.push_str(&footer(summary));
+    text
+}
+
+fn heading(summary: &Summary) -> String {
+    let setup = &summary.setup;
+    let footprint = human::bytes(setup.footprint as f64);
+    let memory = match setup.memory {
+        Some(bytes) if setup.footprint > 0 => format!(
+            "{} ({:.0} % of the program's {footprint})",
+            human::bytes(bytes as f64),
+            bytes as f64 * 100.0 / setup.footprint as f64
+        ),
+        Some(bytes) => human::bytes(bytes as f64),
+        None => format!("all of the machine's (the program touches {footprint})"),
+    };
+    let seeds = match setup.runs {
+        0 | 1 => format!("seed {}", setup.seed),
+        runs => format!("seeds {}..{}", setup.seed, setup.seed + u64::from(runs) - 1),
+    };
+    format!(
+        "program  {}\nmachine  {}\nmemory   {memory}\nruns     {} ({seeds})\n",
+        setup.program, setup.machine, setup.runs
+    )
+}
+
+fn body(summary: &Summary) -> String {
+    let setup = &summary.setup;
+    let mut headings = vec!["metric".to_owned()];
+    for (column, profile) in setup.profiles.iter().enumerate() {
+        headings.push(profile.clone());
+        if column > 0 {
+            headings.extend(["change".to_owned(), "95% interval".to_owned()]);
+        }
+    }
+    let mut grid = Grid::new(headings);
+    for rows in summary.rows.chunks(setup.profiles.len().max(1)) {
+        let mut cells = vec![rows[0].metric.clone()];
+        for (column, row) in rows.iter().enumerate() {
+            cells.push(human::number(row.value, &row.unit));
+            if column > 0 {
+                cells.push(change(row));
+                cells.push(interval(row));
+            }
+        }
+        grid.row(cells);
+    }
+    grid.render(|column| column == 0)
+}
+
+fn change(row: &SummaryRow) -> String {
+    let mark = if row.significant { "*" } else { " " };
+    match row.change_pct {
+        Some(change) => format!("{}{mark}", human::percent(change)),
+        None => format!("n/a{mark}"),
+    }
+}
+
+fn interval(row: &SummaryRow) -> String {
+    match row.change_ci_pct {
+        Some([low, high]) => format!("[{}, {}]", human::percent(low), human::percent(high)),
+        None => "n/a".to_owned(),
+    }
+}
+
+fn footer(summary: &Summary) -> String {
+    let setup = &summary.setup;
+    let mut text = String::from("work done: ");
+    let work: Vec<String> = setup
+        .profiles
+        .iter()
+        .filter_map(|profile| summary.work.get(profile).map(|work| (profile, work)))
+        .map(|(profile, work)| {
+            format!("{profile} {} accesses, {} progress, {} tasks", work.accesses, work.progress, work.tasks)
+        })
+        .collect();
+    if summary.same_work && setup.profiles.len() > 1 {
+        let first =
+            setup.profiles.first().and_then(|profile| summary.work.get(profile)).copied().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "the same on all sides ({} accesses, {} progress, {} tasks)",
+            first.accesses, first.progress, first.tasks
+        );
+    } else {
+        let _ = writeln!(text, "{}", work.join("; "));
+    }
+    if !summary.same_work {
+        text.push_str("WARNING: the sides did not do the same work; the changes above mean nothing\n");
+    }
+    for warning in &summary.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    match summary.oracle.checked {
+        0 => text.push_str("oracle: off (--verify switches it on)\n"),
+        checked => {
+            let _ =
+                writeln!(text, "oracle: {checked} loads checked, {} violations", summary.oracle.violations);
+        }
+    }
+    if setup.base.is_some() {
+        text.push_str(if setup.runs > 1 {
+            "change: positive = better; * = the interval of the difference over the runs excludes none\n"
+        } else {
+            "change: positive = better; one run has no interval (--runs 3)\n"
+        });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::tests::{setup, three_seeds};
+
+    #[test]
+    fn a_grid_is_aligned() {
+        let mut grid = Grid::new(["name", "n"]);
+        grid.row(["a", "100"]);
+        grid.row(["longer", "7"]);
+        assert_eq!(grid.render(|column| column == 0), "name      n\n------  ---\na       100\nlonger    7\n");
+    }
+
+    #[test]
+    fn the_baseline_comes_first_and_then_value_change_and_interval() {
+        let text = render(&Summary::of(setup(&["a", "b"]), &three_seeds(), 0.0, false));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "program  zipf:256M");
+        assert_eq!(lines[2], "memory   128 MiB (50 % of the program's 256 MiB)");
+        assert_eq!(lines[3], "runs     3 (seeds 1..3)");
+        let words = |start: &str| -> Vec<&str> {
+            lines.iter().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
+        };
+        assert_eq!(words("metric"), ["metric", "a", "b", "change", "95%", "interval"]);
+        assert_eq!(words("run_time")[..5], ["run_time", "1.00", "s", "902", "ms"]);
+        assert_eq!(words("run_time")[5], "+10.00%*");
+        assert_eq!(words("pgmajfault")[1..4], ["40", "0", "+100.00%*"]);
+        assert_eq!(words("pgscan_direct")[1..], ["0", "5", "n/a*", "n/a"]);
+        assert_eq!(words("pgscan_kswapd")[1..4], ["0", "0", "+0.00%"]);
+        assert!(text.contains("work done: the same on all sides (3000 accesses, 30 progress, 6 tasks)"));
+        assert!(text.contains("oracle: 24 loads checked, 0 violations"));
+        assert!(text.contains("positive = better"));
+        assert!(lines.iter().all(|line| *line == line.trim_end()));
+    }
+
+    #[test]
+    fn different_work_is_warned_of() {
+        let mut runs = three_seeds();
+        runs[1].work.accesses += 1;
+        runs[1].warnings.push("mind the gap".into());
+        let text = render(&Summary::of(setup(&["a", "b"]), &runs, 0.0, false));
+        assert!(text.contains("WARNING: the sides did not do the same work"));
+        assert!(text.contains("note: mind the gap\n"));
+        assert!(text.contains("a 3000 accesses") && text.contains("b 3001 accesses"));
+    }
+
+    #[test]
+    fn one_profile_has_values_only() {
+        let runs: Vec<_> = three_seeds().into_iter().filter(|run| run.profile == "a").collect();
+        let text = render(&Summary::of(setup(&["a"]), &runs, 0.0, false));
+        assert!(!text.contains("change") && text.contains("run_time"));
+        assert!(text.contains("work done: a 3000 accesses, 30 progress, 6 tasks"));
+    }
+}

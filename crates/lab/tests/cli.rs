@@ -1,0 +1,359 @@
+//! The command, end to end, as a shell sees it.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Run `pagefold` with these words.
+fn pagefold<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    command().args(args).output().expect("the binary runs")
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
+    command.stdin(Stdio::null()).env_remove("RUST_BACKTRACE");
+    command
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("output is UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("output is UTF-8")
+}
+
+/// The output of a command that has to work.
+fn good(line: &str) -> String {
+    let output = pagefold(words(line));
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn good_json(line: &str) -> Value {
+    serde_json::from_str(&good(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The one line that bad input is answered with.
+fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
+    let output = pagefold(args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+    assert!(text.starts_with("pagefold: "), "{args:?}: {text}");
+    assert_eq!(stdout(&output), "", "{args:?}");
+    text
+}
+
+/// A comparison that takes a moment: a small program on little memory.
+const COMPARE: &str =
+    "compare zipf:32M --machine small --memory 60% --with classic+vm.swappiness=0 --runs 2 --quiet";
+
+#[test]
+fn help_tells_everything_and_shows_examples() {
+    let help = good("--help");
+    for word in ["run", "compare", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"] {
+        assert!(help.contains(word), "{word}");
+    }
+    for command in ["run", "compare", "report", "record", "import", "info", "list"] {
+        assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
+    }
+    assert!(good("--version").starts_with("pagefold "));
+}
+
+#[test]
+fn bad_input_is_one_clear_line_and_exit_code_2() {
+    for (line, expected) in [
+        ("", "no command given"),
+        ("comprae zipf", "'compare'"),
+        ("run", "PROGRAM"),
+        ("run zipf --memori 1G", "'--memory'"),
+        ("run zipff", "did you mean 'zipf'?"),
+        ("run zipf:12Q", "is not a size"),
+        ("run zipf:", "is not a size"),
+        ("run zipf --machine labtop", "did you mean 'laptop'?"),
+        ("run zipf --machine ./no-such.toml", "no-such.toml"),
+        ("run zipf --profile clasic", "did you mean 'classic'?"),
+        ("run zipf --profile classic+swappiness=1", "did you mean 'vm.swappiness'?"),
+        ("run zipf --set vm.swapiness=1", "did you mean 'vm.swappiness'?"),
+        ("run zipf --set vm.swappiness", "KNOB=VALUE"),
+        ("run zipf --set vm.swappiness=high", "whole number"),
+        ("run zipf --set vm.swappiness=999", "between 0 and 200"),
+        ("run zipf --memory lots", "is not a size"),
+        ("run zipf --memory 0%", "is not a share"),
+        ("run zipf --memory 4K", "too small"),
+        ("run zipf --runs 0", "'--runs <N>'"),
+        ("run zipf --seed -1", "--seed"),
+        ("run zipf --seed 18446744073709551615 --runs 2", "leaves no room"),
+        ("compare zipf", "--with"),
+        ("compare zipf --with classic", "named twice"),
+        ("run no-such-file.pft", "no-such-file.pft"),
+        ("info no-such-file.pft", "no-such-file.pft"),
+        ("info Cargo.toml", "not a Pagefold trace"),
+        ("run Cargo.toml", "not a Pagefold trace"),
+        ("report no-such-dir", "config.json"),
+        ("list knob", "'knobs'"),
+        ("import --format lackey no-such-file -o x.pft", "no-such-file"),
+        ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
+        ("record -o x.pft -- no-such-program", ""),
+        ("record -o x.pft -- false", ""),
+        ("record -o x.pft", "COMMAND"),
+    ] {
+        let message = bad(&words(line));
+        assert!(message.contains(expected), "{line}: {message}");
+        assert!(!Path::new("x.pft").exists(), "{line}");
+    }
+}
+
+#[test]
+fn lists_are_for_people_and_for_scripts() {
+    for (topic, key, name) in [
+        ("machines", "machine", "laptop"),
+        ("profiles", "profile", "classic"),
+        ("programs", "program", "zipf"),
+        ("knobs", "knob", "vm.swappiness"),
+        ("counters", "counter", "pgmajfault"),
+        ("metrics", "metric", "run_time"),
+        ("events", "event", "mm_page_alloc"),
+        ("costs", "work", "zero_page"),
+    ] {
+        let text = good(&format!("list {topic}"));
+        assert!(text.lines().any(|line| line.split_whitespace().next() == Some(name)), "{topic}: {text}");
+        let json = good_json(&format!("list {topic} --json"));
+        assert!(json.as_array().unwrap().iter().any(|row| row[key] == name), "{topic}");
+    }
+}
+
+#[test]
+fn every_cost_has_a_source() {
+    for cost in good_json("list costs --machine laptop --json").as_array().unwrap() {
+        assert!(!cost["source"].as_str().unwrap().is_empty(), "{cost}");
+        assert!(cost["ns"].as_f64().unwrap() >= 0.0, "{cost}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child =
+        command().args(["list", "counters"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_keys_of_the_json_are_kept() {
+    let json = good_json(&format!("{COMPARE} --json"));
+    let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    // A promise to users' scripts: docs/json.md. Keys are only ever added.
+    assert_eq!(
+        keys,
+        [
+            "accesses",
+            "base",
+            "command",
+            "commit",
+            "confidence",
+            "footprint",
+            "host_seconds",
+            "knobs",
+            "machine",
+            "memory",
+            "oracle",
+            "profiles",
+            "program",
+            "rows",
+            "runs",
+            "same_work",
+            "schema",
+            "seed",
+            "version",
+            "warnings",
+            "work",
+        ]
+    );
+    assert_eq!(json["profiles"], serde_json::json!(["classic", "classic+vm.swappiness=0"]));
+    assert_eq!(
+        (&json["program"], &json["machine"], &json["runs"]),
+        (&"zipf:32M".into(), &"small".into(), &2.into())
+    );
+    assert_eq!(json["knobs"]["classic+vm.swappiness=0"]["vm.swappiness"], 0);
+    assert_eq!(json["same_work"], true);
+    assert_eq!(json["work"]["classic"], json["work"]["classic+vm.swappiness=0"]);
+    assert!(json["accesses"].as_u64().unwrap() > 0 && json["host_seconds"].as_f64().unwrap() > 0.0);
+    for row in json["rows"].as_array().unwrap() {
+        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                "better",
+                "change_ci_pct",
+                "change_pct",
+                "ci",
+                "diff",
+                "diff_ci",
+                "metric",
+                "profile",
+                "unit",
+                "value",
+            ]
+        );
+        assert_eq!(row["ci"].as_array().unwrap().len(), 2);
+        assert_eq!(row["diff"].is_null(), row["profile"] == "classic");
+    }
+}
+
+#[test]
+fn every_promised_metric_is_measured() {
+    let json = good_json("run zipf:32M --machine small --memory 60% --quiet --json");
+    let value = |metric: &str| {
+        let rows = json["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
+    };
+    for metric in good_json("list metrics --json").as_array().unwrap() {
+        assert!(value(metric["metric"].as_str().unwrap()).is_some(), "{metric}");
+    }
+    // With more than half of it missing, memory was taken back, and somebody paid for it.
+    for metric in ["run_time", "pgfault_minor", "tlb_misses", "pgscan_kswapd", "kswapd_cpu_time"] {
+        assert!(value(metric).unwrap() > 0.0, "{metric}");
+    }
+}
+
+#[test]
+fn the_same_seed_prints_the_same_bytes() {
+    let line = format!("{COMPARE} --json --no-host-time --verify");
+    let first = good(&line);
+    assert_eq!(first, good(&line));
+    assert_eq!(first, good(&format!("{line} --jobs 1")), "the number of threads must not matter");
+    let other = good(&format!("{line} --seed 2"));
+    assert_ne!(first, other);
+    let json: Value = serde_json::from_str(&first).unwrap();
+    assert!(json["oracle"]["checked"].as_u64().unwrap() > 0);
+    assert_eq!(json["oracle"]["violations"], 0);
+}
+
+#[test]
+fn the_table_has_the_baseline_first() {
+    let text = good(COMPARE);
+    let heading = text.lines().find(|line| line.starts_with("metric")).expect("there is a table");
+    assert_eq!(words(heading)[..4], ["metric", "classic", "classic+vm.swappiness=0", "change"]);
+    assert!(text.contains("work done: the same on all sides"), "{text}");
+}
+
+#[test]
+fn a_run_directory_can_be_shown_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("result");
+    let shown = dir.to_str().unwrap();
+    let text = good(&format!("{COMPARE} --out {shown}"));
+    assert_eq!(good(&format!("report {shown}")), text);
+    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
+    let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(good_json(&format!("report {shown} --json")), json);
+
+    let again = bad(&words(&format!("{COMPARE} --out {shown}")));
+    assert!(again.contains("not empty"), "{again}");
+    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
+
+    // A run that was cut short still has the seeds that all profiles finished.
+    let raw_path = dir.join("raw.json");
+    let mut raw: Value = serde_json::from_str(&fs::read_to_string(&raw_path).unwrap()).unwrap();
+    raw["runs"].as_array_mut().unwrap().pop();
+    fs::write(&raw_path, raw.to_string()).unwrap();
+    let output = pagefold(["report", shown]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
+}
+
+#[test]
+fn bad_input_leaves_the_output_directory_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "mine").unwrap();
+    fs::create_dir(path("full")).unwrap();
+    fs::write(path("full/mine"), "mine").unwrap();
+    for dir in ["file", "full"] {
+        bad(&["run", "zipf:32M", "--machine", "small", "--out", &path(dir)]);
+    }
+    bad(&["run", "zipf:32M", "--machine", "small", "--set", "vm.swapiness=1", "--out", &path("new")]);
+    assert!(!Path::new(&path("new")).exists(), "bad input must not make the directory");
+    bad(&["run", "zipf:32M", "--machine", "small", "--out", "/proc/no-such/dir"]);
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(path("full")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_machine_can_be_described_in_a_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("mine.toml");
+    let shown = path.to_str().unwrap().to_owned();
+    let preset = include_str!("../../machine-sim/machines/small.toml");
+    fs::write(&path, preset).unwrap();
+    let json = good_json(&format!("run zipf:16M --machine {shown} --quiet --json"));
+    assert_eq!(json["machine"], shown.as_str());
+    fs::write(&path, format!("{preset}\nsurprise = 1\n")).unwrap();
+    let message = bad(&["run", "zipf:16M", "--machine", &shown]);
+    assert!(message.contains("mine.toml") && message.contains("line"), "{message}");
+}
+
+#[test]
+fn a_recording_of_lackey_becomes_a_trace_that_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let mut text = String::from("==1== Lackey, an example Valgrind tool\n");
+    for page in 0..64 {
+        text.push_str(&format!(
+            "I  0040{:04x},4\n S {:08x},8\n L {:08x},8\n",
+            page,
+            0x10_0000 + page * 4096,
+            0x10_0000
+        ));
+    }
+    fs::write(path("in"), text).unwrap();
+    good(&format!("import --format lackey {} -o {}", path("in"), path("out.pft")));
+    assert!(good(&format!("info {}", path("out.pft"))).contains("footprint"));
+    assert!(good_json(&format!("info {} --json", path("out.pft"))).is_object());
+    let json = good_json(&format!("run {} --machine small --quiet --json", path("out.pft")));
+    assert!(json["accesses"].as_u64().unwrap() >= 128);
+
+    // Cut anywhere, it is refused, with its name and the position.
+    let whole = fs::read(path("out.pft")).unwrap();
+    for length in [0, 3, whole.len() / 2, whole.len() - 1] {
+        fs::write(path("cut.pft"), &whole[..length]).unwrap();
+        let message = bad(&["run", &path("cut.pft"), "--machine", "small"]);
+        assert!(message.contains("cut.pft"), "{message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_what_was_finished() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("result");
+    let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let raw = dir.join("raw.json");
+    // The first result shows that the runs are under way.
+    for _ in 0..3000 {
+        if raw.exists() || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted after") && stderr(&output).contains("report"));
+    assert_eq!(stdout(&output), "");
+    good(&format!("report {}", dir.display()));
+}

@@ -1,0 +1,191 @@
+//! The rules of the house that a compiler does not check. Each has a short name that reviews can cite.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines after which a file is two subjects.
+const MAX_LINES: usize = 700;
+
+/// Lines above an `unsafe` in which its reason must stand.
+const REASON_REACH: usize = 8;
+
+/// The floors of `crates/mm` (docs/architecture.md). A file that is not named here belongs to its folder.
+const FLOORS: &[(u32, &[&str])] = &[
+    (1, &["units", "primitive"]),
+    (2, &["frame", "machine", "knobs", "stat", "event", "work", "base", "api", "table_macro"]),
+    (3, &["lock", "swap", "arena"]),
+    (4, &["tlb"]),
+    (5, &["alloc", "table", "lru", "memory"]),
+    (6, &["cache", "rmap", "store"]),
+    (7, &["reclaim", "writeback", "migrate", "space"]),
+    (8, &["compact", "tier"]),
+    (9, &["mm"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// All Rust files of the project below `dir`, by path.
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut entries: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(rust_files(&path));
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Check every file by `rule`, which gives the offending lines, and fail with all of them.
+fn check(name: &str, files: Vec<PathBuf>, rule: impl Fn(&Path, &str) -> Vec<(usize, String)>) {
+    let root = root();
+    let mut complaints = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let shown = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+        for (line, complaint) in rule(&path, &text) {
+            complaints.push(format!("{shown}:{line}: {complaint}"));
+        }
+    }
+    assert!(complaints.is_empty(), "{name}:\n{}", complaints.join("\n"));
+}
+
+/// The code of a line, without its comment. Good enough for rules that look for words.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or(line)
+}
+
+#[test]
+fn one_subject_per_file() {
+    check("one-subject-per-file", rust_files(&root()), |_, text| {
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            vec![(lines, format!("{lines} lines, more than {MAX_LINES}: split it"))]
+        } else {
+            vec![]
+        }
+    });
+}
+
+#[test]
+fn nothing_left_over() {
+    // Written in pieces, so that this file keeps its own rule.
+    let banned = [["to", "do!("], ["unimple", "mented!("], ["d", "bg!("]].map(|[a, b]| format!("{a}{b}"));
+    check("nothing-left-over", rust_files(&root()), |_, text| {
+        let found = |line: &str| banned.iter().find(|word| line.contains(word.as_str())).cloned();
+        text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, found(code(line))?))).collect()
+    });
+}
+
+#[test]
+fn unsafe_has_a_reason() {
+    check("unsafe-has-a-reason", rust_files(&root()), |_, text| {
+        let lines: Vec<&str> = text.lines().collect();
+        let needs_reason = |line: &str| {
+            let line = code(line);
+            ["unsafe {", "unsafe impl", "unsafe extern"].iter().any(|start| line.contains(start))
+                && !line.contains('"')
+        };
+        let has_reason = |at: usize| {
+            lines[at.saturating_sub(REASON_REACH)..=at].iter().any(|line| line.contains("SAFETY:"))
+        };
+        (0..lines.len())
+            .filter(|&at| needs_reason(lines[at]) && !has_reason(at))
+            .map(|at| (at + 1, "no SAFETY comment".to_owned()))
+            .collect()
+    });
+}
+
+#[test]
+fn lower_floors_only() {
+    let floors: BTreeMap<&str, u32> =
+        FLOORS.iter().flat_map(|(floor, rooms)| rooms.iter().map(|room| (*room, *floor))).collect();
+    let source = root().join("crates/mm/src");
+    check("lower-floors-only", rust_files(&source), |path, text| {
+        let room = room_of(path.strip_prefix(&source).unwrap());
+        // Tests may look at the whole house.
+        if room == "lib" || room == "testing" || path.ends_with("tests.rs") {
+            return vec![];
+        }
+        let Some(&own) = floors.get(room.as_str()) else {
+            return vec![(1, format!("the room '{room}' has no floor; give it one in {}", file!()))];
+        };
+        imports(text)
+            .into_iter()
+            .filter(|(_, other)| *other != room)
+            .filter_map(|(line, other)| match floors.get(other.as_str()) {
+                Some(&floor) if floor > own => {
+                    Some((line, format!("'{room}' (floor {own}) uses '{other}' (floor {floor})")))
+                }
+                _ => None,
+            })
+            .collect()
+    });
+}
+
+/// The room of a file: its folder or its own name below `src`.
+fn room_of(relative: &Path) -> String {
+    let first = relative.iter().next().unwrap().to_string_lossy().into_owned();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// First path segments after `crate::`, also inside `use crate::{a, b::c}`, outside of tests.
+fn imports(text: &str) -> Vec<(usize, String)> {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let text: String = text.lines().flat_map(|line| [code(line), "\n"]).collect();
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let line = text[..at].matches('\n').count() + 1;
+        let rest = &text[at + "crate::".len()..];
+        let before = text[..at].chars().next_back();
+        if before.is_some_and(|c| c == '$' || c == '_' || c.is_alphanumeric()) {
+            continue;
+        }
+        if let Some(group) = rest.strip_prefix('{') {
+            found.extend(group_heads(group).into_iter().map(|head| (line, head)));
+        } else {
+            found.push((line, identifier(rest)));
+        }
+    }
+    found
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// The first segment of every member of a group, up to the brace that closes it.
+fn group_heads(group: &str) -> Vec<String> {
+    let (mut depth, mut heads, mut member) = (0, Vec::new(), String::new());
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => heads.push(std::mem::take(&mut member)),
+            _ if depth == 0 => member.push(c),
+            _ => {}
+        }
+    }
+    heads.push(member);
+    heads.iter().map(|member| identifier(member.trim())).filter(|head| !head.is_empty()).collect()
+}
+
+#[test]
+fn imports_are_read_as_rust_reads_them() {
+    let text = "use crate::{alloc, space::{a, b},\n    tlb::Debt};\nfn f() { crate::mm::go() }\n// crate::rmap\n\
+                use std::fmt;\nmy_crate::x();\n#[cfg(test)]\nmod tests { use crate::lru; }\n";
+    let got = imports(text);
+    let expected =
+        [(1, "alloc"), (1, "space"), (1, "tlb"), (3, "mm")].map(|(line, name)| (line, name.to_owned()));
+    assert_eq!(got, expected);
+    assert_eq!(room_of(Path::new("reclaim/classic.rs")), "reclaim");
+    assert_eq!(room_of(Path::new("units.rs")), "units");
+}
