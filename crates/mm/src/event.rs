@@ -23,6 +23,5 @@ named_table! {
         MmVmscanThrottled "mm_vmscan_throttled" "a reclaimer sleeps: node, nanoseconds, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
         TlbFlush "tlb_flush" "translations were dropped: reason, pages (-1 = all)";
-        RssStat "rss_stat" "a space's resident size changed: space, member, pages";
     }
 }

@@ -68,8 +68,6 @@ knobs! {
         "range of cached file pages mapped by one read fault";
     TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33 0..=512 "pages"
         "a CPU that must drop more pages than this drops everything";
-    ZoneReclaimMode "vm.zone_reclaim_mode" 0 0..=7 "bits"
-        "1 = reclaim on the local node before going to another; 2 may write, 4 may swap";
 }
 
 impl Knob {

@@ -120,7 +120,6 @@ const IN_USE: FrameFlags = FrameFlags::LRU
     .union(FrameFlags::SWAPCACHE)
     .union(FrameFlags::UNEVICTABLE)
     .union(FrameFlags::MLOCKED)
-    .union(FrameFlags::ISOLATED)
     .union(FrameFlags::BUDDY)
     .union(FrameFlags::PCP)
     .union(FrameFlags::TAIL)

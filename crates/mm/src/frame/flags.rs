@@ -44,13 +44,9 @@ bitflags::bitflags! {
         const TAIL = 1 << 18;
         /// Not ours to hand out (a hole, firmware, the zero page).
         const RESERVED = 1 << 19;
-        /// Reading or writing it failed.
-        const ERROR = 1 << 20;
         /// The next read-ahead starts when this folio is first used.
         const READAHEAD = 1 << 21;
         /// Anonymous and mapped by one process only: it may write without copying.
         const EXCLUSIVE = 1 << 22;
-        /// Off its list, held by reclaim or migration.
-        const ISOLATED = 1 << 23;
     }
 }

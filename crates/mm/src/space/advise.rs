@@ -1,9 +1,10 @@
 //! madvise.
 
-use super::unmap::{free_swap, resident_kind, zap};
+use super::unmap::{resident_kind, zap};
 use super::vma::{VmaFlags, VmaView};
 use super::{Spaces, Stop};
 use crate::api::{Advice, Error};
+use crate::cache::{drop_swap_entry, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::stat::Stat;
@@ -125,7 +126,7 @@ fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: L
     if let Some((slot, _)) = leaf.entry.as_swap() {
         tables.replace(leaf.slot, Entry::NONE);
         tables.counts().add(crate::table::Resident::Swap, -1);
-        super::unmap::drop_swap_entry(st, slot);
+        drop_swap_entry(st.memory(), slot);
         return;
     }
     let pfn = leaf.entry.pfn();
@@ -136,7 +137,7 @@ fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: L
     if !st.try_lock_folio(pfn) {
         return;
     }
-    let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(st, pfn);
+    let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(st.memory(), pfn);
     if !in_swap_cache {
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not

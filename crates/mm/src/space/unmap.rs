@@ -3,6 +3,7 @@
 use super::vma::VmaView;
 use super::{Spaces, Stop};
 use crate::api::Error;
+use crate::cache::drop_swap_entry;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
@@ -75,7 +76,7 @@ pub(super) fn zap_entry<M: Machine>(
     st.charge(Work::EntryClear, 1);
     if let Some((slot, _)) = old.as_swap() {
         tables.counts().add(Resident::Swap, -1);
-        drop_swap_entry(st, slot);
+        drop_swap_entry(st.memory(), slot);
         return;
     }
     let pfn = old.pfn();
@@ -107,41 +108,6 @@ pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
         _ if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
         _ => Resident::File,
     }
-}
-
-/// An entry that referred to a swap slot is gone. If it was the last, a folio that only the swap cache still holds is
-/// of no more use: let it go now, if nobody is at it.
-pub(super) fn drop_swap_entry<M: Machine>(st: &Store<M>, slot: SwapSlot) {
-    if st.swap.free_entry(st.memory().base(), slot) > 0 {
-        return;
-    }
-    let Some(pfn) = st.swap.cache_folio(slot) else { return };
-    if !st.frames[pfn].try_get() {
-        return;
-    }
-    if st.try_lock_folio(pfn) {
-        let frame = &st.frames[pfn];
-        if frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot {
-            free_swap(st, pfn);
-        }
-        st.unlock_folio(pfn);
-    }
-    st.put(pfn);
-}
-
-/// Take a locked folio out of the swap cache if no entry needs the slot and it is not being written. It is then dirty:
-/// memory holds the only copy.
-pub(super) fn free_swap<M: Machine>(st: &Store<M>, pfn: Pfn) -> bool {
-    let frame = &st.frames[pfn];
-    if !frame.has(FrameFlags::SWAPCACHE)
-        || frame.has(FrameFlags::WRITEBACK)
-        || st.swap.entries(frame.swap_slot()) > 0
-    {
-        return false;
-    }
-    crate::cache::remove_from_swap_cache(st.memory(), pfn, None);
-    frame.set(FrameFlags::DIRTY);
-    true
 }
 
 /// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.

@@ -36,7 +36,7 @@ impl<M: Machine> Fault<'_, M> {
         if frame.mapcount() != 1 || !self.st.try_lock_folio(pfn) {
             return false;
         }
-        super::super::unmap::free_swap(self.st, pfn);
+        crate::cache::free_swap(self.st.memory(), pfn);
         // One reference is the entry's; any other may be somebody who still reads it.
         let alone = frame.refs() == 1 && frame.mapcount() == 1;
         if alone {

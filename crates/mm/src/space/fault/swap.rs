@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
-use crate::cache::swapin;
+use crate::cache::{drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::space::VmaFlags;
@@ -39,7 +39,7 @@ impl<M: Machine> Fault<'_, M> {
             }
             Err(error) => Err(error.into()),
         };
-        super::super::unmap::drop_swap_entry(self.st, slot);
+        drop_swap_entry(self.st.memory(), slot);
         outcome
     }
 
@@ -97,7 +97,7 @@ impl<M: Machine> Fault<'_, M> {
     fn drop_slot(&self, pfn: Pfn, slot: SwapSlot) {
         // The caller's own hold is the one that is left.
         if self.st.swap.entries(slot) == 1 && !self.st.frames[pfn].has(FrameFlags::WRITEBACK) {
-            crate::cache::remove_from_swap_cache(self.st.memory(), pfn, None);
+            remove_from_swap_cache(self.st.memory(), pfn, None);
             self.st.frames[pfn].set(FrameFlags::DIRTY);
         }
     }
