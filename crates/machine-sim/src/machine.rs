@@ -103,8 +103,8 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// A machine at rest. `content`: keep what pages hold, for the oracle.
-    pub(crate) fn new(spec: MachineSpec, content: bool, fault: Option<Fault>) -> SimMachine {
+    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle.
+    pub(crate) fn new(spec: MachineSpec, content: bool, fault: Option<Fault>, seed: u64) -> SimMachine {
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
@@ -123,6 +123,12 @@ impl SimMachine {
             let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
             (range.start.0 + range.frames, by_node, spec.line(to))
         });
+        let devices = spec
+            .devices()
+            .iter()
+            .zip(0..)
+            .map(|(device, id)| Device::new(device, seed.wrapping_add(id << 32)))
+            .collect();
         SimMachine {
             latency: latency.collect(),
             cpus: nodes.iter().enumerate().map(cpu).collect(),
@@ -131,7 +137,7 @@ impl SimMachine {
             limit: Cell::new(u64::MAX),
             task: Cell::new(0),
             sched: RefCell::new(sched),
-            devices: RefCell::new(spec.devices().iter().map(Device::new).collect()),
+            devices: RefCell::new(devices),
             tables: Tables::new(frames),
             content: content.then(|| RefCell::new(Content::new(frames))),
             stopping: Cell::new(false),

@@ -110,7 +110,7 @@ fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
     }
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
-    let machine = SimMachine::new(spec, config.verify, config.faulty);
+    let machine = SimMachine::new(spec, config.verify, config.faulty, config.seed);
     Mm::new(machine, Config { knobs, swap }).map_err(input)
 }
 
