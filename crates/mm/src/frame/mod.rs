@@ -45,7 +45,11 @@ impl Mobility {
 }
 
 /// The record of one frame.
-#[repr(C, align(64))]
+///
+/// Aligned to 16 bytes and no more: that is what a hosted allocator gives zeroed memory with that it has not touched, and the
+/// records of a large machine are mostly never touched. Such memory then begins 16 bytes into a cache line, so the last
+/// 16 bytes of a record stand in the next line: they are those that the hot paths use least.
+#[repr(C, align(16))]
 pub struct Frame {
     /// [`FrameFlags`].
     flags: AtomicU32,
@@ -62,12 +66,13 @@ pub struct Frame {
     owner: AtomicU64,
     /// Where in its owner: page index in the file, or the anonymous set's numbering.
     index: AtomicU64,
-    /// Swap slot + 1 while in the swap cache, buddy order while free; the head's number in a tail frame.
-    private: AtomicU64,
     /// Group that is charged for it.
     group: AtomicU32,
     /// The flush debt it carries while it is free.
     debt: AtomicU32,
+    /// Swap slot while in the swap cache, buddy order while free, entries in use of a page table; the head's number in a
+    /// tail frame.
+    private: AtomicU64,
 }
 
 // SAFETY: every field is an atomic integer or a cell of one, for which all-zero bytes mean the integer 0.
