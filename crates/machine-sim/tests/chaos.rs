@@ -31,7 +31,7 @@ fn everything_at_random_is_right_and_every_structure_stays_whole() {
         checked += outcome.oracle.checked;
     }
     eprintln!("{checked} accesses of {} programs were right", all.count());
-    assert!(checked > 1000);
+    assert!(checked > 100);
 }
 
 #[test]
