@@ -2,12 +2,15 @@
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use program::chaos::Chaos;
+use std::ops::Range;
 
-/// `CHAOS_SEED=N` runs that seed only.
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    match std::env::var("CHAOS_SEED").ok().map(|text| text.parse().expect("CHAOS_SEED is a number")) {
-        Some(seed) => seed..seed + 1,
-        None => usual,
+/// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` those.
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var("CHAOS_SEED") else { return usual };
+    let number = |text: &str| text.parse::<u64>().expect("CHAOS_SEED is a number, or two like 5..9");
+    match text.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(&text)..number(&text) + 1,
     }
 }
 
@@ -23,15 +26,22 @@ fn chaos(seed: u64, validate: bool) -> Outcome {
 #[test]
 fn everything_at_random_is_right_and_every_structure_stays_whole() {
     let mut checked = 0;
-    let all = seeds(0..60);
+    let all = seeds(0..30);
     for seed in all.clone() {
         eprintln!("seed {seed}");
-        let outcome = chaos(seed, true);
-        assert_eq!(outcome.oracle.violations, 0, "seed {seed}");
-        checked += outcome.oracle.checked;
+        checked += chaos(seed, true).oracle.checked;
     }
     eprintln!("{checked} accesses of {} programs were right", all.count());
     assert!(checked > 100);
+}
+
+/// Many more programs, with a look at the structures at their ends only.
+#[test]
+fn everything_at_random_is_right() {
+    for seed in seeds(0..300) {
+        eprintln!("seed {seed}");
+        chaos(seed, false);
+    }
 }
 
 #[test]
