@@ -170,6 +170,19 @@ impl SimMachine {
         class.set(class.get() + picos);
     }
 
+    /// Look at something on the current CPU without time or work being counted.
+    pub(crate) fn unseen<T>(&self, look: impl FnOnce() -> T) -> T {
+        let cpu = self.here();
+        let clock = cpu.clock.get();
+        let kernel = cpu.kernel[self.class.get() as usize].get();
+        let work = self.work.each_ref().map(Cell::get);
+        let result = look();
+        cpu.clock.set(clock);
+        cpu.kernel[self.class.get() as usize].set(kernel);
+        self.work.iter().zip(work).for_each(|(now, before)| now.set(before));
+        result
+    }
+
     fn spend_hardware(&self, item: Hardware, count: u64) {
         self.spend_kernel(self.spec.costs().hardware(item) * count);
     }

@@ -154,7 +154,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn after_operation(&self) {
         if self.world.config.validate_every_op
             && self.world.at_rest()
-            && let Err(fault) = self.world.mm.validate()
+            && let Err(fault) = self.machine.unseen(|| self.world.mm.validate())
         {
             self.fail(format!("validate: {fault}"));
         }

@@ -1,8 +1,7 @@
-//! Every built-in program, and the random one, on small machines under the oracle.
+//! Every built-in program on small machines under the oracle.
 
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::stat::Stat;
-use program::chaos::Chaos;
 use program::{Program, builtin};
 
 const MIB: u64 = 1 << 20;
@@ -85,18 +84,6 @@ fn a_run_is_a_function_of_its_seed() {
     config.verify = false;
     let unwatched = outcome(&config, &program);
     assert_eq!((unwatched.nanos, unwatched.stats), (first.nanos, first.stats));
-}
-
-#[test]
-fn everything_at_random_is_right_and_every_structure_stays_whole() {
-    for seed in 0..10 {
-        let program = Chaos { operations: 200, pages: 256, threads: 2, forks: 1 };
-        let mut config = config(if seed % 2 == 0 { "small" } else { "laptop" }, 16 * MIB);
-        config.seed = seed;
-        config.validate_every_op = true;
-        let outcome = outcome(&config, &program);
-        assert_eq!(outcome.oracle.violations, 0);
-    }
 }
 
 #[test]

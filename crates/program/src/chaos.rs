@@ -6,16 +6,23 @@
 
 use crate::os::*;
 use crate::rng::Rng;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 const PAGE: u64 = 4096;
 /// Roles below this are threads of their parent's process, from it on they are children.
 const CHILD: Role = 1000;
 const FILES: [&str; 3] = ["chaos-a", "chaos-b", "chaos-shm"];
 
+/// One line of help for lists of programs.
+pub const HELP: &str = "do everything at random: to look for faults of the memory manager, not to measure it";
+
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Chaos {
+    /// Areas of a task that forks, for its child by role.
+    inherited: RefCell<BTreeMap<Role, Vec<Area>>>,
     /// Operations of each task.
     pub operations: u32,
     /// Pages of the largest area, and of the files.
@@ -26,7 +33,7 @@ pub struct Chaos {
     pub forks: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Area {
     addr: u64,
     pages: u64,
@@ -34,6 +41,20 @@ struct Area {
     /// Index of the file that is shown, and its first page.
     file: Option<(usize, u64)>,
     shared: bool,
+}
+
+impl Chaos {
+    /// Two threads besides the first and two children of each, `operations` operations each, on areas and files of up to
+    /// `pages` pages.
+    pub fn new(operations: u32, pages: u64) -> Chaos {
+        Chaos { operations, pages: pages.max(1), threads: 2, forks: 2, inherited: RefCell::default() }
+    }
+
+    /// A program that touches about `footprint` bytes.
+    pub fn from_footprint(footprint: u64) -> Chaos {
+        let unit = Chaos::new(200, 1);
+        Chaos { pages: (footprint / unit.footprint()).max(1), ..unit }
+    }
 }
 
 struct Task<'a, O> {
@@ -59,7 +80,8 @@ impl Program for Chaos {
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let rng = Rng::new(os.seed());
         let files = [0; FILES.len()];
-        let (areas, children, forks) = (Vec::new(), Vec::new(), self.forks);
+        let areas = self.inherited.borrow_mut().remove(&role).unwrap_or_default();
+        let (children, forks) = (Vec::new(), self.forks);
         let mut task = Task { chaos: self, os, rng, areas, files, children, forks, role };
         task.open_files();
         if role == 0 {
@@ -264,13 +286,18 @@ impl<O: Os> Task<'_, O> {
             .expect("advice is taken");
     }
 
-    /// A child does the same as its parent, with what it finds at fork; it starts with no areas of its own.
+    /// A child does the same as its parent, on copies of the forking task's areas.
     fn fork(&mut self) {
         if self.forks == 0 || self.role >= CHILD {
             return;
         }
         self.forks -= 1;
-        self.children.extend(self.os.fork(CHILD + self.role * 100 + self.forks).ok());
+        let role = CHILD + self.role * 100 + self.forks;
+        self.chaos.inherited.borrow_mut().insert(role, self.areas.clone());
+        match self.os.fork(role) {
+            Ok(child) => self.children.push(child),
+            Err(_) => drop(self.chaos.inherited.borrow_mut().remove(&role)),
+        }
         if self.rng.percent(50)
             && let Some(child) = self.children.pop()
         {

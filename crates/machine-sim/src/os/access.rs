@@ -65,7 +65,11 @@ impl<P: Program> SimOs<'_, P> {
                 Err(_) => self.fault(vpn, kind, addr)?,
             }
         }
-        self.fail(format!("page {vpn} of {} still faults after {RETRIES} faults ({kind:?})", self.space));
+        self.fail(format!(
+            "page {vpn} of {} still faults after {RETRIES} faults ({kind:?}); {}",
+            self.space,
+            self.mapped(vpn)
+        ));
     }
 
     /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
@@ -122,6 +126,24 @@ impl<P: Program> SimOs<'_, P> {
 
     pub(super) fn leave(&self) {
         self.world.inside.set(self.world.inside.get() - 1);
+    }
+
+    /// What the page table says of a page, for people.
+    fn mapped(&self, vpn: Vpn) -> String {
+        match self.machine.look_up(self.world.mm.root(self.space), vpn) {
+            None => "its table maps nothing".into(),
+            Some((pfn, writable)) => {
+                let frame = &self.world.mm.base().frames[pfn];
+                let rights = if writable { "for writing" } else { "for reading" };
+                format!(
+                    "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
+                    frame.owner(),
+                    frame.flags(),
+                    frame.refs(),
+                    frame.mapcount()
+                )
+            }
+        }
     }
 
     /// Ask the oracle about an access that went through `cached`.

@@ -1,6 +1,7 @@
 //! What a simulated machine is made of, read from TOML.
 
 mod cost;
+mod random;
 
 pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};

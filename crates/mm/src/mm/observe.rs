@@ -41,6 +41,7 @@ impl<M: Machine> Mm<M> {
         st.swap.validate()?;
         st.cache.validate(st.memory())?;
         self.spaces.validate(st, st.tlb.bound())?;
+        self.reclaim.validate(st.memory())?;
         self.validate_frames()
     }
 

@@ -120,6 +120,21 @@ fn anonymous_pages_leave_swap_entries_behind() {
 }
 
 #[test]
+fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
+    let bench = Bench::new();
+    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
+    bench.map(0, 101, pfn, Bits::DIRTY);
+    let slot = bench.memory.swap.alloc(bench.memory.base(), CpuId(0)).unwrap();
+    bench.memory.frames[pfn].get(1);
+    bench.memory.swap.cache_insert(bench.memory.base(), slot, pfn);
+    assert!(bench.unmap(pfn).all);
+    assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
+    // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: it must not be
+    // found exclusive by whoever maps it first.
+    assert!(!bench.memory.frames[pfn].has(FrameFlags::EXCLUSIVE));
+}
+
+#[test]
 fn without_a_slot_an_anonymous_page_stays_mapped() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);

@@ -90,7 +90,9 @@ impl Rmap {
                 }
                 let slot = frame.swap_slot();
                 memory.swap.dup(slot);
-                Some((Entry::swap(slot, frame.has(FrameFlags::EXCLUSIVE)), Resident::Anon))
+                // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
+                let before = frame.clear(FrameFlags::EXCLUSIVE);
+                Some((Entry::swap(slot, before.contains(FrameFlags::EXCLUSIVE)), Resident::Anon))
             }
             _ if frame.has(FrameFlags::SWAPBACKED) => Some((Entry::NONE, Resident::Shmem)),
             _ => Some((Entry::NONE, Resident::File)),

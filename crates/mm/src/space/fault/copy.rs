@@ -5,7 +5,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::stat::Stat;
 use crate::table::{Bits, Entry, Locked, Slot};
-use crate::tlb::Range;
+use crate::tlb::{Gather, Range};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -138,6 +138,21 @@ impl<M: Machine> Fault<'_, M> {
         }
         self.st.unlock_folio(pfn);
         self.st.put(pfn);
+        if !still_there {
+            self.drop_cut_off(entry);
+        }
         outcome
+    }
+
+    /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone, which
+    /// may take long. It goes now, so that the next try meets the file's end instead of this page again.
+    fn drop_cut_off(&self, entry: Entry) {
+        let mut gather = Gather::new(self.id, false);
+        let mut tables = self.lock();
+        if let Some(leaf) = tables.find(self.page).filter(|leaf| super::same_page(leaf.entry, entry)) {
+            super::super::unmap::zap_entry(self.st, &mut tables, leaf, false, &mut gather);
+        }
+        drop(tables);
+        self.st.finish(gather);
     }
 }

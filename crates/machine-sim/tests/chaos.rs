@@ -1,0 +1,52 @@
+//! Everything at random, on machines of every shape, under the oracle, with every structure checked after every operation.
+
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use program::chaos::Chaos;
+use std::ops::Range;
+
+/// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` those.
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var("CHAOS_SEED") else { return usual };
+    let number = |text: &str| text.parse::<u64>().expect("CHAOS_SEED is a number, or two like 5..9");
+    match text.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(&text)..number(&text) + 1,
+    }
+}
+
+fn chaos(seed: u64, validate: bool) -> Outcome {
+    let mut config = RunConfig::new(MachineSpec::random(seed));
+    (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
+    let program = Chaos::new(120, 64 << (seed % 5));
+    run(&config, &program).unwrap_or_else(|error| {
+        panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p machine-sim --test chaos")
+    })
+}
+
+#[test]
+fn everything_at_random_is_right_and_every_structure_stays_whole() {
+    let mut checked = 0;
+    let all = seeds(0..30);
+    for seed in all.clone() {
+        eprintln!("seed {seed}");
+        checked += chaos(seed, true).oracle.checked;
+    }
+    eprintln!("{checked} accesses of {} programs were right", all.count());
+    assert!(checked > 100);
+}
+
+/// Many more programs, with a look at the structures at their ends only.
+#[test]
+fn everything_at_random_is_right() {
+    for seed in seeds(0..300) {
+        eprintln!("seed {seed}");
+        chaos(seed, false);
+    }
+}
+
+#[test]
+fn looking_at_the_structures_changes_nothing() {
+    for seed in seeds(0..8) {
+        assert_eq!(chaos(seed, true), chaos(seed, false), "seed {seed}");
+    }
+}
