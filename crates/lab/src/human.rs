@@ -44,6 +44,24 @@ fn three_digits(value: f64, smallest: bool) -> String {
     }
 }
 
+/// A whole number with its digits in groups of three: `976,685,109`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count of things: `1 thread`, `1,234 threads`.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
 /// A signed percentage.
 pub fn percent(value: f64) -> String {
     if value.abs() >= 9999.5 { format!("{value:+.1e}%") } else { format!("{:+.2}%", value + 0.0) }
@@ -86,6 +104,17 @@ mod tests {
         assert_eq!(number(1536.0, "KiB"), "1.50 MiB");
         assert_eq!(bytes(1023.0), "1023 B");
         assert_eq!(bytes((256u64 << 20) as f64), "256 MiB");
+    }
+
+    #[test]
+    fn whole_numbers_are_grouped() {
+        for (value, expected) in
+            [(0, "0"), (12, "12"), (999, "999"), (1000, "1,000"), (976_685_109, "976,685,109")]
+        {
+            assert_eq!(grouped(value), expected);
+        }
+        assert_eq!(plural(1, "process", "processes"), "1 process");
+        assert_eq!(plural(1200, "process", "processes"), "1,200 processes");
     }
 
     #[test]

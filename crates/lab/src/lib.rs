@@ -7,12 +7,14 @@
 //! cli            what the user typed, and what to do about it
 //! rundir         results on disk            list      what there is to choose from
 //! table          results for people         summary   results for scripts
+//! svg            results as a picture     breakdown where the time went
 //! metrics        the rows of a result       statistics  means and intervals
 //! experiment     jobs over threads          profile   named sets of knobs
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod breakdown;
 pub mod cli;
 pub mod engine;
 pub mod error;
@@ -29,4 +31,5 @@ pub mod size;
 pub mod statistics;
 pub mod suggest;
 pub mod summary;
+pub mod svg;
 pub mod table;

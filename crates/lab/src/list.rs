@@ -23,16 +23,27 @@ impl Listing {
 
     /// For people.
     pub fn to_text(&self) -> String {
-        let mut grid = Grid::new(self.columns.iter().copied());
+        // Where a number comes from takes sentences: under the row, not beside it.
+        let shown = self.columns.len() - usize::from(self.columns.last() == Some(&"source"));
+        let mut grid = Grid::new(self.columns[..shown].iter().copied());
         for row in &self.rows {
-            grid.row(row.iter().map(|value| match value {
+            grid.row(row[..shown].iter().map(|value| match value {
                 Value::String(text) => text.clone(),
                 Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
                 other => other.to_string(),
             }));
         }
         let is_text = |column: usize| self.rows.iter().all(|row| row[column].is_string());
-        grid.render(is_text)
+        let text = grid.render(is_text);
+        if shown == self.columns.len() {
+            return text;
+        }
+        let mut lines = text.lines();
+        let mut out: String = lines.by_ref().take(2).map(|line| format!("{line}\n")).collect();
+        for (line, row) in lines.zip(&self.rows) {
+            out.push_str(&format!("{line}\n{}", wrapped(row[shown].as_str().unwrap_or_default())));
+        }
+        out
     }
 
     /// For scripts: an array of objects.
@@ -45,6 +56,27 @@ impl Listing {
         };
         Value::Array(self.rows.iter().map(object).collect())
     }
+}
+
+/// Text under a row: indented, at most some hundred characters a line where words allow it.
+fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 104;
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width == 0 || width + 1 + length > WIDTH {
+            out.push_str(if width == 0 { "      " } else { "\n      " });
+            width = length;
+        } else {
+            out.push(' ');
+            width += 1 + length;
+        }
+        out.push_str(word);
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
 }
 
 /// A row from things that are values.
@@ -119,6 +151,16 @@ mod tests {
         assert_eq!(events().rows.len(), Event::COUNT);
         assert!(metrics().to_text().contains("run_time"));
         assert!(profiles().to_text().contains("classic"));
+    }
+
+    #[test]
+    fn sources_stand_under_their_rows() {
+        let text = costs(engine::DEFAULT_MACHINE).unwrap().to_text();
+        assert!(!text.lines().next().unwrap().contains("source"));
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        assert!(text.lines().filter(|line| line.starts_with("      ")).count() > 20);
+        assert_eq!(wrapped("a b"), "      a b\n");
+        assert_eq!(wrapped(""), "");
     }
 
     #[test]

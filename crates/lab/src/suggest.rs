@@ -3,10 +3,10 @@
 /// The message for a `what` named `given` that is not among `names`, with the nearest name if one is near.
 pub fn unknown<'a>(what: &str, given: &str, names: impl IntoIterator<Item = &'a str>, list: &str) -> String {
     let hint = match nearest(given, names) {
-        Some(name) => format!("did you mean '{name}'? "),
+        Some(name) => format!("; did you mean '{name}'?"),
         None => String::new(),
     };
-    format!("unknown {what} '{given}'; {hint}('pagefold list {list}' names them all)")
+    format!("unknown {what} '{given}'{hint} ('pagefold list {list}' names them all)")
 }
 
 /// The name most like `given`, unless none is at all like it.

@@ -1,5 +1,6 @@
 //! From raw runs to the result that is printed: one object, whose keys are a promise (docs/json.md).
 
+use crate::breakdown::{self, Costs, DeviceIo};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
@@ -52,6 +53,10 @@ pub struct Summary {
     pub rows: Vec<SummaryRow>,
     /// Work done by each profile, summed over its runs.
     pub work: BTreeMap<String, WorkDone>,
+    /// Kernel work by profile and kind, summed over the runs; what was not done is left out.
+    pub costs: BTreeMap<String, Costs>,
+    /// Block devices by profile and name, summed over the runs.
+    pub devices: BTreeMap<String, BTreeMap<String, DeviceIo>>,
     /// Did all profiles do the same work, seed by seed?
     pub same_work: bool,
     /// The oracle's account of all runs.
@@ -110,7 +115,10 @@ impl Summary {
             accesses += run.work.accesses;
             warnings.extend(run.warnings.iter().cloned());
         }
+        let named = || setup.profiles.iter().cloned().zip(&by_profile);
         Summary {
+            costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
+            devices: named().map(|(name, runs)| (name, breakdown::devices(runs.iter().copied()))).collect(),
             confidence: statistics::CONFIDENCE,
             rows,
             work,
@@ -294,6 +302,8 @@ pub(crate) mod tests {
             "profiles",
             "rows",
             "work",
+            "costs",
+            "devices",
             "oracle",
             "host_seconds",
             "accesses",

@@ -1,8 +1,9 @@
 //! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
-use crate::human;
+use crate::record::WorkDone;
 use crate::summary::{Summary, SummaryRow};
+use crate::{breakdown, human};
 use std::fmt::Write;
 
 /// Cells under headings: the first column to the left, the others to the right.
@@ -63,6 +64,10 @@ pub fn render(summary: &Summary) -> String {
     text.push('\n');
     text.push_str(&body(summary));
     text.push('\n');
+    for section in details(summary).into_iter().filter(|section| !section.is_empty()) {
+        text.push_str(&section);
+        text.push('\n');
+    }
     text.push_str(&footer(summary));
     text
 }
@@ -113,6 +118,17 @@ fn body(summary: &Summary) -> String {
     grid.render(|column| column == 0)
 }
 
+/// What a single profile has room for: where the kernel's time went, and what the devices did.
+fn details(summary: &Summary) -> Vec<String> {
+    let [profile] = &summary.setup.profiles[..] else { return Vec::new() };
+    let runs = summary.setup.runs;
+    let run_time = summary.rows.iter().find(|row| row.metric == "run_time").map_or(0.0, |row| row.value);
+    let costs = summary.costs.get(profile).map(|costs| breakdown::costs_text(costs, runs));
+    let devices =
+        summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time));
+    costs.into_iter().chain(devices).collect()
+}
+
 fn change(row: &SummaryRow) -> String {
     let mark = if row.significant { "*" } else { " " };
     match row.change_pct {
@@ -128,6 +144,15 @@ fn interval(row: &SummaryRow) -> String {
     }
 }
 
+fn work_text(work: &WorkDone) -> String {
+    format!(
+        "{} accesses, {} progress, {}",
+        human::grouped(work.accesses),
+        human::grouped(work.progress),
+        human::plural(work.tasks, "task", "tasks")
+    )
+}
+
 fn footer(summary: &Summary) -> String {
     let setup = &summary.setup;
     let mut text = String::from("work done: ");
@@ -135,18 +160,12 @@ fn footer(summary: &Summary) -> String {
         .profiles
         .iter()
         .filter_map(|profile| summary.work.get(profile).map(|work| (profile, work)))
-        .map(|(profile, work)| {
-            format!("{profile} {} accesses, {} progress, {} tasks", work.accesses, work.progress, work.tasks)
-        })
+        .map(|(profile, work)| format!("{profile} {}", work_text(work)))
         .collect();
     if summary.same_work && setup.profiles.len() > 1 {
         let first =
             setup.profiles.first().and_then(|profile| summary.work.get(profile)).copied().unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "the same on all sides ({} accesses, {} progress, {} tasks)",
-            first.accesses, first.progress, first.tasks
-        );
+        let _ = writeln!(text, "the same on all sides ({})", work_text(&first));
     } else {
         let _ = writeln!(text, "{}", work.join("; "));
     }
@@ -159,15 +178,15 @@ fn footer(summary: &Summary) -> String {
     match summary.oracle.checked {
         0 => text.push_str("oracle: off (--verify switches it on)\n"),
         checked => {
-            let _ =
-                writeln!(text, "oracle: {checked} loads checked, {} violations", summary.oracle.violations);
+            let (checked, bad) = (human::grouped(checked), human::grouped(summary.oracle.violations));
+            let _ = writeln!(text, "oracle: {checked} loads checked, {bad} violations");
         }
     }
     if setup.base.is_some() {
         text.push_str(if setup.runs > 1 {
-            "change: positive = better; * = the interval of the difference over the runs excludes none\n"
+            "change: + is better, - is worse; * = the 95% interval of the difference over the runs excludes no change\n"
         } else {
-            "change: positive = better; one run has no interval (--runs 3)\n"
+            "change: + is better, - is worse; one run has no interval (--runs 3)\n"
         });
     }
     text
@@ -202,9 +221,9 @@ mod tests {
         assert_eq!(words("pgmajfault")[1..4], ["40", "0", "+100.00%*"]);
         assert_eq!(words("pgscan_direct")[1..], ["0", "5", "n/a*", "n/a"]);
         assert_eq!(words("pgscan_kswapd")[1..4], ["0", "0", "+0.00%"]);
-        assert!(text.contains("work done: the same on all sides (3000 accesses, 30 progress, 6 tasks)"));
+        assert!(text.contains("work done: the same on all sides (3,000 accesses, 30 progress, 6 tasks)"));
         assert!(text.contains("oracle: 24 loads checked, 0 violations"));
-        assert!(text.contains("positive = better"));
+        assert!(text.contains("+ is better, - is worse"));
         assert!(lines.iter().all(|line| *line == line.trim_end()));
     }
 
@@ -216,7 +235,7 @@ mod tests {
         let text = render(&Summary::of(setup(&["a", "b"]), &runs, 0.0, false));
         assert!(text.contains("WARNING: the sides did not do the same work"));
         assert!(text.contains("note: mind the gap\n"));
-        assert!(text.contains("a 3000 accesses") && text.contains("b 3001 accesses"));
+        assert!(text.contains("a 3,000 accesses") && text.contains("b 3,001 accesses"));
     }
 
     #[test]
@@ -224,6 +243,6 @@ mod tests {
         let runs: Vec<_> = three_seeds().into_iter().filter(|run| run.profile == "a").collect();
         let text = render(&Summary::of(setup(&["a"]), &runs, 0.0, false));
         assert!(!text.contains("change") && text.contains("run_time"));
-        assert!(text.contains("work done: a 3000 accesses, 30 progress, 6 tasks"));
+        assert!(text.contains("work done: a 3,000 accesses, 30 progress, 6 tasks"));
     }
 }

@@ -97,6 +97,7 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("info Cargo.toml", "not a Pagefold trace"),
         ("run Cargo.toml", "not a Pagefold trace"),
         ("report no-such-dir", "config.json"),
+        ("compare zipf --with classic+vm.swappiness=1 --svg no-such-dir/x.svg", "its folder does not exist"),
         ("list knob", "'knobs'"),
         ("import --format lackey no-such-file -o x.pft", "no-such-file"),
         ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
@@ -161,6 +162,8 @@ fn the_keys_of_the_json_are_kept() {
             "command",
             "commit",
             "confidence",
+            "costs",
+            "devices",
             "footprint",
             "host_seconds",
             "knobs",
@@ -271,6 +274,49 @@ fn a_run_directory_can_be_shown_again() {
     let output = pagefold(["report", shown]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
+}
+
+#[test]
+fn documents_agree_with_the_code() {
+    let machines = include_str!("../../../docs/machines.md");
+    assert!(machines.contains(include_str!("../../machine-sim/machines/small.toml")), "docs/machines.md");
+    let keys = include_str!("../../../docs/json.md");
+    let json = good_json("run zipf:1M --machine small --quiet --json");
+    let row = json["rows"][0].as_object().unwrap();
+    let work = json["work"]["classic"].as_object().unwrap();
+    let device = json["devices"]["classic"].as_object().unwrap().values().next().unwrap();
+    let inner = row.keys().chain(work.keys()).chain(device.as_object().unwrap().keys());
+    for key in json.as_object().unwrap().keys().chain(inner) {
+        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+    }
+}
+
+#[test]
+fn a_comparison_can_be_drawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    good(&format!("{COMPARE} --svg {} --out {}", path("a.svg"), path("result")));
+    let picture = fs::read_to_string(path("a.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains(">run_time<"), "{picture}");
+    good(&format!("report {} --svg {}", path("result"), path("b.svg")));
+    assert_eq!(fs::read_to_string(path("b.svg")).unwrap(), picture);
+
+    good(&format!("run zipf:16M --machine small --quiet --out {}", path("single")));
+    let message = bad(&["report", &path("single"), "--svg", &path("c.svg")]);
+    assert!(message.contains("no changes to draw") && !Path::new(&path("c.svg")).exists(), "{message}");
+}
+
+#[test]
+fn a_run_tells_where_the_time_went() {
+    let line = "run zipf:32M --machine small --memory 60% --quiet";
+    let text = good(line);
+    assert!(text.lines().any(|line| words(line).starts_with(&["kernel", "work", "count"])), "{text}");
+    assert!(text.lines().any(|line| words(line).first() == Some(&"fault_entry")), "{text}");
+    assert!(text.lines().any(|line| words(line).starts_with(&["device", "reads"])), "{text}");
+    let json = good_json(&format!("{line} --json"));
+    assert!(json["costs"]["classic"]["fault_entry"]["count"].as_u64().unwrap() > 0);
+    let device = json["devices"]["classic"].as_object().unwrap().values().next().unwrap();
+    assert!(device["writes"].as_f64().unwrap() > 0.0, "{device}");
 }
 
 #[test]

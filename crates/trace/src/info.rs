@@ -196,18 +196,29 @@ impl Info {
         writeln!(out, "{} ({}, {})", self.path, size(self.file_bytes), self.recorder)?;
         writeln!(out, "command       {}", self.command.join(" "))?;
         writeln!(out, "footprint     {} touched, {} at most at once", size(self.footprint), size(self.peak))?;
-        writeln!(out, "pages         {} of memory, {} of files", self.data_pages, self.file_pages)?;
+        writeln!(
+            out,
+            "pages         {} of memory, {} of files",
+            grouped(self.data_pages),
+            grouped(self.file_pages)
+        )?;
         writeln!(
             out,
             "accesses      {} in {} runs: {} loads, {} stores, {} fetches",
-            self.accesses, totals.runs, totals.loads, totals.stores, totals.fetches
+            grouped(self.accesses),
+            grouped(totals.runs),
+            grouped(totals.loads),
+            grouped(totals.stores),
+            grouped(totals.fetches)
         )?;
         writeln!(
             out,
             "runs          {} of loads, {} of stores, {} of fetches",
-            self.runs[0], self.runs[1], self.runs[2]
+            grouped(self.runs[0]),
+            grouped(self.runs[1]),
+            grouped(self.runs[2])
         )?;
-        writeln!(out, "instructions  {}", totals.instructions)?;
+        writeln!(out, "instructions  {}", grouped(totals.instructions))?;
         writeln!(out, "file calls    {} read, {} written", size(self.bytes_read), size(self.bytes_written))?;
         writeln!(
             out,
@@ -273,6 +284,19 @@ impl Info {
 /// `total × window / WINDOWS` without overflow.
 fn part(total: u64, window: u64) -> u64 {
     (u128::from(total) * u128::from(window) / u128::from(WINDOWS)) as u64
+}
+
+/// `976,685,109`
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn size(bytes: u64) -> String {

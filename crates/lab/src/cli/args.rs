@@ -41,7 +41,7 @@ Examples:
   pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result")]
     Compare(CompareArgs),
     /// Show the result in a run directory again
-    #[command(after_help = "Example:\n  pagefold report result --all")]
+    #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]
     Report(ReportArgs),
     /// Record a real program as a trace (needs QEMU's user-mode emulator)
     #[command(after_help = "\
@@ -69,7 +69,7 @@ Example:
 /// What `run` takes.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The profile: NAME or NAME+KNOB=VALUE+...
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
     #[arg(long, default_value = "classic", value_name = "PROFILE")]
     pub profile: String,
     /// Runs with seeds SEED, SEED+1, ...
@@ -83,7 +83,7 @@ pub struct RunArgs {
 /// What `compare` takes.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The profile to compare with: NAME or NAME+KNOB=VALUE+...
+    /// The profile to compare with: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
     #[arg(long, default_value = "classic", value_name = "PROFILE")]
     pub base: String,
     /// A profile to compare; may be given several times
@@ -92,6 +92,9 @@ pub struct CompareArgs {
     /// Runs of each profile, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
+    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// What both have in common.
     #[command(flatten)]
     pub common: ExperimentArgs,
@@ -100,13 +103,13 @@ pub struct CompareArgs {
 /// What every experiment takes.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// A trace (FILE.pft), or a built-in program: NAME or NAME:SIZE, like zipf:256M
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME or NAME:SIZE, like zipf:256M
     #[arg(value_name = "PROGRAM")]
     pub program: String,
     /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]
     #[arg(long, value_name = "BYTES|SHARE%")]
     pub memory: Option<Memory>,
-    /// The machine: a preset or a description (docs/machines.md)
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
     pub machine: String,
     /// Set a knob for all profiles; may be given several times
@@ -152,6 +155,9 @@ pub struct ReportArgs {
     /// A directory made by --out
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// How to print the result.
     #[command(flatten)]
     pub style: Style,

@@ -10,21 +10,22 @@ use crate::record::RunRecord;
 use crate::replay;
 use crate::rundir::{Raw, RunDir};
 use crate::summary::{SCHEMA, Setup, Summary};
-use crate::{interrupt, table};
+use crate::{interrupt, svg as picture, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
-    carry_out("run", None, &[args.profile], args.runs, &args.common)
+    carry_out("run", None, &[args.profile], args.runs, None, &args.common)
 }
 
 /// `pagefold compare`.
 pub(super) fn compare(args: CompareArgs) -> Result<()> {
     let mut profiles = vec![args.base.clone()];
     profiles.extend(args.others);
-    carry_out("compare", Some(args.base), &profiles, args.runs, &args.common)
+    carry_out("compare", Some(args.base), &profiles, args.runs, args.svg.as_deref(), &args.common)
 }
 
 /// All that an experiment needs, understood and checked.
@@ -41,9 +42,11 @@ fn carry_out(
     base: Option<String>,
     profiles: &[String],
     runs: u32,
+    svg: Option<&Path>,
     args: &ExperimentArgs,
 ) -> Result<()> {
     let plan = understand(command, base, profiles, runs, args)?;
+    svg.map_or(Ok(()), output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
     let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
     interrupt::install()?;
@@ -57,6 +60,7 @@ fn carry_out(
     if let Some(dir) = &dir {
         dir.save_summary(&text, &json)?;
     }
+    svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
     output::print(if args.style.json { &json } else { &text })?;
     if summary.same_work {
         Ok(())

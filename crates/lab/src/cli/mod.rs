@@ -6,7 +6,7 @@ mod output;
 mod tracing;
 
 use crate::error::{Error, Result};
-use crate::{list, replay, rundir, summary, table};
+use crate::{list, replay, rundir, summary, svg, table};
 use args::{Cli, Command, ListArgs, ReportArgs};
 use clap::Parser;
 use std::ffi::OsString;
@@ -61,6 +61,15 @@ fn report(args: &ReportArgs) -> Result<()> {
     }
     if summary.setup.runs < planned {
         eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
+    }
+    if let Some(path) = &args.svg {
+        if !svg::has_changes(&summary) {
+            return Err(Error::Input(format!(
+                "{}: a result of 'run' has no changes to draw; 'pagefold compare' makes one",
+                args.dir.display()
+            )));
+        }
+        output::save(path, &svg::render(&summary))?;
     }
     if args.style.json {
         output::print(&output::json(&summary)?)

@@ -1,8 +1,9 @@
-//! Standard output.
+//! Where results go: standard output, and files that the user named.
 
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 /// Print `text`; that the reader has gone away is no error of ours.
 pub fn print(text: &str) -> Result<()> {
@@ -20,4 +21,21 @@ pub fn json(value: &impl Serialize) -> Result<String> {
         .map_err(|error| Error::Failed(format!("cannot write the result as JSON: {error}")))?;
     text.push('\n');
     Ok(text)
+}
+
+/// Can a file be made at `path`? Asked before time is spent on what is to go there; touches nothing.
+pub fn check_file(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        return Err(Error::file("write", path, "it is a directory"));
+    }
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(Error::file("write", path, "its folder does not exist")),
+    }
+}
+
+/// Put `text` at `path`.
+pub fn save(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| Error::file("write", path, error))
 }

@@ -53,7 +53,11 @@ impl Machine {
     /// Can it be run with so much memory?
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);
-        fits.map(drop).map_err(|error| Error::Input(format!("--{error}")))
+        fits.map(drop).map_err(|error| {
+            Error::Input(format!(
+                "--{error}; give it more, or choose a smaller machine ('pagefold list machines')"
+            ))
+        })
     }
 
     /// Bytes of memory that it has if nothing else is said.

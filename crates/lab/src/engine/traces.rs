@@ -35,12 +35,12 @@ pub fn record(request: RecordRequest) -> Result<String> {
 
 fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
     format!(
-        "wrote {} ({}): {} accesses by {} threads in {} processes to {}",
+        "wrote {} ({}): {} accesses by {} in {} to {}",
         path.display(),
         human::bytes(bytes as f64),
         human::number(header.counts().accesses() as f64, ""),
-        header.threads.len(),
-        header.processes.len(),
+        human::plural(header.threads.len() as u64, "thread", "threads"),
+        human::plural(header.processes.len() as u64, "process", "processes"),
         human::bytes(header.footprint as f64),
     )
 }

@@ -35,13 +35,13 @@ enum Habit {
 /// One row of the list: name, habit, is the area a file, help.
 const TABLE: &[(&str, Habit, bool, &str)] = &[
     ("sequential", Habit::Sequential, false, "write memory once, then read it from end to end"),
-    ("uniform", Habit::Uniform, false, "touch pages at random, one in four written"),
-    ("zipf", Habit::Zipf, false, "touch pages by Zipf's law, one in four written"),
+    ("uniform", Habit::Uniform, false, "fill memory, then touch pages at random, one in four written"),
+    ("zipf", Habit::Zipf, false, "fill memory, then touch pages by Zipf's law, one in four written"),
     (
         "phases",
         Habit::Phases,
         false,
-        "touch a quarter of the pages at random, another quarter in every phase",
+        "fill memory, then touch a quarter of the pages at random, another quarter in every phase",
     ),
     ("fork-write", Habit::ForkWrite, false, "fork again and again; parent and child write what they share"),
     ("map-storm", Habit::MapStorm, false, "map, touch, protect and unmap small areas without rest"),

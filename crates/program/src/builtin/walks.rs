@@ -20,6 +20,7 @@ impl Builtin {
             Habit::Sequential => self.sequential(os, thread, Mode::Store),
             Habit::Stream => self.sequential(os, thread, Mode::Load),
             Habit::Zipf => {
+                self.fill(os, thread)?;
                 let zipf = Zipf::new(self.pages());
                 self.random(
                     os,
@@ -28,30 +29,47 @@ impl Builtin {
                     &mut rng,
                 )
             }
-            Habit::Phases => self.random(
-                os,
-                share,
-                |rng, pages, done| {
-                    // A phase lasts for as many touches as this task's share has pages; each moves on by a quarter.
-                    let quarter = pages.div_ceil(4);
-                    (done / share * quarter + rng.below(quarter)) % pages
-                },
-                &mut rng,
-            ),
-            _ => self.random(os, share, |rng, pages, _| rng.below(pages), &mut rng),
+            Habit::Phases => {
+                self.fill(os, thread)?;
+                self.random(
+                    os,
+                    share,
+                    |rng, pages, done| {
+                        // A phase lasts for as many touches as this task's share has pages; each moves on by a quarter.
+                        let quarter = pages.div_ceil(4);
+                        (done / share * quarter + rng.below(quarter)) % pages
+                    },
+                    &mut rng,
+                )
+            }
+            _ => {
+                self.fill(os, thread)?;
+                self.random(os, share, |rng, pages, _| rng.below(pages), &mut rng)
+            }
         }
+    }
+
+    /// Touch each page of a thread's part once: chance alone would leave out a third of them, and a footprint is a promise
+    /// that all of it is touched.
+    fn fill<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        let part = self.part(thread);
+        let mode = if self.file { Mode::Load } else { Mode::Store };
+        for page in part.clone() {
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
+        }
+        os.progress(part.end - part.start);
+        Ok(())
     }
 
     /// A thread's part from end to end, the first time with `first` accesses.
     fn sequential<O: Os>(&self, os: &mut O, thread: u32, first: Mode) -> Result<(), Signal> {
-        let part = |i: u64| self.pages() * i / self.threads as u64;
-        let (from, to) = (part(thread as u64), part(thread as u64 + 1));
+        let part = self.part(thread);
         for pass in 0..self.passes {
             let mode = if pass == 0 { first } else { Mode::Load };
-            for page in from..to {
+            for page in part.clone() {
                 os.access(Access { addr: BASE + page * PAGE, count: WHOLE, mode })?;
             }
-            os.progress(to - from);
+            os.progress(part.end - part.start);
         }
         Ok(())
     }

@@ -52,7 +52,8 @@ impl Builtin {
         }
     }
 
-    fn part(&self, thread: u32) -> core::ops::Range<u64> {
+    /// A thread's part of the pages.
+    pub(super) fn part(&self, thread: u32) -> core::ops::Range<u64> {
         let part = |i: u64| self.pages() * i / self.threads as u64;
         part(thread as u64)..part(thread as u64 + 1)
     }

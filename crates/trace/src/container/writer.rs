@@ -63,6 +63,10 @@ impl Writer {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            let why = std::io::Error::other(format!("the folder {} does not exist", folder.display()));
+            return Err(TraceError::io(path, "write")(why));
+        }
         let file = tempfile::Builder::new()
             .prefix(".pagefold-")
             .suffix(".pft.part")

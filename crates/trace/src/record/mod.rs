@@ -92,6 +92,12 @@ pub enum RecordError {
         /// As it was given.
         program: String,
     },
+    /// The program is there, but may not be run.
+    #[error("{program}: not executable; chmod +x makes it so")]
+    NotExecutable {
+        /// As it was given.
+        program: String,
+    },
     /// The program is a script.
     #[error("{}: a script; record its interpreter: -- {interpreter} {}", path.display(), path.display())]
     Script {
@@ -229,7 +235,10 @@ fn find_program(name: &str) -> Result<PathBuf, RecordError> {
     } else {
         in_path(name)
     };
-    found.ok_or_else(|| RecordError::NoProgram { program: name.to_owned() })
+    found.ok_or_else(|| match name.contains('/') && Path::new(name).is_file() {
+        true => RecordError::NotExecutable { program: name.to_owned() },
+        false => RecordError::NoProgram { program: name.to_owned() },
+    })
 }
 
 fn find_emulator(options: &RecordOptions) -> Result<PathBuf, RecordError> {
