@@ -81,9 +81,6 @@ unsafe impl bytemuck::Zeroable for Frame {}
 
 const _: () = assert!(size_of::<Frame>() == 64);
 
-/// Words in a record.
-const WORDS: usize = size_of::<Frame>() / 8;
-
 const OWNER_ANON: u64 = 1 << 32;
 const OWNER_FILE: u64 = 2 << 32;
 
@@ -346,51 +343,31 @@ impl Frame {
 }
 
 /// The records of all frames of the machine, indexed by [`Pfn`].
-///
-/// Hosts and kernels hand out zeroed memory without touching it, but Rust's allocator interface fills it by hand as soon as
-/// more than the usual alignment is asked for. So the table asks for words, with room to spare, and begins at the first
-/// whole cache line: the table of a machine with hundreds of gigabytes then costs what is used of it.
 pub struct FrameTable {
-    words: Box<[AtomicU64]>,
-    /// Words before the first record.
-    skip: usize,
-    count: usize,
+    frames: Box<[Frame]>,
 }
 
 impl FrameTable {
     /// Records for frames 0 to `count` - 1, all zero: on a hosted machine the memory is not touched until used.
     pub fn new(count: usize) -> FrameTable {
         assert!(count < u32::MAX as usize, "frame numbers are 32 bits wide");
-        let words: Box<[AtomicU64]> = bytemuck::zeroed_slice_box((count + 1) * WORDS);
-        let skip = words.as_ptr().align_offset(align_of::<Frame>());
-        assert!(skip < WORDS, "a word pointer can be aligned to a record");
-        FrameTable { words, skip, count }
-    }
-
-    /// The records.
-    #[inline(always)]
-    #[allow(unsafe_code)]
-    fn frames(&self) -> &[Frame] {
-        // SAFETY: `skip` < WORDS words lead to an aligned address, and `count` records fit behind it because there are
-        // (count + 1) * WORDS words. A record is 64 bytes of atomic integers (or cells), as the words are, valid for any bits;
-        // nothing else reads the words. The borrow of `self` keeps the allocation alive.
-        unsafe { core::slice::from_raw_parts(self.words.as_ptr().add(self.skip).cast(), self.count) }
+        FrameTable { frames: bytemuck::zeroed_slice_box(count) }
     }
 
     /// Number of frames.
     pub fn len(&self) -> usize {
-        self.count
+        self.frames.len()
     }
 
     /// Are there none?
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.frames.is_empty()
     }
 
     /// The record, or `None` past the end.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Option<&Frame> {
-        self.frames().get(pfn.index())
+        self.frames.get(pfn.index())
     }
 
     /// The head of the folio that holds this frame.
@@ -431,7 +408,7 @@ impl core::ops::Index<Pfn> for FrameTable {
 
     #[inline]
     fn index(&self, pfn: Pfn) -> &Frame {
-        &self.frames()[pfn.index()]
+        &self.frames[pfn.index()]
     }
 }
 
@@ -461,22 +438,6 @@ mod tests {
         assert!(frame.try_get());
         assert!(!frame.put(1));
         assert!(frame.put(1));
-    }
-
-    #[test]
-    fn records_stand_on_cache_lines_and_begin_as_zero() {
-        for count in [0, 1, 5, 1000] {
-            let table = FrameTable::new(count);
-            assert_eq!((table.len(), table.is_empty()), (count, count == 0));
-            assert!(table.get(Pfn(count as u32)).is_none());
-            for pfn in (0..count as u32).map(Pfn) {
-                let frame = &table[pfn];
-                assert_eq!(core::ptr::from_ref(frame).align_offset(64), 0);
-                assert_eq!((frame.owner(), frame.refs(), frame.private()), (Owner::None, 0, 0));
-                frame.set_private(u64::from(pfn.0) + 1);
-            }
-            assert!((0..count as u32).all(|i| table[Pfn(i)].private() == u64::from(i) + 1));
-        }
     }
 
     #[test]
