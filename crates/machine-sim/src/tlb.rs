@@ -2,18 +2,26 @@
 //!
 //! First level: data and instruction TLBs, each split by entry size. Second level: one TLB for all. Beside them the
 //! page-walk caches, which remember where the lower tables of a recent walk stand. All are set-associative with true
-//! LRU: the ways of a set are kept in order of use, so a repeated hit looks at one slot and writes nothing.
+//! LRU. In the narrow ones (`array`) the ways of a set are kept in order of use, so a repeated hit looks at one slot
+//! and writes nothing; the second level (`wide`) notes the order in a word of its set and moves no entries.
 //!
 //! An entry's key holds its address-space number (ASID) and an *epoch* of that number. To drop everything of one ASID
 //! is to begin a new epoch: old entries no longer match, count as empty when a victim is sought, and cost nothing. Only
 //! when epochs run out (after two million such flushes) are the arrays really cleared.
 
+use array::Array;
 use mm::machine::Flush;
 use mm::units::{Order, PAGEBLOCK_ORDER, Pfn, Vpn};
 use std::cell::Cell;
+use wide::Wide;
+
+mod array;
+mod wide;
 
 /// Most ASIDs that the model can tell apart.
 pub const MAX_ASIDS: usize = 32;
+/// Most ways that the second level can have.
+pub const MAX_L2_WAYS: u32 = wide::MAX_WAYS as u32;
 
 const VPN_BITS: u32 = 36;
 const LARGE: u64 = 1 << VPN_BITS;
@@ -91,99 +99,18 @@ pub struct Geometry {
     pub ways: u32,
 }
 
-#[derive(Default)]
-struct Slot {
-    key: Cell<u64>,
-    data: Cell<u64>,
-}
-
-/// One set-associative array.
-struct Array {
-    slots: Box<[Slot]>,
-    ways: usize,
-    mask: u64,
-    /// log2 of the distance of two sets: ways, rounded up to a power of two.
-    stride: u32,
-}
-
-impl Array {
-    fn new(geometry: Geometry) -> Array {
-        let sets = geometry.entries / geometry.ways;
-        assert!(sets.is_power_of_two() && sets * geometry.ways == geometry.entries, "checked by the spec");
-        Array {
-            slots: (0..sets * geometry.ways.next_power_of_two()).map(|_| Slot::default()).collect(),
-            ways: geometry.ways as usize,
-            mask: sets as u64 - 1,
-            stride: geometry.ways.next_power_of_two().trailing_zeros(),
-        }
-    }
-
-    #[inline(always)]
-    fn set(&self, key: u64) -> &[Slot] {
-        let first = ((key & self.mask) << self.stride) as usize;
-        &self.slots[first..][..self.ways]
-    }
-
-    /// Look at the most recently used way only.
-    #[inline(always)]
-    fn front(&self, key: u64) -> Option<u64> {
-        let slot = &self.slots[((key & self.mask) << self.stride) as usize];
-        (slot.key.get() == key).then(|| slot.data.get())
-    }
-
-    #[inline]
-    fn get(&self, key: u64) -> Option<u64> {
-        let set = self.set(key);
-        let way = set.iter().position(|slot| slot.key.get() == key)?;
-        let data = set[way].data.get();
-        if way > 0 {
-            Self::to_front(set, way, key, data);
-        }
-        Some(data)
-    }
-
-    /// Shift the ways before `way` back by one and put an entry in front.
-    #[inline]
-    fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {
-        for i in (0..way).rev() {
-            set[i + 1].key.set(set[i].key.get());
-            set[i + 1].data.set(set[i].data.get());
-        }
-        set[0].key.set(key);
-        set[0].data.set(data);
-    }
-
-    /// Put an entry in, over the same key, a dead entry or the least recently used.
-    fn put(&self, key: u64, data: u64, epochs: &Epochs) {
-        let set = self.set(key);
-        let way = set
-            .iter()
-            .position(|slot| slot.key.get() == key)
-            .or_else(|| set.iter().rposition(|slot| !epochs.live(slot.key.get())))
-            .unwrap_or(set.len() - 1);
-        Self::to_front(set, way, key, data);
-    }
-
-    fn drop_key(&self, key: u64) {
-        if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
-            slot.key.set(0);
-        }
-    }
-
-    fn clear(&self) {
-        self.slots.iter().for_each(|slot| slot.key.set(0));
-    }
-}
-
 /// The epoch of every ASID, as the upper part of a key.
 struct Epochs {
     prefix: [Cell<u64>; MAX_ASIDS],
+    /// How often entries have died so far. A set in which all were alive at some count is still full at that count.
+    deaths: Cell<u64>,
 }
 
 impl Epochs {
     fn new() -> Epochs {
         Epochs {
             prefix: std::array::from_fn(|asid| Cell::new(1 << EPOCH_SHIFT | (asid as u64) << ASID_SHIFT)),
+            deaths: Cell::new(1),
         }
     }
 
@@ -193,8 +120,15 @@ impl Epochs {
         key >> ASID_SHIFT == self.prefix[asid].get() >> ASID_SHIFT
     }
 
+    /// Entries die.
+    #[inline]
+    fn note_deaths(&self) {
+        self.deaths.set(self.deaths.get() + 1);
+    }
+
     /// Begin a new epoch; `false` if there are none left.
     fn next(&self, asid: usize) -> bool {
+        self.note_deaths();
         let prefix = self.prefix[asid].get();
         if prefix >> EPOCH_SHIFT == LAST_EPOCH {
             return false;
@@ -242,7 +176,7 @@ pub struct Tlb {
     l1d_large: Array,
     l1i: Array,
     l1i_large: Array,
-    l2: Array,
+    l2: Wide,
     walk: [Array; 3],
     lines: Box<[Cell<u64>]>,
     epochs: Epochs,
@@ -264,7 +198,7 @@ impl Tlb {
             l1d_large: Array::new(spec.l1d_2m),
             l1i: Array::new(spec.l1i_4k),
             l1i_large: Array::new(spec.l1i_2m),
-            l2: Array::new(spec.l2),
+            l2: Wide::new(spec.l2),
             walk: [Array::new(spec.pde), Array::new(spec.pdpte), Array::new(spec.pml4e)],
             lines: vec![Cell::new(0); spec.lines.next_power_of_two() as usize].into(),
             epochs,
@@ -340,7 +274,7 @@ impl Tlb {
         }
     }
 
-    /// Take in what a walk found: for `large`, the translation of the block's first page.
+    /// Take in what a walk found, after neither level had it: for `large`, the translation of the block's first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
         if large {
@@ -352,14 +286,17 @@ impl Tlb {
 
     /// Drop the translation of one page, as a CPU does that found it too weak for an access.
     pub fn drop_page(&self, vpn: Vpn) {
-        for array in [&self.l1d, &self.l1i, &self.l2] {
-            array.drop_key(self.key(vpn.0));
-        }
+        let key = self.key(vpn.0);
+        self.l1d.drop_key(key);
+        self.l1i.drop_key(key);
+        self.l2.drop_key(key);
         if self.large.get() {
-            for array in [&self.l1d_large, &self.l1i_large, &self.l2] {
-                array.drop_key(self.large_key(vpn.0));
-            }
+            let key = self.large_key(vpn.0);
+            self.l1d_large.drop_key(key);
+            self.l1i_large.drop_key(key);
+            self.l2.drop_key(key);
         }
+        self.epochs.note_deaths();
     }
 
     /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to, if a walk cache knows it.
@@ -369,7 +306,7 @@ impl Tlb {
         self.walk[level - 1].get(key).map(|data| Pfn(data as u32))
     }
 
-    /// Remember the table that the entry of `level` for `vpn` points to.
+    /// Remember the table that the entry of `level` for `vpn` points to, after the cache of that level had it not.
     pub fn walk_put(&self, level: usize, vpn: Vpn, table: Pfn) {
         let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
@@ -411,9 +348,10 @@ impl Tlb {
 
     fn drop_asid(&self, asid: usize) {
         if !self.epochs.next(asid) {
-            for array in [&self.l1d, &self.l1d_large, &self.l1i, &self.l1i_large, &self.l2] {
+            for array in [&self.l1d, &self.l1d_large, &self.l1i, &self.l1i_large] {
                 array.clear();
             }
+            self.l2.clear();
             self.epochs.restart();
         }
         self.drop_walks(asid);

@@ -47,9 +47,11 @@ impl SimMachine {
             }
             let large = level == 1 && entry.has(Bits::LARGE);
             if level == 0 || large {
-                let Some(entry) = self.use_entry(entry, kind) else { return Walk::Fault };
-                page[index].store(entry.0, Relaxed);
-                return Walk::Found(self.cache(cpu, vpn, entry, large, kind));
+                let Some(used) = self.use_entry(entry, kind) else { return Walk::Fault };
+                if used != entry {
+                    page[index].store(used.0, Relaxed);
+                }
+                return Walk::Found(self.cache(cpu, vpn, used, large, kind));
             }
             if self.spec.cpu().hw_nonleaf_young && !entry.has(Bits::YOUNG) {
                 page[index].store(entry.with(Bits::YOUNG).0, Relaxed);

@@ -336,6 +336,10 @@ fn check(file: &MachineFile) -> Result<(), SpecError> {
             return fail(&format!("tlb.{name}"), message);
         }
     }
+    if tlb.l2.ways > crate::tlb::MAX_L2_WAYS {
+        let message = format!("{} ways, more than {}: use fewer ways", tlb.l2.ways, crate::tlb::MAX_L2_WAYS);
+        return fail("tlb.l2", message);
+    }
     if tlb.lines == 0 || tlb.lines > 1 << 24 {
         return fail("tlb.lines", format!("is {}, not between 1 and 2^24", tlb.lines));
     }

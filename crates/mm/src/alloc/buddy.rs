@@ -13,7 +13,9 @@
 //! groups for good, so before it the zone's watermarks are boosted: kswapd then makes room for whole blocks.
 //!
 //! **Lazy records.** The records of frames in a block that was never split are not written, not even at start: a frame
-//! learns its zone and node when it first heads a block or joins a folio.
+//! learns its zone and node when it first heads a block or joins a folio. Nor are the tails of a freed folio: the order
+//! in a free head's record says how far they still point to it. Whatever else becomes of one of those frames goes by
+//! way of a split, and a split block's first part is formed anew with its own, smaller order.
 //!
 //! **Debts.** A free block carries the newest debt tag of its frames in its head: a merge keeps the larger tag, both
 //! halves of a split inherit it.

@@ -374,7 +374,6 @@ impl Allocator {
             base.charge(Work::FreePcp, 1);
             self.pcp(cpu, zone.id()).lock().push(base, zone, pfn, order);
         } else {
-            pcp::unform(base, pfn);
             frame.wipe(FrameFlags::empty());
             base.charge(Work::FreeBuddy, 1);
             Area::lock(base, zone).put(pfn, order);

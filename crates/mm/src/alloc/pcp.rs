@@ -264,7 +264,6 @@ impl Pcp {
             at = (at + 1) % LISTS;
             let Some(pfn) = self.lists[at].pop_tail(&base.frames) else { continue };
             let order = order_of(at);
-            unform(base, pfn);
             area.put(pfn, order);
             self.count -= order.frames();
             freed += order.frames();
@@ -326,16 +325,5 @@ fn holds_many(order: Order) -> bool {
 pub(super) fn form<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
     base.frames[pfn].assign(flags);
     base.frames[pfn].set_mobility(zone.mobility_of(pfn));
-    if order != Order::ZERO {
-        for i in 1..order.frames() {
-            base.frames[pfn.add(i)].place(zone.node(), zone.id());
-        }
-        base.frames.make_folio(pfn, order);
-    }
-}
-
-/// Undo [`form`] for a folio that goes back to the buddy.
-pub(super) fn unform<M: Machine>(base: &Base<M>, pfn: Pfn) {
-    base.frames.unmake_folio(pfn);
-    base.frames[pfn].set_order(Order::ZERO);
+    base.frames.make_folio(pfn, order);
 }

@@ -210,7 +210,8 @@ impl Frame {
         old - n
     }
 
-    /// Order of the folio that this frame heads.
+    /// Order of the folio that this frame heads. Of a free block's head: the order of the folio whose tails are still in
+    /// place behind it (see [`FrameTable::make_folio`]).
     #[inline]
     pub fn order(&self) -> Order {
         Order(self.shape.load(Relaxed) as u8)
@@ -370,31 +371,52 @@ impl FrameTable {
         self.frames.get(pfn.index())
     }
 
-    /// The head of the folio that holds this frame.
+    /// The head of the folio that holds this frame; of a frame that is in no folio, itself.
+    ///
+    /// Records of a freed folio's tails still point to their old head, so the head has the last word.
     #[inline]
     pub fn head(&self, pfn: Pfn) -> Pfn {
         let frame = &self[pfn];
-        if frame.has(FrameFlags::TAIL) { Pfn(frame.private() as u32) } else { pfn }
+        if !frame.has(FrameFlags::TAIL) {
+            return pfn;
+        }
+        let head = Pfn(frame.private() as u32);
+        let record = &self[head];
+        let holds = record.has(FrameFlags::HEAD) && pfn.0.wrapping_sub(head.0) < record.pages();
+        if holds { head } else { pfn }
     }
 
-    /// Mark `head`'s block as one folio of `order`. The caller owns all of its frames.
+    /// Make `head`'s block one folio of `order`. The caller owns all of its frames.
+    ///
+    /// The head's order before says how many tails are already in place, from the last folio here: a large block that
+    /// comes and goes whole is not written again.
     pub fn make_folio(&self, head: Pfn, order: Order) {
-        self[head].set_order(order);
-        if order != Order::ZERO {
-            self[head].set(FrameFlags::HEAD);
-            for i in 1..order.frames() {
-                let tail = &self[head.add(i)];
-                tail.set(FrameFlags::TAIL);
-                tail.set_private(head.0 as u64);
-            }
+        let record = &self[head];
+        let done = record.order().frames();
+        debug_assert!((1..done.min(order.frames())).all(|i| {
+            let tail = &self[head.add(i)];
+            tail.has(FrameFlags::TAIL) && tail.private() == head.0 as u64
+        }));
+        record.set_order(order);
+        if order == Order::ZERO {
+            return;
+        }
+        record.set(FrameFlags::HEAD);
+        let (node, zone) = (record.node(), record.zone());
+        for i in done..order.frames() {
+            let tail = &self[head.add(i)];
+            tail.place(node, zone);
+            tail.assign(FrameFlags::TAIL);
+            tail.set_private(head.0 as u64);
         }
     }
 
-    /// Undo [`FrameTable::make_folio`] before the block is freed.
+    /// Undo [`FrameTable::make_folio`], so that the frames can become smaller folios.
     pub fn unmake_folio(&self, head: Pfn) {
         let order = self[head].order();
         if order != Order::ZERO {
             self[head].clear(FrameFlags::HEAD);
+            self[head].set_order(Order::ZERO);
             for i in 1..order.frames() {
                 self[head.add(i)].clear(FrameFlags::TAIL);
                 self[head.add(i)].set_private(0);
@@ -449,5 +471,18 @@ mod tests {
         }
         table.unmake_folio(Pfn(8));
         assert_eq!(table.head(Pfn(12)), Pfn(12));
+    }
+
+    #[test]
+    fn a_tail_that_was_left_in_place_counts_only_under_a_head_that_reaches_it() {
+        let table = FrameTable::new(16);
+        table.make_folio(Pfn(8), Order(3));
+        table[Pfn(8)].assign(FrameFlags::BUDDY);
+        assert_eq!(table.head(Pfn(9)), Pfn(9));
+        table.make_folio(Pfn(8), Order(1));
+        assert_eq!((table.head(Pfn(9)), table.head(Pfn(10))), (Pfn(8), Pfn(10)));
+        table[Pfn(8)].assign(FrameFlags::empty());
+        table.make_folio(Pfn(8), Order(3));
+        assert_eq!((table.head(Pfn(10)), table.head(Pfn(15))), (Pfn(8), Pfn(8)));
     }
 }

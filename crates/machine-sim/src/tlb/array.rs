@@ -1,0 +1,105 @@
+//! A set-associative array of few ways, which lie in order of use.
+
+use super::{Epochs, Geometry};
+use std::cell::Cell;
+
+#[derive(Default)]
+struct Slot {
+    key: Cell<u64>,
+    data: Cell<u64>,
+}
+
+/// One set-associative array.
+pub(super) struct Array {
+    slots: Box<[Slot]>,
+    ways: usize,
+    mask: u64,
+    /// For each set, the count of deaths at which all its ways were seen to be alive.
+    full: Box<[Cell<u64>]>,
+    /// log2 of the distance of two sets: ways, rounded up to a power of two.
+    stride: u32,
+}
+
+impl Array {
+    /// Empty.
+    pub fn new(geometry: Geometry) -> Array {
+        let sets = geometry.entries / geometry.ways;
+        assert!(sets.is_power_of_two() && sets * geometry.ways == geometry.entries, "checked by the spec");
+        Array {
+            slots: (0..sets * geometry.ways.next_power_of_two()).map(|_| Slot::default()).collect(),
+            ways: geometry.ways as usize,
+            mask: sets as u64 - 1,
+            full: vec![Cell::new(0); sets as usize].into(),
+            stride: geometry.ways.next_power_of_two().trailing_zeros(),
+        }
+    }
+
+    #[inline(always)]
+    fn set(&self, key: u64) -> &[Slot] {
+        let first = ((key & self.mask) << self.stride) as usize;
+        &self.slots[first..][..self.ways]
+    }
+
+    /// Look at the most recently used way only.
+    #[inline(always)]
+    pub fn front(&self, key: u64) -> Option<u64> {
+        let slot = &self.slots[((key & self.mask) << self.stride) as usize];
+        (slot.key.get() == key).then(|| slot.data.get())
+    }
+
+    /// Look an entry up, and note its use.
+    #[inline]
+    pub fn get(&self, key: u64) -> Option<u64> {
+        let set = self.set(key);
+        let way = set.iter().position(|slot| slot.key.get() == key)?;
+        let data = set[way].data.get();
+        if way > 0 {
+            Self::to_front(set, way, key, data);
+        }
+        Some(data)
+    }
+
+    /// Shift the ways before `way` back by one and put an entry in front.
+    #[inline]
+    fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {
+        for i in (0..way).rev() {
+            set[i + 1].key.set(set[i].key.get());
+            set[i + 1].data.set(set[i].data.get());
+        }
+        set[0].key.set(key);
+        set[0].data.set(data);
+    }
+
+    /// Put an entry in that is not there, over a dead entry or the least recently used.
+    #[inline]
+    pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
+        let set = self.set(key);
+        debug_assert!(set.iter().all(|slot| slot.key.get() != key));
+        let full = &self.full[(key & self.mask) as usize];
+        let way = match full.get() == epochs.deaths.get() {
+            true => set.len() - 1,
+            false => self.victim(set, full, epochs),
+        };
+        Self::to_front(set, way, key, data);
+    }
+
+    /// The dead entry of a set that was used least recently, or the entry that was.
+    fn victim(&self, set: &[Slot], full: &Cell<u64>, epochs: &Epochs) -> usize {
+        set.iter().rposition(|slot| !epochs.live(slot.key.get())).unwrap_or_else(|| {
+            full.set(epochs.deaths.get());
+            set.len() - 1
+        })
+    }
+
+    /// Drop an entry. The caller notes the death.
+    pub fn drop_key(&self, key: u64) {
+        if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
+            slot.key.set(0);
+        }
+    }
+
+    /// Drop all. The caller notes the deaths.
+    pub fn clear(&self) {
+        self.slots.iter().for_each(|slot| slot.key.set(0));
+    }
+}
