@@ -351,6 +351,12 @@ fn a_machine_can_be_described_in_a_file() {
 }
 
 #[test]
+fn running_out_of_memory_without_swap_says_so() {
+    let message = bad(&["run", "zipf:64M", "--machine", "luf-cxl", "--memory", "48M", "--quiet"]);
+    assert!(message.contains("ran out of memory") && message.contains("has no swap"), "{message}");
+}
+
+#[test]
 fn a_recording_of_lackey_becomes_a_trace_that_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();

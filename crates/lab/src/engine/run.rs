@@ -41,9 +41,10 @@ impl Run<'_> {
     fn finished(&self, outcome: &Outcome) -> Result<()> {
         let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
         if let Some(oom) = outcome.oom.first() {
+            let swap = if self.machine.spec.swap().is_some() { "" } else { " (this machine has no swap)" };
             return Err(Error::Input(format!(
-                "{memory} of memory are too small to run this program: it ran out of memory with {} resident; give more \
-                 with --memory",
+                "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
+                 more with --memory",
                 human::bytes((oom.rss * PAGE_SIZE) as f64)
             )));
         }
