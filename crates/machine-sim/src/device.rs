@@ -5,6 +5,8 @@
 //! could pass.
 
 use serde::Deserialize;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::spec::Bytes;
 
@@ -66,8 +68,8 @@ pub struct DeviceCounts {
 pub(crate) struct Device {
     latency: [u64; 2],
     page: [u64; 2],
-    /// When each slot becomes free.
-    slots: Vec<u64>,
+    /// When each slot becomes free; the earliest is on top.
+    slots: BinaryHeap<Reverse<u64>>,
     /// When the data of all requests so far has passed.
     bus: u64,
     /// Until when it is known to be busy.
@@ -85,7 +87,7 @@ impl Device {
             // The stated latency is that of a whole one-page request.
             latency: std::array::from_fn(|i| picos(latency[i]).saturating_sub(page[i])),
             page,
-            slots: vec![0; spec.queue_depth as usize],
+            slots: vec![Reverse(0); spec.queue_depth as usize].into(),
             bus: 0,
             busy_until: 0,
             counts: DeviceCounts::default(),
@@ -94,12 +96,13 @@ impl Device {
 
     /// Take a request at `now`; returns when it will be done.
     pub(crate) fn submit(&mut self, now: u64, write: bool, pages: u32) -> u64 {
-        let slot = (0..self.slots.len()).min_by_key(|&i| self.slots[i]).expect("a device has slots");
-        let start = now.max(self.slots[slot]);
+        let mut slot = self.slots.peek_mut().expect("a device has slots");
+        let start = now.max(slot.0);
         let transfer = self.page[write as usize] * pages as u64;
         self.bus = self.bus.max(start) + transfer;
         let done = (start + self.latency[write as usize] + transfer).max(self.bus);
-        self.slots[slot] = done;
+        *slot = Reverse(done);
+        drop(slot);
         self.counts.busy += done - now.max(self.busy_until).min(done);
         self.busy_until = self.busy_until.max(done);
         let (requests, moved) = match write {

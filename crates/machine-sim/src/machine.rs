@@ -214,8 +214,9 @@ impl SimMachine {
     pub(crate) fn wake_key(&self, key: Key) {
         let now = self.here().clock.get();
         let mut sched = self.sched.borrow_mut();
-        sched.wake(now, key);
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        if sched.wake(now, key) {
+            self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        }
     }
 
     /// Something else may be due: let the scheduler look, if the current CPU has passed its limit.

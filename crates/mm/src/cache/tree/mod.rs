@@ -120,6 +120,12 @@ impl Node {
         self.marks[mark as usize] >> slot & 1 != 0
     }
 
+    /// The marks of a slot: bit n is mark n.
+    #[inline]
+    fn marks_at(&self, slot: usize) -> u32 {
+        self.marks.iter().rev().fold(0, |all, mark| all << 1 | (mark >> slot & 1) as u32)
+    }
+
     fn is_empty(&self) -> bool {
         self.marks[..3].iter().all(|&kind| kind == 0)
     }
@@ -214,15 +220,15 @@ impl PageTree {
     /// If the index is not below [`MAX_INDEX`].
     pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
-        let leaf = self.leaf_for(index.0);
-        let slot = index.0 as usize % SLOTS;
-        let old = self.nodes[leaf as usize].entry(slot);
-        for mark in ALL_MARKS {
-            if mark != entry.kind() {
-                self.clear(leaf, slot, mark);
-            }
-        }
-        self.nodes[leaf as usize].slots[slot] = entry.pack();
+        let (leaf, slot) = match self.find(index) {
+            Some(found) => found,
+            None => (self.leaf_for(index.0), index.0 as usize % SLOTS),
+        };
+        let node = &mut self.nodes[leaf as usize];
+        let old = node.entry(slot);
+        node.slots[slot] = entry.pack();
+        let marks = node.marks_at(slot);
+        self.clear_all(leaf, slot, marks & !(1 << entry.kind() as u32));
         self.set(leaf, slot, entry.kind());
         self.counts[entry.kind() as usize] += 1;
         if let Some(old) = old {
@@ -235,8 +241,9 @@ impl PageTree {
     /// Empty an index; returns what was there.
     pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
         let (leaf, slot) = self.find(index)?;
-        let old = self.nodes[leaf as usize].entry(slot)?;
-        ALL_MARKS.into_iter().for_each(|mark| self.clear(leaf, slot, mark));
+        let node = &self.nodes[leaf as usize];
+        let (old, marks) = (node.entry(slot)?, node.marks_at(slot));
+        self.clear_all(leaf, slot, marks);
         self.counts[old.kind() as usize] -= 1;
         self.note_shadows(leaf);
         self.prune(leaf);
@@ -488,6 +495,18 @@ impl PageTree {
                 return;
             }
             (at, slot) = (node.parent, node.offset as usize);
+        }
+    }
+
+    /// Clear the marks that are set in `marks`, by number.
+    #[inline]
+    fn clear_all(&mut self, node: u32, slot: usize, marks: u32) {
+        if marks != 0 {
+            for mark in ALL_MARKS {
+                if marks >> mark as u32 & 1 != 0 {
+                    self.clear(node, slot, mark);
+                }
+            }
         }
     }
 
