@@ -63,7 +63,7 @@ impl Cpu {
     /// Time passes on this CPU.
     #[inline(always)]
     pub(crate) fn spend(&self, picos: u64) {
-        self.clock.set(self.clock.get() + picos);
+        self.clock.set(self.clock.get().wrapping_add(picos));
     }
 }
 
@@ -155,13 +155,13 @@ impl SimMachine {
         &self.cpus[self.current.get()]
     }
 
-    /// Kernel work takes time on the current CPU.
+    /// Kernel work takes time on the current CPU. (64 bits of picoseconds are 213 days: nothing here checks for overflow.)
     #[inline]
     fn spend_kernel(&self, picos: u64) {
         let cpu = self.here();
         cpu.spend(picos);
         let class = &cpu.kernel[self.class.get() as usize];
-        class.set(class.get() + picos);
+        class.set(class.get().wrapping_add(picos));
     }
 
     fn spend_hardware(&self, item: Hardware, count: u64) {
@@ -410,8 +410,8 @@ impl Machine for SimMachine {
     #[inline]
     fn charge(&self, work: Work, count: u64) {
         let total = &self.work[work as usize];
-        total.set(total.get() + count);
-        self.spend_kernel(self.spec.costs().work(work) * count);
+        total.set(total.get().wrapping_add(count));
+        self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
     }
 }
 

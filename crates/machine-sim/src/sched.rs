@@ -88,14 +88,20 @@ pub(crate) enum Happening {
 
 #[derive(PartialEq, Eq)]
 struct Timed {
-    time: u64,
-    order: u64,
+    /// The time, and below it what was there first.
+    key: u128,
     what: Happening,
+}
+
+impl Timed {
+    fn time(&self) -> u64 {
+        (self.key >> 64) as u64
+    }
 }
 
 impl Ord for Timed {
     fn cmp(&self, other: &Timed) -> std::cmp::Ordering {
-        (self.time, self.order).cmp(&(other.time, other.order))
+        self.key.cmp(&other.key)
     }
 }
 
@@ -221,12 +227,12 @@ impl Sched {
     /// Something happens at `time`.
     pub(crate) fn at(&mut self, time: u64, what: Happening) {
         self.orders += 1;
-        self.events.push(Reverse(Timed { time, order: self.orders, what }));
+        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.orders as u128, what }));
     }
 
     /// Time of the next event.
     pub(crate) fn next_event(&self) -> u64 {
-        self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time)
+        self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
     }
 
     /// The earliest thing to do. An event is taken out.
@@ -237,7 +243,7 @@ impl Sched {
         match cpu {
             Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
             _ => match self.events.pop() {
-                Some(Reverse(event)) => Next::Event(event.time, event.what),
+                Some(Reverse(event)) => Next::Event(event.time(), event.what),
                 None => Next::Nothing,
             },
         }

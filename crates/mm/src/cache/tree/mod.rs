@@ -126,16 +126,19 @@ impl Node {
         self.marks.iter().rev().fold(0, |all, mark| all << 1 | (mark >> slot & 1) as u32)
     }
 
+    #[inline]
     fn is_empty(&self) -> bool {
         self.marks[..3].iter().all(|&kind| kind == 0)
     }
 
+    #[inline]
     fn only_shadows(&self) -> bool {
         self.shift == 0
             && self.marks[Mark::Shadow as usize] != 0
             && self.marks[Mark::Folio as usize] | self.marks[Mark::Swap as usize] == 0
     }
 
+    #[inline]
     fn entry(&self, slot: usize) -> Option<Entry> {
         let value = self.slots[slot];
         if self.has(Mark::Folio, slot) {
@@ -468,6 +471,7 @@ impl PageTree {
         }
     }
 
+    #[inline]
     fn set(&mut self, node: u32, slot: usize, mark: Mark) {
         let (mut at, mut slot) = (node, slot);
         loop {
@@ -483,6 +487,7 @@ impl PageTree {
         }
     }
 
+    #[inline]
     fn clear(&mut self, node: u32, slot: usize, mark: Mark) {
         let (mut at, mut slot) = (node, slot);
         loop {
@@ -511,6 +516,7 @@ impl PageTree {
     }
 
     /// The leaf's entries changed: does it hold nothing but shadows now?
+    #[inline]
     fn note_shadows(&mut self, leaf: u32) {
         let node = &mut self.nodes[leaf as usize];
         let only_shadows = node.only_shadows();
