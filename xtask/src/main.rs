@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             run_all(&all())
         }
         ["quick"] => run_all(&quick()),
-        ["bench", rest @ ..] => run_all(&[bench(rest)]),
+        ["bench", rest @ ..] => run_all(&benches(rest)),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -70,10 +70,15 @@ fn all() -> Vec<Step> {
     ]
 }
 
-fn bench(rest: &[&str]) -> Step {
+/// The memory manager beside its peers, then the simulator.
+fn benches(rest: &[&str]) -> Vec<Step> {
     let separator = if rest.is_empty() { None } else { Some("--") };
-    Step::cargo(
-        "benchmarks",
-        ["bench", "-p", "bench"].into_iter().chain(separator).chain(rest.iter().copied()),
-    )
+    let bench = |name, package: &[&'static str]| {
+        let args = ["bench"].iter().chain(package).chain(&separator).chain(rest).copied();
+        Step::cargo(name, args)
+    };
+    vec![
+        bench("benchmarks", &["-p", "bench"]),
+        bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
+    ]
 }

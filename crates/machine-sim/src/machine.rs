@@ -63,7 +63,7 @@ impl Cpu {
     /// Time passes on this CPU.
     #[inline(always)]
     pub(crate) fn spend(&self, picos: u64) {
-        self.clock.set(self.clock.get() + picos);
+        self.clock.set(self.clock.get().wrapping_add(picos));
     }
 }
 
@@ -161,13 +161,13 @@ impl SimMachine {
         &self.cpus[self.current.get()]
     }
 
-    /// Kernel work takes time on the current CPU.
+    /// Kernel work takes time on the current CPU. (64 bits of picoseconds are 213 days: nothing here checks for overflow.)
     #[inline]
     fn spend_kernel(&self, picos: u64) {
         let cpu = self.here();
         cpu.spend(picos);
         let class = &cpu.kernel[self.class.get() as usize];
-        class.set(class.get() + picos);
+        class.set(class.get().wrapping_add(picos));
     }
 
     /// Look at something on the current CPU without time or work being counted.
@@ -233,8 +233,9 @@ impl SimMachine {
     pub(crate) fn wake_key(&self, key: Key) {
         let now = self.here().clock.get();
         let mut sched = self.sched.borrow_mut();
-        sched.wake(now, key);
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        if sched.wake(now, key) {
+            self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        }
     }
 
     /// Something else may be due: let the scheduler look, if the current CPU has passed its limit.
@@ -428,8 +429,8 @@ impl Machine for SimMachine {
     #[inline]
     fn charge(&self, work: Work, count: u64) {
         let total = &self.work[work as usize];
-        total.set(total.get() + count);
-        self.spend_kernel(self.spec.costs().work(work) * count);
+        total.set(total.get().wrapping_add(count));
+        self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
     }
 }
 

@@ -134,7 +134,7 @@ fn drive<'w, P: Program>(
     world.start_process(space, Vec::new(), 0);
     let mut outcome = None;
     loop {
-        let born: Vec<TaskId> = world.kernel.borrow_mut().born.drain(..).collect();
+        let born = std::mem::take(&mut world.kernel.borrow_mut().born);
         for task in born {
             let kind = world.kernel.borrow().tasks[task as usize];
             tasks.push(Some(give_life(world, task, kind).map_err(|error| failed(error.to_string()))?));

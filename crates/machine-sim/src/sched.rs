@@ -13,7 +13,7 @@ use mm::machine::{Io, Ticket, WaitKey};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 /// How far a CPU may run ahead of the next.
@@ -24,7 +24,44 @@ const SLICE: u64 = 3_000_000_000;
 const GRANULARITY: u64 = 1_000_000_000;
 
 /// A hash map whose order depends on nothing but its history.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+
+/// A hash of a few small numbers, each mixed in by one multiplication.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte as u64));
+    }
+
+    #[inline]
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value as u64);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value as u64);
+    }
+
+    /// Discriminants of enums come as this.
+    #[inline]
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        // 2^64 divided by the golden ratio; the map takes its bits from both ends.
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
 
 /// A task, by number.
 pub(crate) type TaskId = u32;
@@ -51,14 +88,20 @@ pub(crate) enum Happening {
 
 #[derive(PartialEq, Eq)]
 struct Timed {
-    time: u64,
-    order: u64,
+    /// The time, and below it what was there first.
+    key: u128,
     what: Happening,
+}
+
+impl Timed {
+    fn time(&self) -> u64 {
+        (self.key >> 64) as u64
+    }
 }
 
 impl Ord for Timed {
     fn cmp(&self, other: &Timed) -> std::cmp::Ordering {
-        (self.time, self.order).cmp(&(other.time, other.order))
+        self.key.cmp(&other.key)
     }
 }
 
@@ -184,12 +227,12 @@ impl Sched {
     /// Something happens at `time`.
     pub(crate) fn at(&mut self, time: u64, what: Happening) {
         self.orders += 1;
-        self.events.push(Reverse(Timed { time, order: self.orders, what }));
+        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.orders as u128, what }));
     }
 
     /// Time of the next event.
     pub(crate) fn next_event(&self) -> u64 {
-        self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time)
+        self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
     }
 
     /// The earliest thing to do. An event is taken out.
@@ -200,7 +243,7 @@ impl Sched {
         match cpu {
             Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
             _ => match self.events.pop() {
-                Some(Reverse(event)) => Next::Event(event.time, event.what),
+                Some(Reverse(event)) => Next::Event(event.time(), event.what),
                 None => Next::Nothing,
             },
         }
@@ -296,14 +339,16 @@ impl Sched {
         self.tasks[task as usize].woken
     }
 
-    /// Wake all that sleep on `key`; `now` is the waker's clock.
-    pub(crate) fn wake(&mut self, now: u64, key: Key) {
+    /// Wake all that sleep on `key`; `now` is the waker's clock. Returns whether anybody did.
+    pub(crate) fn wake(&mut self, now: u64, key: Key) -> bool {
         if let Key::Mm(key) = key {
             *self.marks.entry(key).or_default() += 1;
         }
-        for task in self.sleepers.remove(&key).unwrap_or_default() {
+        let Some(sleepers) = self.sleepers.remove(&key) else { return false };
+        for task in sleepers {
             self.ready(now, task, true);
         }
+        true
     }
 
     /// A deadline has come.

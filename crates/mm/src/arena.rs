@@ -38,8 +38,8 @@ impl<T> Default for Arena<T> {
 #[inline]
 fn place(index: u32) -> (usize, usize) {
     let n = index as u64 + (1 << FIRST);
-    let chunk = n.ilog2() - FIRST;
-    (chunk as usize, (n - (1 << (chunk + FIRST))) as usize)
+    let top = n.ilog2();
+    ((top - FIRST) as usize, (n ^ 1 << top) as usize)
 }
 
 impl<T: Default> Arena<T> {

@@ -63,7 +63,7 @@ impl CpuSet {
 
     /// Number of CPUs in it.
     pub fn len(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
+        self.words.iter().filter(|&&word| word != 0).map(|word| word.count_ones()).sum()
     }
 
     /// Add all CPUs of `other`.
@@ -75,13 +75,16 @@ impl CpuSet {
 
     /// The CPUs, in order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
-        self.words.into_iter().enumerate().flat_map(|(i, word)| {
-            let mut rest = word;
-            core::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
-                rest &= rest - 1;
-                Some(CpuId((i * 64) as u16 + bit as u16))
-            })
+        let words = self.words;
+        let (mut at, mut rest) = (0, words[0]);
+        core::iter::from_fn(move || {
+            while rest == 0 {
+                at += 1;
+                rest = *words.get(at)?;
+            }
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            Some(CpuId((at * 64) as u16 + bit as u16))
         })
     }
 }

@@ -9,6 +9,8 @@ pub struct Semaphore {
     state: AtomicI64,
     /// Writers that wait: new readers let them go first, or a busy space would never be mapped into.
     writers: AtomicI64,
+    /// Tasks that wait, or are about to: nobody else need be woken.
+    waiters: AtomicI64,
 }
 
 /// The semaphore is held until this is dropped.
@@ -23,17 +25,17 @@ impl Semaphore {
     /// Hold it together with other readers.
     pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Held<'a, M> {
         self.acquire(machine, key, || {
-            let readers = self.state.load(Acquire);
+            let readers = self.state.load(SeqCst);
             readers >= 0
-                && self.writers.load(Acquire) == 0
-                && self.state.compare_exchange(readers, readers + 1, AcqRel, Acquire).is_ok()
+                && self.writers.load(SeqCst) == 0
+                && self.state.compare_exchange(readers, readers + 1, SeqCst, SeqCst).is_ok()
         });
         Held { semaphore: self, machine, key, by: 1 }
     }
 
     /// Hold it alone.
     pub fn write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Held<'a, M> {
-        let free = || self.state.compare_exchange(0, -1, AcqRel, Acquire).is_ok();
+        let free = || self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
         if !free() {
             self.writers.fetch_add(1, AcqRel);
             self.acquire(machine, key, free);
@@ -43,16 +45,24 @@ impl Semaphore {
     }
 
     fn acquire<M: Machine>(&self, machine: &M, key: WaitKey, mut try_once: impl FnMut() -> bool) {
+        if !try_once() {
+            self.acquire_slowly(machine, key, &mut try_once);
+        }
+    }
+
+    /// A waiter counts itself before it tries again, and who releases looks at the count after it has released: one of
+    /// the two sees the other.
+    #[cold]
+    fn acquire_slowly<M: Machine>(&self, machine: &M, key: WaitKey, try_once: &mut dyn FnMut() -> bool) {
+        self.waiters.fetch_add(1, SeqCst);
         loop {
-            if try_once() {
-                return;
-            }
             let ticket = machine.ticket(key);
             if try_once() {
-                return;
+                break;
             }
             machine.wait(ticket, None);
         }
+        self.waiters.fetch_sub(1, SeqCst);
     }
 
     /// Does nobody hold it?
@@ -63,7 +73,8 @@ impl Semaphore {
 
 impl<M: Machine> Drop for Held<'_, M> {
     fn drop(&mut self) {
-        if self.semaphore.state.fetch_sub(self.by, AcqRel) == self.by {
+        let last = self.semaphore.state.fetch_sub(self.by, SeqCst) == self.by;
+        if last && self.semaphore.waiters.load(SeqCst) != 0 {
             self.machine.wake(self.key);
         }
     }

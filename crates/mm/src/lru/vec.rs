@@ -75,6 +75,7 @@ impl LruList {
     }
 
     /// The counter of its pages.
+    #[inline]
     pub const fn stat(self) -> Stat {
         match self {
             LruList::InactiveAnon => Stat::NrInactiveAnon,
@@ -163,6 +164,7 @@ impl LruVec {
     }
 
     /// The same, in zones of kinds up to `highest` only.
+    #[inline]
     pub fn pages_upto(&self, list: LruList, highest: ZoneKind) -> u64 {
         let sizes = &self.subtree[list as usize][..=highest as usize];
         sizes.iter().map(|pages| pages.load(Relaxed)).sum::<i64>().max(0) as u64
@@ -211,6 +213,7 @@ impl LruVec {
         self.congested.store(congested, Relaxed);
     }
 
+    #[inline]
     pub(super) fn add_subtree(&self, list: LruList, by: &ByKind) {
         for (size, by) in self.subtree[list as usize].iter().zip(by) {
             if *by != 0 {

@@ -44,6 +44,7 @@ impl Rmap {
         AnonId(self.anons.claim())
     }
 
+    #[inline]
     fn spans(&self, owner: Owner) -> Option<&Lock<Spans>> {
         match owner {
             Owner::None => None,
@@ -114,21 +115,8 @@ impl Rmap {
         pfn: Pfn,
         visit: &mut dyn FnMut(&mut crate::table::Locked<'_, M>, &Span, crate::table::Leaf) -> bool,
     ) {
-        let frame = &memory.frames[pfn];
-        let (owner, index) = (frame.owner(), frame.page_index());
-        let Some(list) = self.spans(owner) else { return };
-        let spans = list.lock();
-        for span in spans.holding(index, frame.pages() as u64) {
-            memory.charge(Work::RmapVma, 1);
-            let mut tables = memory.tables.lock(memory.base(), span.space);
-            for i in 0..frame.pages() {
-                let Some(page) = span.page_of(PageIndex(index.0 + i as u64)) else { continue };
-                let Some(leaf) = tables.find(page) else { continue };
-                let maps = leaf.entry.is_present() && leaf.entry.pfn() == pfn.add(i);
-                if maps && !visit(&mut tables, span, leaf) {
-                    return;
-                }
-            }
+        if let Some(list) = self.spans(memory.frames[pfn].owner()) {
+            walk_spans(memory, pfn, &list.lock(), visit);
         }
     }
 
@@ -149,6 +137,30 @@ impl Rmap {
             return Err(std_alloc::format!("{pfn} of {owner:?}: {found} entries found, mapcount {counted}"));
         }
         Ok(())
+    }
+}
+
+/// Call `visit` for each entry below `spans`, the locked list of the folio's owner, that maps one of its pages, until it says
+/// that it has seen enough.
+fn walk_spans<M: Machine>(
+    memory: &Memory<M>,
+    pfn: Pfn,
+    spans: &Spans,
+    visit: &mut dyn FnMut(&mut crate::table::Locked<'_, M>, &Span, crate::table::Leaf) -> bool,
+) {
+    let frame = &memory.frames[pfn];
+    let (index, pages) = (frame.page_index(), frame.pages());
+    for span in spans.holding(index, pages as u64) {
+        memory.charge(Work::RmapVma, 1);
+        let mut tables = memory.tables.lock(memory.base(), span.space);
+        for i in 0..pages {
+            let Some(page) = span.page_of(PageIndex(index.0 + i as u64)) else { continue };
+            let Some(leaf) = tables.find(page) else { continue };
+            let maps = leaf.entry.is_present() && leaf.entry.pfn() == pfn.add(i);
+            if maps && !visit(&mut tables, span, leaf) {
+                return;
+            }
+        }
     }
 }
 

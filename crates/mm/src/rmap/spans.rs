@@ -80,6 +80,7 @@ impl Spans {
     }
 
     /// The spans that show any index of `[first, first + count)`.
+    #[inline]
     pub(super) fn holding(&self, first: PageIndex, count: u64) -> impl Iterator<Item = &Span> {
         self.list.iter().filter(move |span| span.holds(first, count))
     }

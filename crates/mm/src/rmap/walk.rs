@@ -1,6 +1,6 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
-use super::{Rmap, SpanFlags};
+use super::{Rmap, SpanFlags, walk_spans};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
@@ -32,12 +32,10 @@ impl Rmap {
             return found;
         }
         let Some(list) = self.spans(frame.owner()) else { return found };
-        if list.try_lock().is_none() {
-            return Referenced { vmas: -1, ..found };
-        }
+        let Some(spans) = list.try_lock() else { return Referenced { vmas: -1, ..found } };
         let mut left = frame.mapcount();
         let mut last = None;
-        self.walk(memory, pfn, &mut |tables, span, leaf| {
+        walk_spans(memory, pfn, &spans, &mut |tables, span, leaf| {
             left = left.saturating_sub(1);
             if span.flags.contains(SpanFlags::LOCKED) {
                 found.locked = true;

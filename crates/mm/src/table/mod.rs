@@ -23,6 +23,7 @@ use crate::primitive::{AtomicU32, Ordering::*};
 use crate::stat::Stat;
 use crate::tlb::Gather;
 use crate::units::*;
+use core::cell::Cell;
 
 /// Levels of a tree; level 0 holds the entries of pages.
 pub const LEVELS: u32 = 4;
@@ -51,6 +52,35 @@ pub struct Counts {
     resident: [i64; 4],
     /// Page-table pages.
     tables: u32,
+    recent: Recent,
+}
+
+/// The lowest table that was found last, and its pages' numbers without their low bits: use stays in a table for a
+/// while.
+struct Recent(Cell<(u64, Pfn)>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        // No page has these high bits.
+        Recent(Cell::new((u64::MAX, Pfn::NONE)))
+    }
+}
+
+impl Recent {
+    #[inline]
+    fn get(&self, page: Vpn) -> Option<Slot> {
+        let (high, table) = self.0.get();
+        (high == page.0 >> LEVEL_BITS).then(|| Slot { table, index: walk::index(page, 0) as u16 })
+    }
+
+    #[inline]
+    fn set(&self, page: Vpn, table: Pfn) {
+        self.0.set((page.0 >> LEVEL_BITS, table));
+    }
+
+    fn forget(&mut self) {
+        *self = Recent::default();
+    }
 }
 
 impl Counts {
@@ -239,6 +269,10 @@ impl<'a, M: Machine> Locked<'a, M> {
         mark: Mark,
         reserve: Reserve,
     ) -> Result<Slot, NeedsReclaim> {
+        if let Some(slot) = self.counts.recent.get(page) {
+            self.base.charge(Work::TableLevel, LEVELS as u64);
+            return Ok(slot);
+        }
         let mut table = self.root;
         for level in (1..LEVELS).rev() {
             let slot = Slot { table, index: walk::index(page, level) as u16 };
@@ -254,6 +288,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             };
         }
         self.base.charge(Work::TableLevel, LEVELS as u64);
+        self.counts.recent.set(page, table);
         Ok(Slot { table, index: walk::index(page, 0) as u16 })
     }
 

@@ -34,12 +34,21 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
     pub fn find(&self, page: Vpn) -> Option<Leaf> {
+        if let Some(slot) = self.counts.recent.get(page) {
+            self.base.charge(Work::TableLevel, LEVELS as u64);
+            return Some(Leaf { page, slot, entry: self.read(slot), order: Order::ZERO });
+        }
+        self.find_from_root(page)
+    }
+
+    fn find_from_root(&self, page: Vpn) -> Option<Leaf> {
         let mut table = self.root;
         for level in (0..LEVELS).rev() {
             let slot = Slot { table, index: index(page, level) as u16 };
             let entry = self.read(slot);
             if level == 0 {
                 self.base.charge(Work::TableLevel, LEVELS as u64);
+                self.counts.recent.set(page, table);
                 return Some(Leaf { page, slot, entry, order: Order::ZERO });
             }
             if !entry.is_present() {
@@ -112,6 +121,7 @@ impl<'a, M: Machine> Locked<'a, M> {
                 if self.base.frames[below].private() == 0 {
                     self.replace(slot, Entry::NONE);
                     self.counts.tables -= 1;
+                    self.counts.recent.forget();
                     gather.table(below);
                 }
             }

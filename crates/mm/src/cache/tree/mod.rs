@@ -120,16 +120,25 @@ impl Node {
         self.marks[mark as usize] >> slot & 1 != 0
     }
 
+    /// The marks of a slot: bit n is mark n.
+    #[inline]
+    fn marks_at(&self, slot: usize) -> u32 {
+        self.marks.iter().rev().fold(0, |all, mark| all << 1 | (mark >> slot & 1) as u32)
+    }
+
+    #[inline]
     fn is_empty(&self) -> bool {
         self.marks[..3].iter().all(|&kind| kind == 0)
     }
 
+    #[inline]
     fn only_shadows(&self) -> bool {
         self.shift == 0
             && self.marks[Mark::Shadow as usize] != 0
             && self.marks[Mark::Folio as usize] | self.marks[Mark::Swap as usize] == 0
     }
 
+    #[inline]
     fn entry(&self, slot: usize) -> Option<Entry> {
         let value = self.slots[slot];
         if self.has(Mark::Folio, slot) {
@@ -214,15 +223,15 @@ impl PageTree {
     /// If the index is not below [`MAX_INDEX`].
     pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
-        let leaf = self.leaf_for(index.0);
-        let slot = index.0 as usize % SLOTS;
-        let old = self.nodes[leaf as usize].entry(slot);
-        for mark in ALL_MARKS {
-            if mark != entry.kind() {
-                self.clear(leaf, slot, mark);
-            }
-        }
-        self.nodes[leaf as usize].slots[slot] = entry.pack();
+        let (leaf, slot) = match self.find(index) {
+            Some(found) => found,
+            None => (self.leaf_for(index.0), index.0 as usize % SLOTS),
+        };
+        let node = &mut self.nodes[leaf as usize];
+        let old = node.entry(slot);
+        node.slots[slot] = entry.pack();
+        let marks = node.marks_at(slot);
+        self.clear_all(leaf, slot, marks & !(1 << entry.kind() as u32));
         self.set(leaf, slot, entry.kind());
         self.counts[entry.kind() as usize] += 1;
         if let Some(old) = old {
@@ -235,8 +244,9 @@ impl PageTree {
     /// Empty an index; returns what was there.
     pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
         let (leaf, slot) = self.find(index)?;
-        let old = self.nodes[leaf as usize].entry(slot)?;
-        ALL_MARKS.into_iter().for_each(|mark| self.clear(leaf, slot, mark));
+        let node = &self.nodes[leaf as usize];
+        let (old, marks) = (node.entry(slot)?, node.marks_at(slot));
+        self.clear_all(leaf, slot, marks);
         self.counts[old.kind() as usize] -= 1;
         self.note_shadows(leaf);
         self.prune(leaf);
@@ -461,6 +471,7 @@ impl PageTree {
         }
     }
 
+    #[inline]
     fn set(&mut self, node: u32, slot: usize, mark: Mark) {
         let (mut at, mut slot) = (node, slot);
         loop {
@@ -476,6 +487,7 @@ impl PageTree {
         }
     }
 
+    #[inline]
     fn clear(&mut self, node: u32, slot: usize, mark: Mark) {
         let (mut at, mut slot) = (node, slot);
         loop {
@@ -491,7 +503,20 @@ impl PageTree {
         }
     }
 
+    /// Clear the marks that are set in `marks`, by number.
+    #[inline]
+    fn clear_all(&mut self, node: u32, slot: usize, marks: u32) {
+        if marks != 0 {
+            for mark in ALL_MARKS {
+                if marks >> mark as u32 & 1 != 0 {
+                    self.clear(node, slot, mark);
+                }
+            }
+        }
+    }
+
     /// The leaf's entries changed: does it hold nothing but shadows now?
+    #[inline]
     fn note_shadows(&mut self, leaf: u32) {
         let node = &mut self.nodes[leaf as usize];
         let only_shadows = node.only_shadows();

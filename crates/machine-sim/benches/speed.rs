@@ -1,6 +1,6 @@
-//! How fast the simulator is: accesses a second on one core of the host.
+//! How fast the simulator is on one core of the host: accesses, faults and reclaimed pages a second.
 //!
-//! `cargo run --release -p machine-sim --example speed`
+//! `cargo bench -p machine-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
 
 use machine_sim::{MachineSpec, RunConfig, run};
 use program::{Access, Map, Mode, Os, Program, Role, Signal, builtin};
@@ -44,13 +44,29 @@ fn cpu_seconds() -> f64 {
     text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-fn time<P: Program>(label: &str, unit: &str, config: &RunConfig, program: &P, count: impl Fn(u64) -> u64) {
+/// What is measured, and how fast it is meant to be.
+struct Row<'a> {
+    label: &'a str,
+    /// What is counted.
+    unit: &'a str,
+    /// Millions of it in a second.
+    goal: Option<f64>,
+}
+
+/// Run the program and print its row, unless the command line asks for others.
+fn time<P: Program>(row: Row<'_>, config: &RunConfig, program: &P, count: impl Fn(u64) -> u64) {
+    let Row { label, unit, goal } = row;
+    let mut wanted = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
+    if wanted.peek().is_some() && !wanted.any(|part| label.contains(&part)) {
+        return;
+    }
     let start = cpu_seconds();
     match run(config, program) {
         Ok(outcome) => {
             let seconds = cpu_seconds() - start;
             let millions = count(outcome.accesses) as f64 / seconds / 1e6;
-            println!("{label:<44} {millions:>8.2} M {unit}/s   ({seconds:.2} s of CPU time)");
+            let goal = goal.map_or(String::new(), |goal| format!(", goal {goal:.1} M"));
+            println!("{label:<44} {millions:>8.2} M {unit}/s{goal}   ({seconds:.2} s of CPU time)");
         }
         Err(error) => println!("{label}: {error}"),
     }
@@ -58,17 +74,20 @@ fn time<P: Program>(label: &str, unit: &str, config: &RunConfig, program: &P, co
 
 fn main() {
     let config = RunConfig::new(MachineSpec::preset("laptop").expect("a preset"));
+    let row = |label, unit, goal| Row { label, unit, goal };
     let hits = Touch { pages: 32, random: false, times: 500_000_000 };
-    time("TLB hits, 32 pages", "accesses", &config, &hits, |n| n);
+    time(row("TLB hits, 32 pages", "accesses", None), &config, &hits, |n| n);
     let misses = Touch { pages: 65_536, random: true, times: 50_000_000 };
-    time("random over 256 MiB, resident", "accesses", &config, &misses, |n| n);
+    time(row("random over 256 MiB, resident", "accesses", None), &config, &misses, |n| n);
     let wide = Touch { pages: 524_288, random: true, times: 20_000_000 };
-    time("random over 2 GiB, resident", "accesses", &config, &wide, |n| n);
+    time(row("random over 2 GiB, resident", "accesses", None), &config, &wide, |n| n);
     let fresh = Touch { pages: 1_500_000, random: false, times: 1 };
-    time("faults on fresh memory", "faults", &config, &fresh, |n| n);
+    time(row("faults on fresh memory", "faults", Some(3.0)), &config, &fresh, |n| n);
     let short = RunConfig { memory: Some(256 << 20), ..config.clone() };
     let stream = builtin::from_name("stream", 2 << 30).expect("a program");
-    time("mapped file of 2 GiB in 256 MiB, two passes", "pages", &short, &stream, |n| n / 512);
+    let label = "mapped file of 2 GiB in 256 MiB, two passes";
+    time(row(label, "pages", Some(2.0)), &short, &stream, |n| n / 512);
     let anonymous = builtin::from_name("sequential", 1 << 30).expect("a program");
-    time("anonymous 1 GiB in 256 MiB, two passes", "pages", &short, &anonymous, |n| n / 512);
+    let label = "anonymous 1 GiB in 256 MiB, two passes";
+    time(row(label, "pages", Some(2.0)), &short, &anonymous, |n| n / 512);
 }
