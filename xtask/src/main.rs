@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod qemu;
+mod soak;
 mod step;
 
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ Tasks:
   test           every check and test: format, lints, documents, unit, property and end-to-end tests
   quick          format, lints and tests only, in one feature set
   bench [ARGS]   the benchmarks; ARGS go to them
+  soak [--minutes N] [--seed N]
+                 random programs on random machines, and the traces short of memory, under the oracle for N minutes (10)
   ci             what .ci/run does: test
 ";
 
@@ -30,6 +33,10 @@ fn main() -> ExitCode {
         }
         ["quick"] => run_all(&quick()),
         ["bench", rest @ ..] => run_all(&benches(rest)),
+        ["soak", rest @ ..] => match soak::Options::parse(rest) {
+            Some(options) => soak::soak(&options),
+            None => usage("soak takes --minutes N and --seed N"),
+        },
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS

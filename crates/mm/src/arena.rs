@@ -80,6 +80,11 @@ impl<T> Arena<T> {
         self.chunks.get(chunk)?.get().map(|elements| &elements[at])
     }
 
+    /// All elements that were ever made, those that are not in use too.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().filter_map(Cell::get).flatten()
+    }
+
     /// Indices that were ever in use: 0 to this - 1.
     pub fn bound(&self) -> u32 {
         self.slots.lock().len

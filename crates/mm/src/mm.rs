@@ -7,6 +7,8 @@ mod files;
 mod observe;
 mod oom;
 mod room;
+#[cfg(test)]
+mod tests;
 
 pub use oom::OomReport;
 

@@ -34,10 +34,13 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, or a file.
+    /// The machine that the user named: a preset, `random:SEED`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
+            return Ok(Machine { spec });
+        }
+        if let Some(spec) = MachineSpec::from_random_name(name) {
             return Ok(Machine { spec });
         }
         let path = Path::new(name);

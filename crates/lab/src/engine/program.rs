@@ -6,6 +6,7 @@ use crate::{size, suggest};
 use machine_sim::{Outcome, RunConfig};
 use program::Program as _;
 use program::builtin::{self, Builtin};
+use program::chaos::{self, Chaos};
 use std::path::Path;
 use trace::Replay;
 
@@ -15,9 +16,19 @@ const DEFAULT_SIZE: u64 = 64 << 20;
 /// The most that it may be told to touch: half of a 47-bit address space.
 const MAX_SIZE: u64 = 1 << 46;
 
+/// Name of the random program.
+const CHAOS: &str = "chaos";
+
+/// The most memory of a machine on which the random program has every structure checked after every operation.
+const VALIDATE_UP_TO: u64 = 256 << 20;
+
+fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    builtin::LIST.iter().copied().chain([(CHAOS, chaos::HELP)])
+}
+
 /// Built-in programs: name and one line of help.
 pub fn programs() -> Vec<(String, String)> {
-    builtin::LIST.iter().map(|(name, help)| (name.to_string(), help.to_string())).collect()
+    known().map(|(name, help)| (name.to_owned(), help.to_owned())).collect()
 }
 
 /// A program to run.
@@ -26,6 +37,8 @@ pub enum Program {
     Trace(Box<Replay>),
     /// One of ours.
     Builtin(Builtin),
+    /// Everything at random, on about so many bytes.
+    Chaos(u64),
 }
 
 impl Program {
@@ -40,9 +53,12 @@ impl Program {
             Some((stem, size)) => (stem, size::parse_bytes(size).map_err(Error::Input)?),
             None => (name, DEFAULT_SIZE),
         };
-        if !builtin::LIST.iter().any(|(known, _)| *known == stem) {
-            let names = builtin::LIST.iter().map(|(known, _)| *known);
+        if !known().any(|(known, _)| known == stem) {
+            let names = known().map(|(known, _)| known);
             return Err(Error::Input(suggest::unknown("program", stem, names, "programs")));
+        }
+        if stem == CHAOS && footprint <= MAX_SIZE {
+            return Ok(Program::Chaos(footprint));
         }
         let program = (footprint <= MAX_SIZE).then(|| builtin::from_name(stem, footprint)).flatten();
         program.map(Program::Builtin).ok_or_else(|| {
@@ -57,7 +73,13 @@ impl Program {
         match self {
             Program::Trace(replay) => replay.footprint(),
             Program::Builtin(builtin) => builtin.footprint(),
+            Program::Chaos(bytes) => Chaos::from_footprint(*bytes).footprint(),
         }
+    }
+
+    /// May it be killed for want of memory without the run having failed?
+    pub(super) fn may_die(&self) -> bool {
+        matches!(self, Program::Chaos(_))
     }
 
     /// Run it; also returns what a reader of the numbers should know.
@@ -65,6 +87,13 @@ impl Program {
         match self {
             Program::Builtin(builtin) => {
                 machine_sim::run(config, builtin).map(|outcome| (outcome, Vec::new())).map_err(explain)
+            }
+            Program::Chaos(bytes) => {
+                let memory = config.memory.unwrap_or_else(|| config.machine.memory());
+                let validate_every_op = config.verify && memory <= VALIDATE_UP_TO;
+                let config = RunConfig { validate_every_op, ..config.clone() };
+                let outcome = machine_sim::run(&config, &Chaos::from_footprint(*bytes)).map_err(explain)?;
+                Ok((outcome, Vec::new()))
             }
             Program::Trace(replay) => {
                 // A replay has state; runs beside each other need their own.

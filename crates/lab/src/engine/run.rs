@@ -33,7 +33,9 @@ impl Run<'_> {
         config.seed = self.seed;
         config.verify = self.verify;
         let (outcome, warnings) = self.program.run(&config)?;
-        self.finished(&outcome)?;
+        if !self.program.may_die() {
+            self.finished(&outcome)?;
+        }
         Ok(record(profile, self.seed, &outcome, warnings))
     }
 

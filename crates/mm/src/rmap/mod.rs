@@ -108,6 +108,16 @@ impl Rmap {
         }
     }
 
+    /// Is exactly this span registered with the owner?
+    pub fn is_linked(&self, owner: Owner, span: &Span) -> bool {
+        self.spans(owner).is_some_and(|list| list.lock().contains(span))
+    }
+
+    /// Spans registered with all owners together.
+    pub fn links(&self) -> usize {
+        self.anons.iter().chain(self.files.iter()).map(|list| list.lock().len()).sum()
+    }
+
     /// Call `visit` for each entry that maps one of `folio`'s pages.
     fn walk<M: Machine>(
         &self,

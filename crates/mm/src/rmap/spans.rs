@@ -63,6 +63,14 @@ impl Spans {
         self.list.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn contains(&self, span: &Span) -> bool {
+        self.list.contains(span)
+    }
+
     pub(super) fn insert(&mut self, span: Span) {
         debug_assert!(self.list.iter().all(|other| other.vma != span.vma));
         self.list.push(span);

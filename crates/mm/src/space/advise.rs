@@ -38,12 +38,13 @@ impl Spaces {
         let mut advised = Advised::default();
         if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) {
             let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+            let covered = space.vmas.lock().covers(start, end);
             self.change_ranges(st, id, start, end, |vma| {
                 vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
                 vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
                 vma.view.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
             });
-            return Ok(advised);
+            return if covered { Ok(advised) } else { Err(Error::NotMapped.into()) };
         }
         let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         let (views, covered) = {

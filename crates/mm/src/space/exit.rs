@@ -48,8 +48,9 @@ impl Spaces {
         st.finish(gather);
     }
 
-    /// Check the ranges and tables of every space.
+    /// Check the ranges and tables of every space, and that reverse maps know all ranges and no others.
     pub fn validate<M: Machine>(&self, st: &Store<M>, bound: u32) -> Result<(), String> {
+        let mut links = 0;
         for id in self.ids(bound) {
             let in_space = |fault: String| std_alloc::format!("{id}: {fault}");
             let space = self.at(id);
@@ -59,6 +60,12 @@ impl Spaces {
             let entries = tables.validate().map_err(in_space)?;
             let mut inside = 0;
             for vma in vmas.iter() {
+                for (owner, span) in vma.spans(id, space.group()) {
+                    links += 1;
+                    if !st.rmap.is_linked(owner, &span) {
+                        return Err(in_space(std_alloc::format!("{owner:?} does not know {span:?}")));
+                    }
+                }
                 tables.for_each(vma.view.start, vma.view.end(), &mut |_, _| inside += 1);
             }
             if entries != inside {
@@ -67,6 +74,9 @@ impl Spaces {
                 )));
             }
         }
-        Ok(())
+        match st.rmap.links() {
+            known if known == links => Ok(()),
+            known => Err(std_alloc::format!("reverse maps know {known} ranges, there are {links}")),
+        }
     }
 }

@@ -15,6 +15,8 @@ mod fork;
 mod map;
 mod mlock;
 mod remap;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod unmap;
 mod vma;

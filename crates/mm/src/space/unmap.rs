@@ -24,6 +24,10 @@ impl Spaces {
 
     /// Unmap `[start, end)`. The mapping semaphore is held alone. When this returns, no CPU can reach the pages.
     pub(super) fn unmap_range<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn) {
+        if start >= end {
+            // Nothing to do, and nothing to cut in two either.
+            return;
+        }
         let space = self.at(id);
         let starts = {
             let vmas = space.vmas.lock();

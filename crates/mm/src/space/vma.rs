@@ -117,7 +117,7 @@ impl Vma {
     }
 
     /// Every owner that it is registered with, and the span there.
-    fn spans(&self, space: SpaceId, group: GroupId) -> impl Iterator<Item = (Owner, Span)> + '_ {
+    pub(super) fn spans(&self, space: SpaceId, group: GroupId) -> impl Iterator<Item = (Owner, Span)> + '_ {
         let file = self.view.file.map(|(file, index)| (Owner::File(file), self.span(space, group, index)));
         let anon = self.span(space, group, self.view.anon_index);
         file.into_iter().chain(self.sets.iter().map(move |&set| (Owner::Anon(set), anon)))

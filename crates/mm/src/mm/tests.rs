@@ -1,0 +1,212 @@
+//! Spaces that share memory: what each must read, whatever is mapped, forked, written and taken away.
+
+use super::*;
+use crate::table::Bits;
+use crate::testing::TestMachine;
+use proptest::prelude::*;
+use std_alloc::collections::BTreeMap;
+
+const BASE: u64 = 0x5000;
+const PAGES: u64 = 24;
+/// Pages of the file.
+const FILE_PAGES: u64 = 16;
+const ROOT: GroupId = GroupId(0);
+
+/// What a page of a space shows.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// Content of its own, since it was stored to.
+    own: Option<u64>,
+    /// Page of the file, and whether stores go there.
+    file: Option<(usize, bool)>,
+}
+
+type Model = BTreeMap<u64, Page>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map { who: usize, at: u64, pages: u64, kind: u8, offset: u64 },
+    Unmap { who: usize, at: u64, pages: u64 },
+    Store { who: usize, at: u64 },
+    Load { who: usize, at: u64 },
+    Forget { who: usize, at: u64, pages: u64 },
+    Protect { who: usize, at: u64, pages: u64 },
+    Fork { who: usize },
+    Exit { who: usize },
+    Cut { pages: u64 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (who, at, pages) = (|| 0..8usize, || BASE..BASE + PAGES, || 1..10u64);
+    prop_oneof![
+        3 => (who(), at(), pages(), 0..3u8, 0..FILE_PAGES).prop_map(
+            |(who, at, pages, kind, offset)| Op::Map { who, at, pages, kind, offset }
+        ),
+        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Unmap { who, at, pages }),
+        10 => (who(), at()).prop_map(|(who, at)| Op::Store { who, at }),
+        6 => (who(), at()).prop_map(|(who, at)| Op::Load { who, at }),
+        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Forget { who, at, pages }),
+        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Protect { who, at, pages }),
+        2 => who().prop_map(|who| Op::Fork { who }),
+        1 => who().prop_map(|who| Op::Exit { who }),
+        1 => (0..=FILE_PAGES).prop_map(|pages| Op::Cut { pages }),
+    ]
+}
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    file: FileId,
+    content: Vec<u64>,
+    spaces: Vec<(SpaceId, Model)>,
+    stamp: u64,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let config = Config { knobs: Knobs::default(), swap: Vec::new() };
+        let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
+        let file = mm.create_file(FileKind::Shmem, FILE_PAGES * PAGE_SIZE);
+        let spaces = std_alloc::vec![(mm.create_space(ROOT).unwrap(), Model::new())];
+        Bench { mm, file, content: std_alloc::vec![0; FILE_PAGES as usize], spaces, stamp: 0 }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let count = self.spaces.len();
+        match *op {
+            Op::Map { who, at, pages, kind, offset } => self.map(who % count, at, pages, kind, offset),
+            Op::Unmap { who, at, pages } => {
+                let (space, model) = &mut self.spaces[who % count];
+                self.mm.munmap(*space, Vpn(at), pages).unwrap();
+                model.retain(|page, _| !(at..at + pages).contains(page));
+            }
+            Op::Store { who, at } => self.store(who % count, at),
+            Op::Load { who, at } => {
+                let expected = self.expected(who % count, at);
+                let got = self.reach(who % count, at, false);
+                assert_eq!(got.map(|pfn| self.mm.machine().stamp(pfn)), expected);
+            }
+            Op::Forget { who, at, pages } => self.forget(who % count, at, pages),
+            Op::Protect { who, at, pages } => {
+                // Taken and given back: private pages must still not be written where others see it.
+                let space = self.spaces[who % count].0;
+                for prot in [Prot::READ, Prot::READ | Prot::WRITE] {
+                    let _ = self.mm.mprotect(space, Vpn(at), pages, prot);
+                }
+            }
+            Op::Fork { who } if count < 8 => {
+                let (space, model) = &self.spaces[who % count];
+                let child = (self.mm.fork(*space).unwrap(), model.clone());
+                self.spaces.push(child);
+            }
+            Op::Exit { who } if count > 1 => {
+                let (space, _) = self.spaces.swap_remove(who % count);
+                self.mm.exit_space(space);
+            }
+            Op::Cut { pages } => self.cut(pages),
+            Op::Fork { .. } | Op::Exit { .. } => {}
+        }
+    }
+
+    fn map(&mut self, who: usize, at: u64, pages: u64, kind: u8, offset: u64) {
+        let shared = kind == 1;
+        let backing = match kind {
+            0 => Backing::Anonymous,
+            _ => Backing::File { file: self.file, offset: PageIndex(offset), shared, writable: true },
+        };
+        let prot = Prot::READ | Prot::WRITE;
+        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
+        let (space, model) = &mut self.spaces[who];
+        self.mm.mmap(*space, &request).unwrap();
+        for i in 0..pages {
+            let file = (kind > 0).then_some(((offset + i) as usize, shared));
+            model.insert(at + i, Page { own: None, file });
+        }
+    }
+
+    fn forget(&mut self, who: usize, at: u64, pages: u64) {
+        let (space, model) = &mut self.spaces[who];
+        let covered = model.range(at..at + pages).count() as u64 == pages;
+        let outcome = self.mm.madvise(*space, Vpn(at), pages, Advice::DontNeed);
+        assert_eq!(outcome, if covered { Ok(()) } else { Err(Error::NotMapped) });
+        model.range_mut(at..at + pages).for_each(|(_, page)| page.own = None);
+    }
+
+    /// The file gets that many pages; private copies of what lay beyond go too.
+    fn cut(&mut self, pages: u64) {
+        self.mm.ftruncate(self.file, pages * PAGE_SIZE).unwrap();
+        if pages < self.content.len() as u64 {
+            let beyond = |page: &Page| page.file.is_some_and(|(index, _)| index as u64 >= pages);
+            let all = self.spaces.iter_mut().flat_map(|(_, model)| model.values_mut());
+            all.filter(|page| beyond(page)).for_each(|page| page.own = None);
+        }
+        self.content.resize(pages as usize, 0);
+    }
+
+    /// What a load must read; `None`: it must fail.
+    fn expected(&self, who: usize, at: u64) -> Option<u64> {
+        let page = self.spaces[who].1.get(&at)?;
+        match page.file {
+            Some((index, _)) => page.own.or_else(|| self.content.get(index).copied()),
+            None => Some(page.own.unwrap_or(0)),
+        }
+    }
+
+    fn store(&mut self, who: usize, at: u64) {
+        let may = self.expected(who, at).is_some();
+        let reached = self.reach(who, at, true);
+        assert_eq!(reached.is_some(), may);
+        let Some(pfn) = reached else { return };
+        self.stamp += 1;
+        self.mm.machine().set_stamp(pfn, self.stamp);
+        let page = self.spaces[who].1.get_mut(&at).unwrap();
+        match page.file {
+            Some((index, true)) => self.content[index] = self.stamp,
+            _ => page.own = Some(self.stamp),
+        }
+    }
+
+    /// The frame that an access ends at, as hardware finds it, with as many faults as it takes.
+    fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
+        let (space, page) = (self.spaces[who].0, Vpn(at));
+        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
+        let access = if store { AccessKind::Store } else { AccessKind::Load };
+        for _ in 0..4 {
+            {
+                let mut tables = self.mm.store.tables.lock(self.mm.base(), space);
+                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
+                    let used = if store { Bits::YOUNG | Bits::DIRTY } else { Bits::YOUNG };
+                    tables.set_bits(leaf.slot, used);
+                    return Some(leaf.entry.pfn());
+                }
+            }
+            match self.mm.fault(space, page, access) {
+                Ok(_) => {}
+                Err(FaultError::Segv | FaultError::Bus) => return None,
+                Err(FaultError::Killed) => panic!("there is memory enough"),
+            }
+        }
+        panic!("{page} of {space} still faults");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn everyone_reads_what_they_wrote_and_nobody_else_does(ops in prop::collection::vec(op(), 1..120)) {
+        let mut bench = Bench::new();
+        for op in &ops {
+            bench.apply(op);
+            prop_assert_eq!(bench.mm.validate(), Ok(()), "after {:?}", op);
+        }
+        // When all are gone, nothing of them is left.
+        for (space, _) in core::mem::take(&mut bench.spaces) {
+            bench.mm.exit_space(space);
+        }
+        bench.mm.ftruncate(bench.file, 0).unwrap();
+        bench.mm.validate().unwrap();
+        for stat in [Stat::NrAnonPages, Stat::NrMapped, Stat::NrFilePages, Stat::NrPageTablePages] {
+            prop_assert_eq!(bench.mm.base().stats.read(stat), 0, "{:?}", stat);
+        }
+    }
+}

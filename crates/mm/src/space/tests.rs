@@ -1,0 +1,325 @@
+//! Ranges against a model that knows only pages.
+
+use super::*;
+use crate::alloc::Allocator;
+use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
+use crate::base::Base;
+use crate::cache::Cache;
+use crate::knobs::Knobs;
+use crate::lru::Lru;
+use crate::memory::Memory;
+use crate::swap::Swap;
+use crate::testing::TestMachine;
+use proptest::prelude::*;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec::Vec;
+
+/// All addresses of these tests are `BASE` to `BASE + PAGES`, before something grows.
+const BASE: u64 = 0x7f00;
+const PAGES: u64 = 40;
+const GROUP: GroupId = GroupId(0);
+
+/// What a page of a space is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Props {
+    prot: Prot,
+    flags: VmaFlags,
+    file: Option<(FileId, u64)>,
+    anon_index: u64,
+}
+
+/// A row of equal neighbours: start, length, properties of the first.
+type Run = (u64, u64, Props);
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map { at: u64, pages: u64, prot: Prot, kind: u8, offset: u64, locked: bool },
+    Unmap { at: u64, pages: u64 },
+    Protect { at: u64, pages: u64, prot: Prot },
+    Resize { at: u64, old: u64, new: u64 },
+    Move { at: u64, old: u64, new: u64, to: u64 },
+    Advise { at: u64, pages: u64, advice: Advice },
+    Lock { at: u64, pages: u64, lock: bool },
+    Touch { at: u64, store: bool },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let at = || BASE..BASE + PAGES;
+    let pages = || 1..12u64;
+    let prot = || {
+        prop::sample::select(std_alloc::vec![
+            Prot::empty(),
+            Prot::READ,
+            Prot::READ | Prot::WRITE,
+            Prot::all()
+        ])
+    };
+    let advice = prop::sample::select(std_alloc::vec![Advice::Normal, Advice::Random, Advice::Sequential]);
+    prop_oneof![
+        4 => (at(), pages(), prot(), 0..5u8, 0..20u64, prop::bool::weighted(0.2)).prop_map(
+            |(at, pages, prot, kind, offset, locked)| Op::Map { at, pages, prot, kind, offset, locked }
+        ),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
+        3 => (at(), pages(), prot()).prop_map(|(at, pages, prot)| Op::Protect { at, pages, prot }),
+        2 => (at(), pages(), pages()).prop_map(|(at, old, new)| Op::Resize { at, old, new }),
+        2 => (at(), pages(), pages(), at()).prop_map(|(at, old, new, to)| Op::Move { at, old, new, to }),
+        2 => (at(), pages(), advice).prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
+        1 => (at(), pages(), any::<bool>()).prop_map(|(at, pages, lock)| Op::Lock { at, pages, lock }),
+        3 => (at(), any::<bool>()).prop_map(|(at, store)| Op::Touch { at, store }),
+    ]
+}
+
+struct Bench {
+    st: Store<TestMachine>,
+    spaces: Spaces,
+    id: SpaceId,
+    files: [FileId; 2],
+    model: BTreeMap<u64, Props>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let base = Base::new(TestMachine::simple(2, 2048), Knobs::default());
+        let alloc = Allocator::new(&base).unwrap();
+        let lru = Lru::new(&base.machine);
+        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
+        let zero = memory.new_folio(Order::ZERO, Gfp::user(GROUP)).unwrap();
+        let st = Store::new(memory, Cache::new(), zero);
+        let spaces = Spaces::default();
+        let id = spaces.create(&st, Gfp::user(GROUP)).unwrap();
+        let files = [0; 2].map(|_| st.cache.create(FileKind::Shmem, 24 * PAGE_SIZE));
+        Bench { st, spaces, id, files, model: BTreeMap::new() }
+    }
+
+    /// Do `op`, and to the model what the manual says.
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Map { at, pages, prot, kind, offset, locked } => {
+                self.map(at, pages, prot, kind, offset, locked)
+            }
+            Op::Unmap { at, pages } => {
+                self.spaces.munmap(&self.st, self.id, Vpn(at), pages).unwrap();
+                self.forget(at, pages);
+            }
+            Op::Protect { at, pages, prot } => self.protect(at, pages, prot),
+            Op::Resize { at, old, new } => self.resize(at, old, new),
+            Op::Move { at, old, new, to } => self.move_to(at, old, new, to),
+            Op::Advise { at, pages, advice } => {
+                let outcome = self.spaces.madvise(&self.st, self.id, Vpn(at), pages, advice);
+                assert_eq!(outcome.map(drop), self.if_covered(at, pages));
+                self.change(at, pages, |props| {
+                    props.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
+                    props.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
+                    props.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
+                });
+            }
+            Op::Lock { at, pages, lock } => {
+                let expected = self.if_covered(at, pages);
+                assert_eq!(self.spaces.mlock(&self.st, self.id, Vpn(at), pages, lock), expected);
+                if expected.is_ok() {
+                    self.change(at, pages, |props| props.flags.set(VmaFlags::LOCKED, lock));
+                }
+            }
+            Op::Touch { at, store } => self.touch(at, store),
+        }
+    }
+
+    fn map(&mut self, at: u64, pages: u64, prot: Prot, kind: u8, offset: u64, locked: bool) {
+        let (file, shared, writable) = (self.files[kind as usize % 2], kind < 4, kind < 3);
+        let backing = match kind {
+            0 => Backing::Anonymous,
+            _ => Backing::File { file, offset: PageIndex(offset), shared, writable },
+        };
+        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked, populate: false };
+        let outcome = self.spaces.mmap(&self.st, self.id, &request);
+        let mut flags = VmaFlags::MAY_WRITE;
+        flags.set(VmaFlags::LOCKED, locked);
+        flags.set(VmaFlags::SHARED, kind > 0 && shared);
+        self.forget(at, pages);
+        if kind > 0 && shared && !writable {
+            if prot.contains(Prot::WRITE) {
+                assert_eq!(outcome, Err(Error::Access.into()));
+                return;
+            }
+            flags.remove(VmaFlags::MAY_WRITE);
+        }
+        assert_eq!(outcome, Ok(Vpn(at)));
+        for i in 0..pages {
+            let file = (kind > 0).then_some((file, offset + i));
+            self.model.insert(at + i, Props { prot, flags, file, anon_index: at + i });
+        }
+    }
+
+    fn protect(&mut self, at: u64, pages: u64, prot: Prot) {
+        let mut expected = self.if_covered(at, pages);
+        let for_ever = |props: &Props| !props.flags.contains(VmaFlags::MAY_WRITE);
+        if expected.is_ok()
+            && prot.contains(Prot::WRITE)
+            && self.model.range(at..at + pages).any(|(_, props)| for_ever(props))
+        {
+            expected = Err(Error::Access.into());
+        }
+        assert_eq!(self.spaces.mprotect(&self.st, self.id, Vpn(at), pages, prot), expected);
+        if expected.is_ok() {
+            self.change(at, pages, |props| props.prot = prot);
+        }
+    }
+
+    fn remap(&self, at: u64, old: u64, new: u64, to: Option<u64>) -> Result<Vpn, Stop> {
+        let (gfp, to) = (Gfp::user(GROUP), to.map(Vpn));
+        self.spaces.mremap(&self.st, self.id, Vpn(at), old, new, to.is_some(), to, gfp)
+    }
+
+    fn resize(&mut self, at: u64, old: u64, new: u64) {
+        let end = self.range_end(at);
+        let outcome = self.remap(at, old, new, None);
+        let Some(end) = end.filter(|&end| end >= at + old) else {
+            return assert_eq!(outcome, Err(Error::NotMapped.into()));
+        };
+        if new <= old {
+            self.forget(at + new, old - new);
+        } else if end != at + old || self.model.range(end..at + new).next().is_some() {
+            return assert_eq!(outcome, Err(Error::NoMemory.into()));
+        } else {
+            self.extend(at, old, new);
+        }
+        assert_eq!(outcome, Ok(Vpn(at)));
+    }
+
+    fn move_to(&mut self, at: u64, old: u64, new: u64, to: u64) {
+        let is_range = self.range_end(at).is_some_and(|end| end >= at + old);
+        let outcome = self.remap(at, old, new, Some(to));
+        if !is_range {
+            return assert_eq!(outcome, Err(Error::NotMapped.into()));
+        }
+        if to < at + old && at < to + new {
+            return assert_eq!(outcome, Err(Error::Invalid.into()));
+        }
+        assert_eq!(outcome, Ok(Vpn(to)));
+        self.forget(to, new);
+        for i in 0..old {
+            let props = self.model.remove(&(at + i)).unwrap();
+            if i < new {
+                self.model.insert(to + i, props);
+            }
+        }
+        self.extend(to, old.min(new), new);
+    }
+
+    /// Pages `old..new` of what starts at `at` continue it.
+    fn extend(&mut self, at: u64, old: u64, new: u64) {
+        let last = self.model[&(at + old - 1)];
+        for by in 1..=new.saturating_sub(old) {
+            let file = last.file.map(|(file, index)| (file, index + by));
+            let props = Props { file, anon_index: last.anon_index + by, ..last };
+            self.model.insert(at + old - 1 + by, props);
+        }
+    }
+
+    fn touch(&mut self, at: u64, store: bool) {
+        let access = if store { AccessKind::Store } else { AccessKind::Load };
+        let allowed = self.model.get(&at).is_some_and(|props| props.prot.contains(access.needs()));
+        let outcome = self.spaces.fault(&self.st, self.id, Vpn(at), access, Gfp::user(GROUP));
+        match outcome {
+            Ok(_) => assert!(allowed),
+            Err(FaultStop::Error(FaultError::Segv)) => assert!(!allowed),
+            Err(FaultStop::Error(FaultError::Bus)) => {
+                assert!(self.model[&at].file.is_some_and(|(_, index)| index >= 24));
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn forget(&mut self, at: u64, pages: u64) {
+        self.model.retain(|page, _| !(at..at + pages).contains(page));
+    }
+
+    fn change(&mut self, at: u64, pages: u64, change: impl Fn(&mut Props)) {
+        self.model.range_mut(at..at + pages).for_each(|(_, props)| change(props));
+    }
+
+    fn if_covered(&self, at: u64, pages: u64) -> Result<(), Stop> {
+        match self.model.range(at..at + pages).count() as u64 {
+            count if count == pages => Ok(()),
+            _ => Err(Error::NotMapped.into()),
+        }
+    }
+
+    /// Where the range that holds a page ends, as the memory manager has cut it.
+    fn range_end(&self, page: u64) -> Option<u64> {
+        self.spaces.at(self.id).vmas.lock().range_of(Vpn(page)).map(|vma| vma.view.end().0)
+    }
+
+    /// The ranges that there are.
+    fn found(&self) -> Vec<Run> {
+        let vmas = self.spaces.at(self.id).vmas.lock();
+        let run = |view: &VmaView| {
+            let file = view.file.map(|(file, index)| (file, index.0));
+            let props = Props { prot: view.prot, flags: view.flags, file, anon_index: view.anon_index.0 };
+            (view.start.0, view.pages, props)
+        };
+        vmas.iter().map(|vma| run(&vma.view)).collect()
+    }
+
+    /// The longest ranges that the model's pages can be said with.
+    fn expected(&self) -> Vec<Run> {
+        join(self.model.iter().map(|(&page, &props)| (page, 1, props)))
+    }
+
+    fn validate(&self) {
+        let base = self.st.memory().base();
+        self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
+        self.st.alloc.validate(base).unwrap();
+        self.st.lru.validate(base).unwrap();
+        self.st.cache.validate(self.st.memory()).unwrap();
+    }
+}
+
+/// Put neighbours together that continue each other.
+fn join(runs: impl Iterator<Item = Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for (start, pages, props) in runs {
+        if let Some((before, length, first)) = joined.last_mut() {
+            let file = first.file.map(|(file, index)| (file, index + *length));
+            let next = Props { file, anon_index: first.anon_index + *length, ..*first };
+            if *before + *length == start && next == props {
+                *length += pages;
+                continue;
+            }
+        }
+        joined.push((start, pages, props));
+    }
+    joined
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// As long as no page is touched, neighbours that fit are always one range.
+    #[test]
+    fn ranges_are_as_a_list_of_pages_says(ops in prop::collection::vec(op(), 1..60)) {
+        let mut bench = Bench::new();
+        for op in ops.iter().filter(|op| !matches!(op, Op::Touch { .. })) {
+            bench.apply(op);
+            prop_assert_eq!(bench.found(), bench.expected(), "after {:?}", op);
+        }
+        bench.validate();
+    }
+
+    /// Ranges with anonymous pages may stay apart, but say the same.
+    #[test]
+    fn ranges_with_pages_say_the_same(ops in prop::collection::vec(op(), 1..60)) {
+        let mut bench = Bench::new();
+        for op in &ops {
+            bench.apply(op);
+            prop_assert_eq!(join(bench.found().into_iter()), bench.expected(), "after {:?}", op);
+            bench.validate();
+        }
+        bench.spaces.exit(&bench.st, bench.id);
+        for file in bench.files {
+            prop_assert!(!bench.st.rmap.is_file_mapped(file));
+            bench.st.cache.destroy(bench.st.memory(), file);
+        }
+        bench.st.alloc.validate(bench.st.memory().base()).unwrap();
+    }
+}
