@@ -136,7 +136,7 @@ impl Device {
             return stated;
         }
         let deviation = self.rng.below(2 * self.jitter + 1);
-        let scaled = |by: u64| (stated as u128 * by as u128 >> 32) as u64;
+        let scaled = |by: u64| ((stated as u128 * by as u128) >> 32) as u64;
         stated - scaled(self.jitter) + scaled(deviation)
     }
 }

@@ -276,16 +276,3 @@ impl From<Stop> for Error {
         }
     }
 }
-
-#[cfg(all(test, not(feature = "one-thread")))]
-mod tests {
-    use super::*;
-    use crate::testing::TestMachine;
-
-    /// All CPUs of a real machine share one `Mm`.
-    #[test]
-    fn a_memory_manager_can_be_shared_between_threads() {
-        fn shared<T: Send + Sync>() {}
-        shared::<Mm<TestMachine>>();
-    }
-}

@@ -34,6 +34,8 @@ fn a_walk_sets_young_and_dirty_and_respects_rights() {
     assert_eq!((cached.pfn(), cached.writable(), cached.storable()), (Pfn(99), true, false));
     assert!(entry(&machine).has(Bits::YOUNG) && !entry(&machine).has(Bits::DIRTY));
     assert_eq!(machine.walk(cpu, Vpn(5), Fetch), Walk::Fault);
+    // As before every walk: what is too weak for the access goes first.
+    cpu.tlb.drop_page(Vpn(5));
     let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Store) else { panic!() };
     assert!(cached.storable() && entry(&machine).has(Bits::DIRTY));
     assert_eq!((cpu.counts.walks.get(), cpu.counts.walk_steps.get()), (3, 4 + 1 + 1));

@@ -51,7 +51,7 @@ fn promoted(order: u64, place: u32) -> u64 {
 /// The place of a way in the order.
 #[inline(always)]
 fn place_of(order: u64, way: usize) -> u32 {
-    let zero_here = order ^ ONES * way as u64;
+    let zero_here = order ^ (ONES * way as u64);
     // The lowest group of four bits that is 0 borrows; only groups above it can be taken for one.
     (zero_here.wrapping_sub(ONES) & !zero_here & ONES << 3).trailing_zeros() / 4
 }

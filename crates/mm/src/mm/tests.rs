@@ -210,3 +210,11 @@ proptest! {
         }
     }
 }
+
+/// All CPUs of a real machine share one `Mm`.
+#[cfg(not(feature = "one-thread"))]
+#[test]
+fn a_memory_manager_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Mm<TestMachine>>();
+}

@@ -4,7 +4,7 @@
 //! shared, everything that changes ranges holds it alone. The tree of ranges has a short lock of its own for the moment
 //! of a look-up, so that a fault takes a copy of the range it needs and goes on.
 //!
-//! Functions here may return a [`Shortage`](crate::memory::Shortage). They then have changed nothing that running them
+//! Functions here may return a [`Shortage`]. They then have changed nothing that running them
 //! again would not change the same way, and the facade runs them again once there is room.
 
 mod advise;

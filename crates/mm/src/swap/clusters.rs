@@ -3,7 +3,7 @@
 //!
 //! Every cluster is in one of four states. *Free* and *open* (partly used) clusters stand on lists; a *taken* cluster
 //! belongs to the CPU that fills it; a *full* one is on no list. Which state applies follows from the number of used
-//! slots and from who took it, so the lists are kept by two calls only: [`Clusters::used`] and [`Clusters::freed`].
+//! slots and from who took it, so the lists are kept by two calls only: `Clusters::used` and `Clusters::freed`.
 
 use std_alloc::format;
 use std_alloc::string::String;
