@@ -14,7 +14,7 @@ const REASON_REACH: usize = 8;
 const FLOORS: &[(u32, &[&str])] = &[
     (1, &["units", "primitive"]),
     (2, &["frame", "machine", "knobs", "stat", "event", "work", "base", "api", "table_macro"]),
-    (3, &["lock", "swap", "arena"]),
+    (3, &["lock", "semaphore", "swap", "arena"]),
     (4, &["tlb"]),
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["cache", "rmap", "store"]),

@@ -18,6 +18,10 @@ enum How {
     Unmap,
     Protect,
     Forget,
+    /// Reclaim unmaps it and writes it to swap.
+    PageOut,
+    /// A store after a fork gives the process a copy: others must see it, and not the page that the child keeps.
+    Copy,
 }
 
 /// One task changes a page and uses it again; `others` tasks on other CPUs use it all the while.
@@ -30,7 +34,7 @@ impl Changes {
     /// Nobody may be able to store to what is mapped for reading; an access that is refused is fine.
     fn try_out<O: Os>(&self, os: &mut O, at: u64) {
         let _ = os.load(at);
-        if matches!(self.how, How::Protect) {
+        if matches!(self.how, How::Protect | How::PageOut) {
             let _ = os.store(at);
         }
     }
@@ -40,10 +44,20 @@ impl Changes {
             How::Unmap => os.munmap(at, PAGE).unwrap(),
             How::Protect => os.mprotect(at, PAGE, Prot::R).unwrap(),
             How::Forget => os.madvise(at, PAGE, Advice::DontNeed).unwrap(),
+            How::PageOut => os.madvise(at, PAGE, Advice::PageOut).unwrap(),
+            How::Copy => {
+                let child = os.fork(CHILD).unwrap();
+                os.compute(WHILE);
+                os.store(at).unwrap();
+                os.compute(WHILE);
+                os.join(child);
+            }
         }
     }
 }
 
+/// The role of children: they keep their copy of the page for a while.
+const CHILD: Role = 1000;
 /// Where the page is.
 const AT: u64 = 0x5000_0000;
 
@@ -57,6 +71,10 @@ impl Program for Changes {
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == CHILD {
+            os.sleep(500_000);
+            return Ok(());
+        }
         if role > 0 {
             // Awake all the time: a CPU that sleeps is not sent anything.
             while os.now() < UNTIL {
@@ -105,12 +123,17 @@ fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) ->
 /// How many of them matter. What mprotect or MADV_DONTNEED leaves in a TLB is too weak for the store that a round begins
 /// with, and is looked up again: there the flush of the mmap that replaces the old mapping is for nothing.
 fn that_matter(how: How) -> usize {
-    if matches!(how, How::Unmap) { 18 } else { 9 }
+    match how {
+        How::Unmap => 18,
+        How::Protect | How::Forget => 9,
+        // One of three in each round: MADV_PAGEOUT first clears young bits, fork flushes for those who store.
+        How::PageOut | How::Copy => 6,
+    }
 }
 
 #[test]
 fn every_local_flush_that_is_dropped_or_late_is_caught() {
-    for how in [How::Unmap, How::Protect, How::Forget] {
+    for how in [How::Unmap, How::Protect, How::Forget, How::PageOut] {
         let program = Changes { how, others: 0 };
         assert_eq!(verdict("small", &program, None), None, "{how:?}");
         for delay in [None, Some(500_000)] {
@@ -123,7 +146,7 @@ fn every_local_flush_that_is_dropped_or_late_is_caught() {
 #[test]
 fn every_remote_flush_that_is_dropped_or_late_is_caught() {
     for others in 1..4 {
-        for how in [How::Unmap, How::Protect] {
+        for how in [How::Unmap, How::Protect, How::PageOut, How::Copy] {
             let program = Changes { how, others };
             assert_eq!(verdict("laptop", &program, None), None, "{how:?}");
             for delay in [None, Some(500_000)] {

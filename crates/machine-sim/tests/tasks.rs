@@ -129,7 +129,7 @@ fn a_signal_ends_the_process_and_not_its_parent() {
         os.load(0xdead_0000)
     });
     let outcome = run(&config("small"), &play).unwrap();
-    assert_eq!(outcome.signals, ["task 4 (role 1): SIGSEGV at 0xdead0000"]);
+    assert_eq!(outcome.signals, ["task 3 (role 1): SIGSEGV at 0xdead0000"]);
     assert_eq!(outcome.progress, 1);
 }
 
