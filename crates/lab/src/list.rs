@@ -103,7 +103,8 @@ pub fn programs() -> Listing {
 pub fn knobs() -> Listing {
     let row = |knob: &Knob| {
         let info = knob.info();
-        row![info.name, info.default, info.min, info.max, info.unit, info.help]
+        let unit = if info.words.is_empty() { info.unit.to_owned() } else { info.words.join("|") };
+        row![info.name, info.default, info.min, info.max, unit, info.help]
     };
     Listing::new(&["knob", "default", "min", "max", "unit", "help"], Knob::ALL.iter().map(row))
 }

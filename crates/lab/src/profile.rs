@@ -18,11 +18,38 @@ pub struct Preset {
 }
 
 /// All presets.
-pub const PRESETS: &[Preset] = &[Preset {
-    name: "classic",
-    help: "active and inactive lists, one flush per page that reclaim unmaps; all knobs at their defaults",
-    knobs: &[],
-}];
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "classic",
+        help: "active and inactive lists, one flush per batch of pages that reclaim unmaps; all knobs at their defaults",
+        knobs: &[],
+    },
+    Preset {
+        name: "eager",
+        help: "classic, with one flush per page that reclaim unmaps",
+        knobs: &[(Knob::TlbUnmap, 0)],
+    },
+    Preset {
+        name: "list",
+        help: "classic, with up to 32 pages flushed one by one per round (the batched unmap series of 2015)",
+        knobs: &[(Knob::TlbUnmap, 2)],
+    },
+    Preset {
+        name: "lazy",
+        help: "classic, with flushes deferred until a page is used again (LUF)",
+        knobs: &[(Knob::TlbUnmap, 3)],
+    },
+    Preset {
+        name: "abis",
+        help: "classic, with a flush per page, on CPUs that may hold it by the page's young bit (ABIS, 2017)",
+        knobs: &[(Knob::TlbUnmap, 4)],
+    },
+    Preset {
+        name: "latr",
+        help: "classic, with flushes left to each CPU's next tick (LATR, 2018)",
+        knobs: &[(Knob::TlbUnmap, 5)],
+    },
+];
 
 /// A profile as the user wrote it, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,9 +90,16 @@ pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let names = Knob::ALL.iter().map(|knob| knob.info().name);
     let knob =
         Knob::from_name(name).ok_or_else(|| Error::Input(suggest::unknown("knob", name, names, "knobs")))?;
-    let number = parse_bytes(value)
-        .map_err(|_| Error::Input(format!("{name}={value}: the value must be a whole number")))?;
     let info = knob.info();
+    if let Some(at) = info.words.iter().position(|&word| word == value) {
+        return Ok((knob, info.min + at as u64));
+    }
+    let number = parse_bytes(value).map_err(|_| {
+        Error::Input(match info.words {
+            [] => format!("{name}={value}: the value must be a whole number"),
+            words => format!("{name}={value}: the value must be one of {}", words.join(", ")),
+        })
+    })?;
     if (info.min..=info.max).contains(&number) {
         Ok((knob, number))
     } else {
@@ -84,6 +118,7 @@ mod tests {
         assert_eq!(profile.name, "classic+vm.swappiness=10+fault_around_bytes=4K");
         assert_eq!(profile.settings()["vm.swappiness"], 10);
         assert_eq!(profile.settings()["fault_around_bytes"], 4096);
+        assert_eq!(parse_setting("tlb.unmap=lazy").unwrap(), (Knob::TlbUnmap, 3));
     }
 
     #[test]

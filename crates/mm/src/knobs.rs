@@ -3,7 +3,10 @@
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! knobs {
-    ($($variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal $help:literal;)*) => {
+    ($(
+        $variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal
+        $([$($word:literal)*])? $help:literal;
+    )*) => {
         /// A tunable.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u16)]
@@ -17,6 +20,7 @@ macro_rules! knobs {
             /// What each is.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
                 name: $name, default: $default, min: $min, max: $max, unit: $unit, help: $help,
+                words: &[$($($word,)*)?],
             },)*];
         }
     };
@@ -37,6 +41,8 @@ pub struct KnobInfo {
     pub unit: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// Names of the values from `min` on, for a knob that is a choice; empty for a number.
+    pub words: &'static [&'static str],
 }
 
 knobs! {
@@ -66,6 +72,15 @@ knobs! {
         "largest read-ahead window of a file";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
+    TlbUnmap "tlb.unmap" 1 0..=5 "" ["eager" "batch" "list" "lazy" "abis" "latr"]
+        "when translations of pages that reclaim unmaps are flushed: at once, a batch at a time, a batch page by page, \
+         when the page is used again (LUF), at once where they were used (ABIS), at each CPU's next tick (LATR)";
+    TlbUnmapPages "tlb.unmap_pages" 32 1..=512 "pages"
+        "pages that the policy 'list' flushes in one round";
+    TlbAgeLimitMs "tlb.age_limit_ms" 100 0..=60000 "ms"
+        "longest time for which a flush is deferred; 0 = no limit";
+    TlbPayAll "tlb.pay_all" 1 0..=1 ""
+        "a round that must be sent anyway goes to all CPUs that owe a flush (1), or only to those that it needs (0)";
     TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33 0..=512 "pages"
         "a CPU that must drop more pages than this drops everything";
 }
