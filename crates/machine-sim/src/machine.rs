@@ -56,6 +56,8 @@ pub(crate) struct Cpu {
     /// The space that the scheduler last asked for.
     pub(crate) loaded: Cell<Option<SpaceId>>,
     pub(crate) counts: CpuCounts,
+    /// When its clock ticks next, if ticks do anything.
+    pub(crate) next_tick: Cell<u64>,
     /// Picoseconds in the kernel, by class.
     pub(crate) kernel: [Cell<u64>; CLASSES],
     node: u8,
@@ -127,6 +129,7 @@ impl SimMachine {
             root: Cell::new(Pfn::NONE),
             loaded: Cell::new(None),
             counts: CpuCounts::default(),
+            next_tick: Cell::new(0),
             kernel: Default::default(),
             node,
         };

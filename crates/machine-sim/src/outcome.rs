@@ -86,7 +86,7 @@ impl Outcome {
     pub(crate) fn take<P>(world: &World<'_, P>) -> Outcome {
         let machine = world.machine();
         let kernel = world.kernel.borrow();
-        let stats = &world.mm.base().stats;
+        let stats = &world.mm.ground().stats;
         let work = |&work: &Work| {
             let count = machine.work[work as usize].get();
             WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }

@@ -17,6 +17,9 @@ use program::Program;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Picoseconds between two ticks of a CPU's clock: 250 a second (CONFIG_HZ of Debian's kernels).
+const TICK: u64 = 4_000_000_000;
+
 /// What to run on. The program comes beside it.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
@@ -236,6 +239,9 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     if world.config.faulty.is_some() {
         machine.late_flushes();
     }
+    if space.is_some() && world.ticks {
+        tick(world, cpu);
+    }
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
     if coroutine.resume() {
         tasks[picked.task as usize] = None;
@@ -245,6 +251,17 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     if machine.sched.borrow_mut().rest(cpu) && machine.run_space(None) {
         world.mm.switch(None);
     }
+}
+
+/// The clock of a CPU that runs a program ticks, if that is due, and will tick again.
+fn tick<P>(world: &World<'_, P>, cpu: usize) {
+    let machine = world.machine();
+    let here = machine.here();
+    if here.clock.get() >= here.next_tick.get() {
+        here.next_tick.set(here.clock.get() + TICK);
+        machine.on(cpu, Class::Interrupt, || world.mm.tick());
+    }
+    machine.limit.set(machine.limit.get().min(here.next_tick.get()));
 }
 
 /// What the oracle saw.

@@ -82,6 +82,8 @@ pub(crate) struct World<'p, P> {
     pub(crate) failure: RefCell<Option<RunError>>,
     /// Program tasks that are inside a call of the memory manager.
     pub(crate) inside: Cell<u32>,
+    /// Do CPUs' clocks tick? Only under policies that make use of it.
+    pub(crate) ticks: bool,
 }
 
 impl<'p, P> World<'p, P> {
@@ -91,6 +93,7 @@ impl<'p, P> World<'p, P> {
         let kernel = Kernel { next_block: swap.map_or(0, |(_, pages)| pages as u64), ..Kernel::default() };
         let oracle = config.verify.then(RefCell::default);
         World {
+            ticks: mm.wants_ticks(),
             mm,
             program,
             config,
