@@ -100,7 +100,7 @@ impl<'w, P: Program> SimOs<'w, P> {
             kernel.processes[self.process].tasks == 0
         };
         if last {
-            self.machine.here().loaded.set(None);
+            self.machine.run_space(None);
             world.mm.switch(None);
             world.mm.exit_space(self.space);
             self.oracle(|oracle| oracle.exit(self.space.0));
