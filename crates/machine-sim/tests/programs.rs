@@ -99,3 +99,24 @@ fn bad_input_is_told_apart_from_a_failed_run() {
     let error = run(&config, &program).unwrap_err();
     assert_eq!(error, RunError::Input("vm.swappiness: 900 is not between 0 and 200".into()));
 }
+
+#[test]
+fn reads_ahead_and_writes_back_become_large_requests() {
+    let metric = |outcome: &Outcome, name: &str| outcome.metric(name).unwrap();
+    let stream = builtin::from_name("stream", 48 * MIB).unwrap();
+    let read = outcome(&config("uma-1s-2015", 32 * MIB), &stream);
+    let (requests, pages) = (metric(&read, "sda_reads"), metric(&read, "sda_read_pages"));
+    // Windows of 32 pages.
+    assert!(pages >= 2.0 * 48.0 * 256.0 && requests < pages / 24.0, "{pages} pages in {requests} requests");
+    assert_eq!(requests + metric(&read, "sda_read_merges"), pages);
+    // Every window follows the last one, so the disk never seeks for long: 8.5 ms a window would be 26 seconds.
+    assert!(read.nanos < 3_000_000_000, "{} ns", read.nanos);
+
+    let write = outcome(
+        &config("laptop", 32 * MIB),
+        &builtin::from_name("sequential-file", 48 * MIB).unwrap().with_passes(4),
+    );
+    let (requests, pages) = (metric(&write, "nvme0_writes"), metric(&write, "nvme0_written_pages"));
+    assert!(pages > 1000.0 && requests < pages / 8.0, "{pages} pages in {requests} requests");
+    assert_eq!(requests + metric(&write, "nvme0_write_merges"), pages);
+}
