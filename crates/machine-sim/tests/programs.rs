@@ -120,3 +120,25 @@ fn reads_ahead_and_writes_back_become_large_requests() {
     assert!(pages > 1000.0 && requests < pages / 8.0, "{pages} pages in {requests} requests");
     assert_eq!(requests + metric(&write, "nvme0_write_merges"), pages);
 }
+
+#[test]
+fn mapped_reads_of_sparse_files_flood_memory_without_a_device() {
+    for tasks in [None, Some(3)] {
+        let program = builtin::LruFileMmapRead::new(256 * MIB);
+        let program = tasks.map_or(program.clone(), |tasks| program.with_tasks(tasks));
+        let outcome = outcome(&config("uma-1s-2015", 64 * MIB), &program);
+        assert_eq!((outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()), (0, 0, 0));
+        assert_eq!(outcome.tasks, 1 + tasks.unwrap_or(8));
+        assert_eq!((outcome.progress, outcome.accesses), (65_536, 65_536 * 512));
+        assert_eq!(outcome.metric("sda_reads"), Some(0.0), "holes are filled without a device");
+        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        assert!(stolen >= 3 * 64 * 256 - 4096, "all but the last pages were reclaimed: {stolen}");
+        assert!(outcome.metric("ipis_received").unwrap() > 0.0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "do not overcommit memory")]
+fn a_program_says_when_it_cannot_be_what_it_claims() {
+    outcome(&config("small", 64 * MIB), &builtin::LruFileMmapRead::new(64 * MIB));
+}
