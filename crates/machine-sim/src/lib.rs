@@ -22,6 +22,7 @@ mod outcome;
 mod run;
 mod sched;
 pub mod spec;
+mod stale;
 mod tables;
 pub mod tlb;
 mod walk;

@@ -387,6 +387,45 @@ impl Oracle {
         self.judge(expected == got, || format!("expected stamp {expected}, got {got}, in {:?}", region.what))
     }
 
+    /// Is a call under way that takes mappings of a range away?
+    pub(crate) fn busy(&self, space: u32, start: u64, pages: u64) -> bool {
+        self.flux.iter().any(|flux| {
+            matches!(flux.place, Place::Space(s, a, b) if s == space && a < start + pages && start < b)
+        })
+    }
+
+    /// Would it be right if a load met `got` now? Nothing is counted, and nothing is learned from the answer. `None`:
+    /// nobody can say, because a call is under way there.
+    pub(crate) fn glance(&self, space: u32, page: u64, got: Stamp) -> Option<Verdict> {
+        let region = self.region(space, page);
+        if self.in_flux(space, page, region) {
+            return None;
+        }
+        Some(self.glance_at(space, page, region, got))
+    }
+
+    fn glance_at(&self, space: u32, page: u64, region: Option<(u64, Region)>, got: Stamp) -> Verdict {
+        let (start, region) = region.ok_or("nothing is mapped there")?;
+        if region.prot.is_some_and(|prot| prot.is_empty()) {
+            return Err("the mapping allows nothing".into());
+        }
+        let mut behind = 0;
+        if let What::File { file, offset, .. } = region.what {
+            let index = page - start + offset;
+            if self.files.get(&file).is_some_and(|file| index >= file.size.div_ceil(4096)) {
+                return Err("the file ends before it".into());
+            }
+            behind = self.file_page(file, index);
+        }
+        let right = match self.spaces.get(&space).and_then(|space| space.pages.get(&page)) {
+            None => got == behind,
+            Some(&Private::Is(stamp)) => got == stamp,
+            Some(&Private::Perhaps(stamp)) => got == stamp || got == behind,
+            Some(Private::Any) => true,
+        };
+        if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
+    }
+
     /// A store left `stamp`. To be called after [`Oracle::access`].
     pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp) {
         match self.region(space, page) {
