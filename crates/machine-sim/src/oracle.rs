@@ -12,7 +12,7 @@
 //! - while a call that takes mappings away is under way (*in flux*), its range is not judged: the program races with
 //!   itself there. A store meanwhile leaves the page with more than one possible content.
 
-use crate::content::Stamp;
+use crate::content::{ORIGINAL, Stamp};
 use mm::api::{AccessKind, Prot};
 use std::collections::BTreeMap;
 
@@ -256,7 +256,9 @@ impl Oracle {
             let What::File { file, offset, private: true } = region.what else { continue };
             for page in at.max(start)..region.end.min(start + pages) {
                 let behind = self.file_page(file, page - at + offset);
-                let copy = if behind > since { Private::Any } else { Private::Perhaps(behind) };
+                // What came with the device is older than every store.
+                let newer = behind > since && behind < ORIGINAL;
+                let copy = if newer { Private::Any } else { Private::Perhaps(behind) };
                 self.space(space).pages.entry(page).or_insert(copy);
             }
         }
@@ -380,7 +382,9 @@ impl Oracle {
                 behind
             }
             Some(Private::Any) => {
-                pages.insert(page, Private::Is(got));
+                // What also stands behind it need not be a copy.
+                let known = if got == behind { Private::Perhaps(got) } else { Private::Is(got) };
+                pages.insert(page, known);
                 got
             }
         };
