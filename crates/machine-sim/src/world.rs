@@ -1,6 +1,6 @@
 //! What the simulated kernel knows besides memory: processes, descriptors, files' names and blocks, tasks.
 
-use crate::content::Stamp;
+use crate::content::{ORIGINAL, Stamp};
 use crate::machine::SimMachine;
 use crate::oracle::Oracle;
 use crate::run::{RunConfig, RunError};
@@ -168,8 +168,8 @@ impl<'p, P> World<'p, P> {
                 kernel.taken += pages;
                 kernel.next_block += count;
                 drop(kernel);
-                // Bit 63 keeps these apart from stamps of stores; 36 bits number the file's pages.
-                let stamp = 1 << 63 | (number as u64) << 36;
+                // 36 bits number the file's pages.
+                let stamp = ORIGINAL | (number as u64) << 36;
                 if let Some(content) = &self.machine().content {
                     content.borrow_mut().fill(device as u8, first, pages, stamp);
                 }
