@@ -57,7 +57,9 @@ const COMPARE: &str =
 #[test]
 fn help_tells_everything_and_shows_examples() {
     let help = good("--help");
-    for word in ["run", "compare", "bound", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"] {
+    for word in
+        ["run", "compare", "bound", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"]
+    {
         assert!(help.contains(word), "{word}");
     }
     for command in ["run", "compare", "bound", "report", "record", "import", "info", "list"] {

@@ -92,7 +92,8 @@ impl SimMachine {
     /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to now, without using it.
     pub(crate) fn table_below(&self, root: Pfn, level: usize, vpn: Vpn) -> Option<Pfn> {
         (level..=3).rev().try_fold(root, |table, level| {
-            let entry = Entry(self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed));
+            let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
+            let entry = Entry::from_raw(raw);
             entry.is_present().then(|| entry.pfn())
         })
     }
