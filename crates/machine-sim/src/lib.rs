@@ -24,6 +24,7 @@ mod outcome;
 mod run;
 mod sched;
 pub mod spec;
+mod stale;
 mod tables;
 pub mod tlb;
 mod walk;

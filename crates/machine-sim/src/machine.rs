@@ -6,7 +6,7 @@
 use crate::bound::{Bound, Reach};
 use crate::content::Content;
 use crate::coroutine;
-use crate::device::Device;
+use crate::device::{Device, Plug, Request, Started};
 use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
@@ -58,6 +58,7 @@ pub(crate) struct Cpu {
     pub(crate) counts: CpuCounts,
     /// When its clock ticks next, if ticks do anything.
     pub(crate) next_tick: Cell<u64>,
+    plug: RefCell<Plug>,
     /// Picoseconds in the kernel, by class.
     pub(crate) kernel: [Cell<u64>; CLASSES],
     node: u8,
@@ -130,6 +131,7 @@ impl SimMachine {
             loaded: Cell::new(None),
             counts: CpuCounts::default(),
             next_tick: Cell::new(0),
+            plug: RefCell::default(),
             kernel: Default::default(),
             node,
         };
@@ -261,6 +263,7 @@ impl SimMachine {
     /// The current task sleeps on `key`; `true` if it was woken, `false` if the deadline (picoseconds) came first.
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
         let task = self.task.get();
+        self.unplug();
         self.sched.borrow_mut().block(self.current.get(), key, deadline);
         coroutine::suspend();
         self.sched.borrow().was_woken(task)
@@ -281,6 +284,42 @@ impl SimMachine {
         if self.here().clock.get() >= self.limit.get() {
             coroutine::suspend();
         }
+    }
+
+    /// Hand what the current CPU has submitted to the devices.
+    #[inline]
+    pub(crate) fn unplug(&self) {
+        if !self.here().plug.borrow().is_empty() {
+            self.unplug_all();
+        }
+    }
+
+    #[cold]
+    fn unplug_all(&self) {
+        let now = self.here().clock.get();
+        let requests = self.here().plug.borrow_mut().take();
+        for request in requests {
+            let device = request.device();
+            let started = self.devices.borrow_mut()[device].submit(now, request);
+            self.expect_end(device, started);
+        }
+    }
+
+    /// A device tells when it will be done with a request.
+    fn expect_end(&self, device: usize, started: Option<Started>) {
+        let Some(Started { tag, done }) = started else { return };
+        self.sched.borrow_mut().at(done, Happening::Io(device, tag));
+        self.limit.set(self.limit.get().min(done));
+    }
+
+    /// A device is done with a request at `now`: its content is there. Returns the request.
+    pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+        let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
+        self.expect_end(device, next);
+        if let Some(content) = &self.content {
+            ended.parts().for_each(|io| content.borrow_mut().finish(io));
+        }
+        ended
     }
 
     /// Should this flush go wrong? It then is dropped, or kept for later.
@@ -437,10 +476,17 @@ impl Machine for SimMachine {
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
         }
-        let now = self.here().clock.get();
-        let done = self.devices.borrow_mut()[io.device.index()].submit(now, io.write, io.pages);
-        self.sched.borrow_mut().at(done, Happening::Io(io, self.current.get()));
-        self.limit.set(self.limit.get().min(done));
+        let (now, cpu) = (self.here().clock.get(), self.current.get());
+        let add = || self.here().plug.borrow_mut().add(now, io, cpu);
+        let joined = add().or_else(|| {
+            self.unplug();
+            add()
+        });
+        let device = &mut self.devices.borrow_mut()[io.device.index()];
+        device.add_pages(io.write, io.pages);
+        if joined == Some(true) {
+            device.merged(io.write);
+        }
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
@@ -463,6 +509,10 @@ impl Machine for SimMachine {
     }
 
     fn resched(&self) {
+        let here = self.here();
+        if here.plug.borrow().is_due(here.clock.get()) {
+            self.unplug();
+        }
         self.yield_if_due();
     }
 

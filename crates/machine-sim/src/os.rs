@@ -152,8 +152,13 @@ impl<'w, P: Program> SimOs<'w, P> {
     }
 
     fn after_operation(&self) {
-        if self.world.config.validate_every_op
-            && self.world.at_rest()
+        if !self.world.config.validate_every_op {
+            return;
+        }
+        if let Err(fault) = self.machine.unseen(|| self.world.check_translations()) {
+            self.fail(format!("oracle: {fault}"));
+        }
+        if self.world.at_rest()
             && let Err(fault) = self.machine.unseen(|| self.world.mm.validate())
         {
             self.fail(format!("validate: {fault}"));

@@ -147,8 +147,15 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         let (counts, name) = (&device.counts, &spec.name);
         count(&format!("{name}_reads"), counts.reads, "", "read requests");
         count(&format!("{name}_read_pages"), counts.read_pages, "pages", "pages read");
+        count(&format!("{name}_read_merges"), counts.read_merges, "", "reads that joined another's request");
         count(&format!("{name}_writes"), counts.writes, "", "write requests");
         count(&format!("{name}_written_pages"), counts.written_pages, "pages", "pages written");
+        count(
+            &format!("{name}_write_merges"),
+            counts.write_merges,
+            "",
+            "writes that joined another's request",
+        );
         count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
     }
     metrics

@@ -204,12 +204,10 @@ fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
     let machine = world.machine();
     match what {
         Happening::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
-        Happening::Io(io, cpu) => machine.interrupt(cpu, time, || {
-            if let Some(content) = &machine.content {
-                content.borrow_mut().finish(&io);
-            }
-            world.mm.io_done(&io);
-        }),
+        Happening::Io(device, tag) => {
+            let ended = machine.end_io(time, device, tag);
+            machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm.io_done(io)));
+        }
     }
 }
 
@@ -231,6 +229,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     machine.task.set(picked.task);
     machine.limit.set(picked.limit);
     if picked.switched {
+        machine.unplug();
         machine.charge_switch();
     }
     if machine.run_space(space) {
@@ -244,6 +243,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     }
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
     if coroutine.resume() {
+        machine.unplug();
         tasks[picked.task as usize] = None;
         machine.sched.borrow_mut().end(cpu);
     }

@@ -89,6 +89,15 @@ impl SimMachine {
         }
     }
 
+    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to now, without using it.
+    pub(crate) fn table_below(&self, root: Pfn, level: usize, vpn: Vpn) -> Option<Pfn> {
+        (level..=3).rev().try_fold(root, |table, level| {
+            let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
+            let entry = Entry::from_raw(raw);
+            entry.is_present().then(|| entry.pfn())
+        })
+    }
+
     /// What the tables under `root` say now, without using it: the frame, and whether stores are allowed.
     pub(crate) fn look_up(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, bool)> {
         let (mut level, mut table) = (3, root);

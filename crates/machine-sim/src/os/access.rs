@@ -126,6 +126,7 @@ impl<P: Program> SimOs<'_, P> {
 
     pub(super) fn leave(&self) {
         self.world.inside.set(self.world.inside.get() - 1);
+        self.machine.unplug();
     }
 
     /// What the page table says of a page, for people.

@@ -103,6 +103,11 @@ impl Array {
         }
     }
 
+    /// Show every key with its data, dead ones too. Nothing counts as used.
+    pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
+        self.slots.iter().for_each(|slot| visit(slot.key.get(), slot.data.get()));
+    }
+
     /// Drop all. The caller notes the deaths.
     pub fn clear(&self) {
         self.slots.iter().for_each(|slot| slot.key.set(0));

@@ -128,6 +128,15 @@ impl Wide {
         }
     }
 
+    /// Show every key with its data, dead ones too. Nothing counts as used.
+    pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
+        for set in self.lines.chunks(self.stride) {
+            for at in HEADER..HEADER + self.ways {
+                visit(word(set, at).get(), word(set, at + self.ways).get());
+            }
+        }
+    }
+
     /// Drop all. The caller notes the deaths.
     pub fn clear(&self) {
         for set in self.lines.chunks(self.stride) {
