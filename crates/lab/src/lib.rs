@@ -10,6 +10,7 @@
 //! svg            results as a picture     breakdown where the time went
 //! metrics        the rows of a result       statistics  means and intervals
 //! experiment     jobs over threads          profile   named sets of knobs
+//! reproduce      published comparisons, done again
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod metrics;
 pub mod profile;
 pub mod record;
 pub mod replay;
+pub mod reproduce;
 pub mod rundir;
 pub mod size;
 pub mod statistics;

@@ -57,10 +57,21 @@ const COMPARE: &str =
 #[test]
 fn help_tells_everything_and_shows_examples() {
     let help = good("--help");
-    for word in ["run", "compare", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"] {
+    for word in [
+        "run",
+        "compare",
+        "reproduce",
+        "report",
+        "record",
+        "import",
+        "info",
+        "list",
+        "Examples:",
+        "Exit codes:",
+    ] {
         assert!(help.contains(word), "{word}");
     }
-    for command in ["run", "compare", "report", "record", "import", "info", "list"] {
+    for command in ["run", "compare", "reproduce", "report", "record", "import", "info", "list"] {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -99,6 +110,11 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("report no-such-dir", "config.json"),
         ("compare zipf --with classic+vm.swappiness=1 --svg no-such-dir/x.svg", "its folder does not exist"),
         ("list knob", "'knobs'"),
+        ("reproduce", "NAME"),
+        ("reproduce pfn-flash", "did you mean 'pfn-flush'?"),
+        ("reproduce pfn-flush --scale 2", "like 1/16"),
+        ("reproduce pfn-flush --scale 0.00001", "choose a larger scale"),
+        ("run lru-file-mmap-read:64M", "give it less with --memory"),
         ("import --format lackey no-such-file -o x.pft", "no-such-file"),
         ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
         ("record -o x.pft -- no-such-program", ""),
@@ -121,6 +137,7 @@ fn lists_are_for_people_and_for_scripts() {
         ("counters", "counter", "pgmajfault"),
         ("metrics", "metric", "run_time"),
         ("events", "event", "mm_page_alloc"),
+        ("reproductions", "reproduction", "pfn-flush"),
         ("costs", "work", "zero_page"),
     ] {
         let text = good(&format!("list {topic}"));
