@@ -33,6 +33,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     let (mut done, mut ended) = (0, Ended::Complete);
     for case in cases {
         bar.set_message(format!(" on {}", case.setting.machine));
+        if bar.is_hidden() && !args.quiet {
+            eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * args.runs as usize);
+        }
         let case = Arc::new(case);
         let (records, how) = measure(&case, &profiles, args, &bar, done)?;
         outcome.add(&case, &records);
