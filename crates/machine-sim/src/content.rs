@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 /// What a page holds.
 pub type Stamp = u64;
 
+/// Stamps from here on name what devices came with; those of stores lie below.
+pub(crate) const ORIGINAL: Stamp = 1 << 63;
+
 /// Stamps of frames and of blocks.
 #[derive(Default)]
 pub(crate) struct Content {

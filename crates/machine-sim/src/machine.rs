@@ -3,6 +3,7 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
+use crate::bound::{Bound, Reach};
 use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
@@ -10,6 +11,7 @@ use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
+use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, TablePage, Ticket, WaitKey, Work,
 };
@@ -54,6 +56,8 @@ pub(crate) struct Cpu {
     /// The space that the scheduler last asked for.
     pub(crate) loaded: Cell<Option<SpaceId>>,
     pub(crate) counts: CpuCounts,
+    /// When its clock ticks next, if ticks do anything.
+    pub(crate) next_tick: Cell<u64>,
     plug: RefCell<Plug>,
     /// Picoseconds in the kernel, by class.
     pub(crate) kernel: [Cell<u64>; CLASSES],
@@ -92,6 +96,10 @@ pub struct SimMachine {
     pub(crate) devices: RefCell<Vec<Device>>,
     pub(crate) tables: Tables,
     pub(crate) content: Option<RefCell<Content>>,
+    /// Counts what any safe policy would need; `None`: nobody asked.
+    pub(crate) bound: Option<RefCell<Bound>>,
+    /// Does the current CPU flush because another asked it to?
+    answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
     /// Units of work done and picoseconds spent on it.
     pub(crate) work: [Cell<u64>; Work::COUNT],
@@ -104,8 +112,15 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle.
-    pub(crate) fn new(spec: MachineSpec, content: bool, fault: Option<Fault>, seed: u64) -> SimMachine {
+    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle. `bound`: count what
+    /// any safe policy would need.
+    pub(crate) fn new(
+        spec: MachineSpec,
+        content: bool,
+        bound: Option<Reach>,
+        fault: Option<Fault>,
+        seed: u64,
+    ) -> SimMachine {
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
@@ -115,6 +130,7 @@ impl SimMachine {
             root: Cell::new(Pfn::NONE),
             loaded: Cell::new(None),
             counts: CpuCounts::default(),
+            next_tick: Cell::new(0),
             plug: RefCell::default(),
             kernel: Default::default(),
             node,
@@ -142,6 +158,8 @@ impl SimMachine {
             devices: RefCell::new(devices),
             tables: Tables::new(frames),
             content: content.then(|| RefCell::new(Content::new(frames))),
+            bound: bound.map(|reach| RefCell::new(Bound::new(nodes.len(), reach))),
+            answering: Cell::new(false),
             stopping: Cell::new(false),
             work: std::array::from_fn(|_| Cell::new(0)),
             fault,
@@ -170,6 +188,25 @@ impl SimMachine {
         cpu.spend(picos);
         let class = &cpu.kernel[self.class.get() as usize];
         class.set(class.get().wrapping_add(picos));
+    }
+
+    /// The current CPU goes over to a space, or to a kernel task or to nothing. Was it elsewhere?
+    pub(crate) fn run_space(&self, space: Option<SpaceId>) -> bool {
+        let cpu = self.here();
+        let moves = cpu.loaded.replace(space) != space;
+        if moves && let Some(bound) = &self.bound {
+            bound.borrow_mut().runs(self.current.get(), space);
+        }
+        moves
+    }
+
+    /// The bound is told that the current CPU drops translations.
+    fn tell_of_flush(&self) {
+        if let Some(bound) = &self.bound
+            && !self.answering.get()
+        {
+            bound.borrow_mut().flushes(self.current.get());
+        }
     }
 
     /// Look at something on the current CPU without time or work being counted.
@@ -383,6 +420,7 @@ impl Machine for SimMachine {
         self.asid[self.current.get()].set(asid);
         let keep = keep && self.asids() > 0;
         cpu.tlb.load(asid.0 as usize, keep || self.goes_wrong(Flush::Current));
+        self.tell_of_flush();
     }
 
     fn flush(&self, what: Flush) {
@@ -393,6 +431,7 @@ impl Machine for SimMachine {
         if !self.goes_wrong(what) {
             self.here().tlb.flush(what);
         }
+        self.tell_of_flush();
     }
 
     /// The sender pays for sending, works on, and then waits for the slowest answer: delivery, what the handler took on
@@ -406,6 +445,9 @@ impl Machine for SimMachine {
         sender.counts.ipis_sent.set(sender.counts.ipis_sent.get() + count);
         let sent = sender.clock.get();
         let deliver = self.spec.costs().hardware(Hardware::IpiDeliver);
+        if let Some(bound) = &self.bound {
+            bound.borrow_mut().round(targets);
+        }
         let mut slowest = 0;
         for target in targets.iter() {
             let received = &self.cpus[target.index()].counts.ipis_received;
@@ -413,7 +455,9 @@ impl Machine for SimMachine {
             let took = self.interrupt(target.index(), sent + deliver, || {
                 let start = self.here().clock.get();
                 self.spend_hardware(Hardware::IpiReceive, 1);
+                let before = self.answering.replace(true);
                 remote(target);
+                self.answering.set(before);
                 self.here().clock.get() - start
             });
             slowest = slowest.max(took);
@@ -481,6 +525,14 @@ impl Machine for SimMachine {
         let total = &self.work[work as usize];
         total.set(total.get().wrapping_add(count));
         self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
+    }
+
+    #[inline]
+    fn event(&self, event: Event, args: [u64; 4]) {
+        if let Some(bound) = &self.bound {
+            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
+            bound.borrow_mut().event(self.current.get(), event, args, holds);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! - while a call that takes mappings away is under way (*in flux*), its range is not judged: the program races with
 //!   itself there. A store meanwhile leaves the page with more than one possible content.
 
-use crate::content::Stamp;
+use crate::content::{ORIGINAL, Stamp};
 use mm::api::{AccessKind, Prot};
 use std::collections::BTreeMap;
 
@@ -256,7 +256,9 @@ impl Oracle {
             let What::File { file, offset, private: true } = region.what else { continue };
             for page in at.max(start)..region.end.min(start + pages) {
                 let behind = self.file_page(file, page - at + offset);
-                let copy = if behind > since { Private::Any } else { Private::Perhaps(behind) };
+                // What came with the device is older than every store.
+                let newer = behind > since && behind < ORIGINAL;
+                let copy = if newer { Private::Any } else { Private::Perhaps(behind) };
                 self.space(space).pages.entry(page).or_insert(copy);
             }
         }
@@ -380,11 +382,52 @@ impl Oracle {
                 behind
             }
             Some(Private::Any) => {
-                pages.insert(page, Private::Is(got));
+                // What also stands behind it need not be a copy.
+                let known = if got == behind { Private::Perhaps(got) } else { Private::Is(got) };
+                pages.insert(page, known);
                 got
             }
         };
         self.judge(expected == got, || format!("expected stamp {expected}, got {got}, in {:?}", region.what))
+    }
+
+    /// Is a call under way that takes mappings of a range away?
+    pub(crate) fn busy(&self, space: u32, start: u64, pages: u64) -> bool {
+        self.flux.iter().any(|flux| {
+            matches!(flux.place, Place::Space(s, a, b) if s == space && a < start + pages && start < b)
+        })
+    }
+
+    /// Would it be right if a load met `got` now? Nothing is counted, and nothing is learned from the answer. `None`:
+    /// nobody can say, because a call is under way there.
+    pub(crate) fn glance(&self, space: u32, page: u64, got: Stamp) -> Option<Verdict> {
+        let region = self.region(space, page);
+        if self.in_flux(space, page, region) {
+            return None;
+        }
+        Some(self.glance_at(space, page, region, got))
+    }
+
+    fn glance_at(&self, space: u32, page: u64, region: Option<(u64, Region)>, got: Stamp) -> Verdict {
+        let (start, region) = region.ok_or("nothing is mapped there")?;
+        if region.prot.is_some_and(|prot| prot.is_empty()) {
+            return Err("the mapping allows nothing".into());
+        }
+        let mut behind = 0;
+        if let What::File { file, offset, .. } = region.what {
+            let index = page - start + offset;
+            if self.files.get(&file).is_some_and(|file| index >= file.size.div_ceil(4096)) {
+                return Err("the file ends before it".into());
+            }
+            behind = self.file_page(file, index);
+        }
+        let right = match self.spaces.get(&space).and_then(|space| space.pages.get(&page)) {
+            None => got == behind,
+            Some(&Private::Is(stamp)) => got == stamp,
+            Some(&Private::Perhaps(stamp)) => got == stamp || got == behind,
+            Some(Private::Any) => true,
+        };
+        if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
     }
 
     /// A store left `stamp`. To be called after [`Oracle::access`].

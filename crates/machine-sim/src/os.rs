@@ -100,7 +100,7 @@ impl<'w, P: Program> SimOs<'w, P> {
             kernel.processes[self.process].tasks == 0
         };
         if last {
-            self.machine.here().loaded.set(None);
+            self.machine.run_space(None);
             world.mm.switch(None);
             world.mm.exit_space(self.space);
             self.oracle(|oracle| oracle.exit(self.space.0));
@@ -152,8 +152,13 @@ impl<'w, P: Program> SimOs<'w, P> {
     }
 
     fn after_operation(&self) {
-        if self.world.config.validate_every_op
-            && self.world.at_rest()
+        if !self.world.config.validate_every_op {
+            return;
+        }
+        if let Err(fault) = self.machine.unseen(|| self.world.check_translations()) {
+            self.fail(format!("oracle: {fault}"));
+        }
+        if self.world.at_rest()
             && let Err(fault) = self.machine.unseen(|| self.world.mm.validate())
         {
             self.fail(format!("validate: {fault}"));
@@ -227,7 +232,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         let Some(content) = &self.machine.content else { return };
-        let page = self.world.mm.base().frames[pfn].page_index().0;
+        let page = self.world.mm.ground().frames[pfn].page_index().0;
         // A call that ran short of memory halfway begins again, never further on.
         if page > *next || page < first {
             let text =

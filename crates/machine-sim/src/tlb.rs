@@ -83,9 +83,10 @@ impl Cached {
         ((now >> Self::AGE_UNIT).wrapping_sub(then) & Self::AGE_MASK) << Self::AGE_UNIT
     }
 
+    /// The translation of a page that lies `pages` beyond the first of a large entry.
     #[inline(always)]
-    fn offset(self, frames: u64) -> Cached {
-        Cached(self.0 + frames)
+    pub fn beyond(self, pages: u64) -> Cached {
+        Cached(self.0 + pages)
     }
 }
 
@@ -246,7 +247,7 @@ impl Tlb {
     }
 
     fn first_large(&self, array: &Array, vpn: Vpn) -> Option<Cached> {
-        array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset(vpn.0 & 511))
+        array.get(self.large_key(vpn.0)).map(|data| Cached(data).beyond(vpn.0 & 511))
     }
 
     /// Look in the second level, and bring what is found to the first.
@@ -262,7 +263,14 @@ impl Tlb {
         let key = self.large_key(vpn.0);
         let data = self.l2.get(key)?;
         self.first(fetch, true).put(key, data, &self.epochs);
-        Some(Cached(data).offset(vpn.0 & 511))
+        Some(Cached(data).beyond(vpn.0 & 511))
+    }
+
+    /// Does any level hold the page's translation? To look leaves no trace.
+    pub fn holds(&self, vpn: Vpn) -> bool {
+        let (key, large) = (self.key(vpn.0), self.large_key(vpn.0));
+        let small = self.l1d.holds(key) || self.l1i.holds(key) || self.l2.holds(key);
+        small || self.l1d_large.holds(large) || self.l1i_large.holds(large) || self.l2.holds(large)
     }
 
     fn first(&self, fetch: bool, large: bool) -> &Array {
@@ -310,6 +318,37 @@ impl Tlb {
     pub fn walk_put(&self, level: usize, vpn: Vpn, table: Pfn) {
         let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
+    }
+
+    /// Show every translation that stands under the loaded ASID, once for each cache that has it: first page, number of
+    /// pages, and what the first page translates to. For checks: nothing counts as used.
+    pub fn for_each(&self, visit: &mut dyn FnMut(Vpn, u64, Cached)) {
+        let mut show = |key: u64, data: u64| {
+            if key >> ASID_SHIFT == self.prefix.get() >> ASID_SHIFT {
+                let number = key & (LARGE - 1);
+                match key & LARGE {
+                    0 => visit(Vpn(number), 1, Cached(data)),
+                    _ => visit(Vpn(number << PAGEBLOCK_ORDER.0), 1 << PAGEBLOCK_ORDER.0, Cached(data)),
+                }
+            }
+        };
+        for array in [&self.l1d, &self.l1d_large, &self.l1i, &self.l1i_large] {
+            array.for_each(&mut show);
+        }
+        self.l2.for_each(&mut show);
+    }
+
+    /// Show every table that the walk caches remember under the loaded ASID: level (as in [`Tlb::walk_get`]), first page
+    /// below it, table. For checks: nothing counts as used.
+    pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
+        let prefix = self.walk_epochs.prefix[self.asid.get()].get();
+        for (array, level) in self.walk.iter().zip(1..) {
+            array.for_each(&mut |key, data| {
+                if key >> ASID_SHIFT == prefix >> ASID_SHIFT {
+                    visit(level, Vpn((key & (LARGE - 1)) << (9 * level)), Pfn(data as u32));
+                }
+            });
+        }
     }
 
     /// Touch the cache line of a page-table entry; was it in the CPU's data cache?

@@ -1,6 +1,6 @@
 //! What the simulated kernel knows besides memory: processes, descriptors, files' names and blocks, tasks.
 
-use crate::content::Stamp;
+use crate::content::{ORIGINAL, Stamp};
 use crate::machine::SimMachine;
 use crate::oracle::Oracle;
 use crate::run::{RunConfig, RunError};
@@ -81,6 +81,8 @@ pub(crate) struct World<'p, P> {
     pub(crate) failure: RefCell<Option<RunError>>,
     /// Program tasks that are inside a call of the memory manager.
     pub(crate) inside: Cell<u32>,
+    /// Do CPUs' clocks tick? Only under policies that make use of it.
+    pub(crate) ticks: bool,
 }
 
 impl<'p, P> World<'p, P> {
@@ -91,6 +93,7 @@ impl<'p, P> World<'p, P> {
         let kernel = Kernel { next_block: swap, taken: swap, ..Kernel::default() };
         let oracle = config.verify.then(RefCell::default);
         World {
+            ticks: mm.wants_ticks(),
             mm,
             program,
             config,
@@ -165,8 +168,8 @@ impl<'p, P> World<'p, P> {
                 kernel.taken += pages;
                 kernel.next_block += count;
                 drop(kernel);
-                // Bit 63 keeps these apart from stamps of stores; 36 bits number the file's pages.
-                let stamp = 1 << 63 | (number as u64) << 36;
+                // 36 bits number the file's pages.
+                let stamp = ORIGINAL | (number as u64) << 36;
                 if let Some(content) = &self.machine().content {
                     content.borrow_mut().fill(device as u8, first, pages, stamp);
                 }

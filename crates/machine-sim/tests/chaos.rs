@@ -1,7 +1,9 @@
 //! Everything at random, on machines of every shape, under the oracle, with every structure checked after every operation.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::knobs::Knob;
 use program::chaos::Chaos;
+use program::rng::Rng;
 use std::ops::Range;
 
 /// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` those.
@@ -14,9 +16,21 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
     }
 }
 
+/// A policy of deferred flushes, with limits that are small enough to be met.
+fn flush_knobs(seed: u64) -> Vec<(Knob, u64)> {
+    let mut rng = Rng::new(seed ^ 0x7f1b_f1a5);
+    vec![
+        (Knob::TlbUnmap, rng.below(6)),
+        (Knob::TlbUnmapPages, [1, 2, 7, 32][rng.below(4) as usize]),
+        (Knob::TlbAgeLimitMs, [0, 1, 5, 100][rng.below(4) as usize]),
+        (Knob::TlbPayAll, rng.below(2)),
+    ]
+}
+
 fn chaos(seed: u64, validate: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::random(seed));
     (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
+    config.knobs = flush_knobs(seed);
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
         panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p machine-sim --test chaos")

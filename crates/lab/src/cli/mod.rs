@@ -1,6 +1,7 @@
 //! From arguments to exit code.
 
 mod args;
+mod bound;
 mod experiment;
 mod output;
 mod reproduce;
@@ -24,6 +25,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Run(args) => experiment::run(args),
         Command::Compare(args) => experiment::compare(args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
+        Command::Bound(args) => bound::bound(args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

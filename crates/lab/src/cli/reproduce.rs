@@ -106,6 +106,7 @@ fn one_run(case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
         knobs: &profile.knobs,
         seed: job.seed,
         verify: false,
+        bound: false,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

@@ -125,3 +125,36 @@ fn a_move_takes_content_along() {
     oracle.access(1, 510, Load, 1).unwrap();
     assert!(oracle.access(1, 549, Load, 2).is_err());
 }
+
+#[test]
+fn a_page_that_was_populated_for_reading_still_shows_its_file() {
+    let mut oracle = Oracle::default();
+    oracle.create_space(1);
+    oracle.create_file(7, 8 * 4096, ORIGINAL);
+    oracle.map(1, 10, 8, Prot::READ, What::File { file: 7, offset: 0, private: true });
+    // One page came with the device, the other was written while the range was faulted in.
+    oracle.file_write(7, 1, 0, 6);
+    oracle.populated(1, 10, 8, 5);
+    oracle.access(1, 10, Load, ORIGINAL).unwrap();
+    oracle.access(1, 11, Load, 6).unwrap();
+    for (index, stamp) in [(0, 8), (1, 9)] {
+        oracle.file_write(7, index, 0, stamp);
+        oracle.access(1, 10 + index, Load, stamp).unwrap();
+    }
+    assert!(oracle.access(1, 10, Load, ORIGINAL).is_err(), "it has shown the file once, so it is no copy");
+}
+
+#[test]
+fn a_glance_says_what_an_access_would_and_changes_nothing() {
+    let mut oracle = oracle();
+    put(&mut oracle, 1, 100, 0, 5);
+    let before = oracle.report.clone();
+    assert_eq!(oracle.glance(1, 100, 5), Some(Ok(())));
+    assert!(oracle.glance(1, 100, 4).unwrap().is_err());
+    assert!(oracle.glance(1, 99, 0).unwrap().is_err());
+    let call = oracle.begin_take(1, 100, 10, 5);
+    assert!(oracle.glance(1, 100, 4).is_none() && oracle.busy(1, 90, 11) && !oracle.busy(1, 90, 10));
+    oracle.end_take(call, true);
+    assert!(oracle.glance(1, 100, 5).unwrap().is_err());
+    assert_eq!(oracle.report, before);
+}

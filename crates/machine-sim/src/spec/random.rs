@@ -7,8 +7,9 @@ use program::rng::Rng;
 const PREFIX: &str = "random:";
 
 impl MachineSpec {
-    /// The machine that a seed draws: 1 to 8 CPUs on one or two nodes, 16 to 48 MB in one or two zones each, with and
-    /// without swap space, hardware that sets young bits, and address-space numbers. Its name is `random:SEED`.
+    /// The machine that a seed draws: 1 to 8 CPUs (one in eight: 16 to 32) on one or two nodes, 16 to 48 MB in one or two
+    /// zones each, with and without swap space, hardware that sets young bits, and address-space numbers. One in four has
+    /// TLBs so large that a translation stays until it is flushed. Its name is `random:SEED`.
     pub fn random(seed: u64) -> MachineSpec {
         let name = format!("{PREFIX}{seed}");
         MachineSpec::from_toml(&name, &describe(&mut Rng::new(seed)))
@@ -27,11 +28,14 @@ fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
 
 fn describe(rng: &mut Rng) -> String {
     let nodes = 1 + rng.below(2);
-    let cpus = 1 + rng.below(8 / nodes);
+    let many = rng.below(8) == 0;
+    let cpus = if many { (16 + rng.below(17)) / nodes } else { 1 + rng.below(8 / nodes) };
     let asids = pick(rng, &["0", "1", "6"]);
     let (young, nonleaf) = (rng.percent(50), rng.percent(50));
-    let l1 = pick(rng, &["{ entries = 8, ways = 2 }", "{ entries = 64, ways = 4 }"]);
-    let l2 = pick(rng, &["{ entries = 32, ways = 4 }", "{ entries = 1536, ways = 12 }"]);
+    let small = ("{ entries = 8, ways = 2 }", "{ entries = 32, ways = 4 }");
+    let usual = ("{ entries = 64, ways = 4 }", "{ entries = 1536, ways = 12 }");
+    let endless = ("{ entries = 512, ways = 8 }", "{ entries = 16384, ways = 16 }");
+    let (l1, l2) = [small, usual, usual, endless][rng.below(4) as usize];
     let mut text = format!(
         "description = 'drawn from a seed'
 [cpu]
@@ -126,6 +130,8 @@ mod tests {
         some(|spec| spec.nodes().iter().any(|node| node.cpus == 0));
         some(|spec| spec.cpus() == 1);
         some(|spec| spec.cpus() == 8);
+        some(|spec| spec.cpus() > 15);
+        some(|spec| spec.tlb().l2.entries == 16384);
         some(|spec| spec.swap().is_some());
         some(|spec| spec.cpu().hw_young);
         some(|spec| spec.cpu().asids == 0);

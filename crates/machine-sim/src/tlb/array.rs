@@ -59,6 +59,11 @@ impl Array {
         Some(data)
     }
 
+    /// Is an entry there? Nothing is noted.
+    pub fn holds(&self, key: u64) -> bool {
+        self.set(key).iter().any(|slot| slot.key.get() == key)
+    }
+
     /// Shift the ways before `way` back by one and put an entry in front.
     #[inline]
     fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {
@@ -96,6 +101,11 @@ impl Array {
         if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
             slot.key.set(0);
         }
+    }
+
+    /// Show every key with its data, dead ones too. Nothing counts as used.
+    pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
+        self.slots.iter().for_each(|slot| visit(slot.key.get(), slot.data.get()));
     }
 
     /// Drop all. The caller notes the deaths.

@@ -88,6 +88,11 @@ impl Wide {
         Some(word(set, HEADER + self.ways + way).get())
     }
 
+    /// Is an entry there? Nothing is noted.
+    pub fn holds(&self, key: u64) -> bool {
+        self.way_of(self.set(key), key).is_some()
+    }
+
     /// Put an entry in that is not there, over a dead entry or the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
@@ -120,6 +125,15 @@ impl Wide {
         let set = self.set(key);
         if let Some(way) = self.way_of(set, key) {
             word(set, HEADER + way).set(0);
+        }
+    }
+
+    /// Show every key with its data, dead ones too. Nothing counts as used.
+    pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
+        for set in self.lines.chunks(self.stride) {
+            for at in HEADER..HEADER + self.ways {
+                visit(word(set, at).get(), word(set, at + self.ways).get());
+            }
         }
     }
 

@@ -1,0 +1,112 @@
+//! Stale translations, found without waiting for an access that uses one.
+//!
+//! Problem: the oracle judges accesses. A flush that was missed shows only if a program happens to use the old
+//! translation before something else drops it, and most programs do not.
+//!
+//! Rule: what any CPU could do at this moment must be right. For every translation that a CPU holds of the space whose
+//! program it runs, compare it with the page table. Where they differ, the oracle is asked what a load through the old one
+//! would meet: that must be what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old frame in
+//! reach as long as nobody can tell). A store through it is never right: it would go to a frame that the address no longer
+//! has (I1). Tables that a walk cache remembers must still stand in the page table, where they did.
+//!
+//! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task, address-space
+//! numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change.
+
+use crate::machine::Cpu;
+use crate::tlb::Cached;
+use crate::world::World;
+use mm::units::{Pfn, SpaceId, Vpn};
+
+impl<P> World<'_, P> {
+    /// Look for a translation that a program could be misled by. The text of the error says which.
+    pub(crate) fn check_translations(&self) -> Result<(), String> {
+        let Some(oracle) = &self.oracle else { return Ok(()) };
+        let oracle = oracle.borrow();
+        for (number, cpu) in self.machine().cpus.iter().enumerate() {
+            let Some(space) = cpu.loaded.get().filter(|&space| !self.mm.killed(space)) else { continue };
+            let root = self.mm.root(space);
+            let mut outcome = Ok(());
+            cpu.tlb.for_each(&mut |start, pages, cached| {
+                for page in start.0..start.0 + pages {
+                    let fault =
+                        || self.fault_of(&oracle, space, root, Vpn(page), cached.beyond(page - start.0));
+                    if outcome.is_ok()
+                        && let Some(fault) = fault()
+                    {
+                        outcome = Err(self.describe(number, cpu, space, Vpn(page), cached, &fault));
+                    }
+                }
+            });
+            outcome?;
+            self.check_walk_caches(&oracle, number, cpu, space)?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a translation, if something is.
+    fn fault_of(
+        &self,
+        oracle: &crate::oracle::Oracle,
+        space: SpaceId,
+        root: Pfn,
+        page: Vpn,
+        cached: Cached,
+    ) -> Option<String> {
+        let machine = self.machine();
+        let table = match machine.look_up(root, page) {
+            Some((pfn, writable)) if pfn == cached.pfn() && (writable || !cached.storable()) => return None,
+            Some((pfn, true)) => format!("the table maps {pfn} for writing"),
+            Some((pfn, false)) => format!("the table maps {pfn} for reading"),
+            None => "the table maps nothing".into(),
+        };
+        let got = machine.content.as_ref()?.borrow().frame(cached.pfn());
+        match oracle.glance(space.0, page.0, got)? {
+            Err(text) => Some(format!("{table}; {text}")),
+            Ok(()) if cached.storable() => Some(format!("{table}; a store would go through and be lost")),
+            Ok(()) => None,
+        }
+    }
+
+    fn check_walk_caches(
+        &self,
+        oracle: &crate::oracle::Oracle,
+        number: usize,
+        cpu: &Cpu,
+        space: SpaceId,
+    ) -> Result<(), String> {
+        let root = self.mm.root(space);
+        let mut outcome = Ok(());
+        cpu.tlb.for_each_walk(&mut |level, page, table| {
+            let now = self.machine().table_below(root, level, page);
+            if outcome.is_ok() && now != Some(table) && !oracle.busy(space.0, page.0, 1 << (9 * level)) {
+                let there = now.map_or("no table".into(), |now| format!("table {now}"));
+                outcome = Err(format!(
+                    "cpu {number}, {space}: stale walk cache entry of level {level} for page {page}: table {table}, but \
+                     there is {there} now"
+                ));
+            }
+        });
+        outcome
+    }
+
+    fn describe(
+        &self,
+        number: usize,
+        cpu: &Cpu,
+        space: SpaceId,
+        page: Vpn,
+        cached: Cached,
+        fault: &str,
+    ) -> String {
+        let frame = &self.mm.ground().frames[cached.pfn()];
+        format!(
+            "cpu {number}, {space}: stale TLB entry of page {page} ({:#x}) for frame {} of age {} us: {fault}; the frame \
+             has {:?}, {:?}",
+            page.addr(),
+            cached.pfn(),
+            cached.age(cpu.clock.get() / 1000) / 1000,
+            frame.owner(),
+            frame.flags(),
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! The checker of stale translations: it finds a missed flush although no program ever uses the translation.
+
+use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
+use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
+
+const PAGE: u64 = 4096;
+const PAGES: u64 = 4;
+const AT: u64 = 0x5000_0000;
+/// Until then (simulated nanoseconds) the other task computes.
+const UNTIL: u64 = 2_000_000;
+const CHILD: Role = 1000;
+
+/// What takes translations away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Unmap,
+    Forbid,
+    Protect,
+    Forget,
+    Replace,
+    Move,
+    Fork,
+    Truncate,
+}
+
+const ALL: [How; 8] =
+    [How::Unmap, How::Forbid, How::Protect, How::Forget, How::Replace, How::Move, How::Fork, How::Truncate];
+
+/// One task stores to some pages once and then computes; another changes them, and touches nothing.
+struct Quiet(How);
+
+impl Quiet {
+    fn change<O: Os>(&self, os: &mut O, fd: u32) {
+        let len = PAGES * PAGE;
+        match self.0 {
+            How::Unmap => os.munmap(AT, len).unwrap(),
+            How::Forbid => os.mprotect(AT, len, Prot::NONE).unwrap(),
+            How::Protect => os.mprotect(AT, len, Prot::R).unwrap(),
+            How::Forget => os.madvise(AT, len, Advice::DontNeed).unwrap(),
+            How::Replace => {
+                os.mmap(Map { addr: Some(AT), ..Map::anonymous(len) }).unwrap();
+            }
+            How::Move => {
+                let (old_len, new_len, fixed) = (len, len, Some(AT + (1 << 30)));
+                os.mremap(program::Remap { addr: AT, old_len, new_len, may_move: true, fixed }).unwrap();
+            }
+            How::Fork => {
+                let child = os.fork(CHILD).unwrap();
+                os.join(child);
+            }
+            How::Truncate => os.ftruncate(fd, 0).unwrap(),
+        }
+    }
+}
+
+impl Program for Quiet {
+    fn name(&self) -> &str {
+        "quiet"
+    }
+
+    fn footprint(&self) -> u64 {
+        1 << 20
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == CHILD {
+            return Ok(());
+        }
+        if role == 1 {
+            (0..PAGES).try_for_each(|page| os.store(AT + page * PAGE))?;
+            while os.now() < UNTIL {
+                os.compute(1000);
+            }
+            return Ok(());
+        }
+        let spec = FileSpec { name: "quiet", size: PAGES * PAGE, in_memory: false, writable: true };
+        let fd = os.open(spec).unwrap();
+        let file = MapSource::File { fd, offset: 0, shared: true };
+        let source = if self.0 == How::Truncate { file } else { MapSource::Anonymous };
+        os.mmap(Map { addr: Some(AT), source, ..Map::anonymous(PAGES * PAGE) }).unwrap();
+        // A neighbour in the same table, so that the table stays and is not flushed for a second time.
+        os.mmap(Map { addr: Some(AT + 16 * PAGE), ..Map::anonymous(PAGE) }).unwrap();
+        os.store(AT + 16 * PAGE)?;
+        let other = os.spawn(1).unwrap();
+        while os.now() < UNTIL / 2 {
+            os.compute(1000);
+        }
+        self.change(os, fd);
+        os.compute(1000);
+        os.join(other);
+        Ok(())
+    }
+}
+
+/// What the run fails with, with flush `nth` for another CPU dropped.
+fn verdict(how: How, nth: u64, check: bool) -> Option<String> {
+    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+    let machine = MachineSpec::preset("laptop").unwrap();
+    let config = RunConfig {
+        memory: Some(32 << 20),
+        verify: true,
+        validate_every_op: check,
+        faulty,
+        ..RunConfig::new(machine)
+    };
+    match run(&config, &Quiet(how)) {
+        Ok(outcome) => {
+            assert_eq!(outcome.signals, Vec::<String>::new());
+            None
+        }
+        Err(RunError::Failed { reason, .. }) => Some(reason),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_missed_flush_is_found_although_nobody_uses_the_translation() {
+    for how in ALL {
+        assert_eq!(verdict(how, 1 << 40, true), None, "{how:?}");
+        let caught: Vec<String> = (1..4).filter_map(|nth| verdict(how, nth, true)).collect();
+        assert!(!caught.is_empty(), "{how:?}");
+        for reason in caught {
+            assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
+        }
+        // Without the checker nobody would know.
+        assert_eq!((1..4).find_map(|nth| verdict(how, nth, false)), None, "{how:?}");
+    }
+}
