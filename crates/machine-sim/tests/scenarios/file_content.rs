@@ -49,7 +49,7 @@ fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<()
 fn write_by_another_process(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == WRITER {
         let fd = open(os, "text", LEN);
-        scene.serve(os, &mut |os| drop(os.pwrite(fd, 0, LEN).unwrap()));
+        scene.serve(os, &mut |os| assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)));
         return Ok(());
     }
     readers_and_a_writer(scene, os, role)

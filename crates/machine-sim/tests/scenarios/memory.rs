@@ -160,9 +160,9 @@ fn scenario_08_freed_frames_become_memory() {
 fn become_tables(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     frames_become(scene, os, role, &mut |os, _| {
         for i in 0..128 {
-            let addr = Some(WIDE + i * (2 << 20));
-            os.mmap(Map { addr, ..Map::anonymous(PAGE) }).unwrap();
-            let _ = os.store(addr.unwrap());
+            let at = WIDE + i * (2 << 20);
+            os.mmap(Map { addr: Some(at), ..Map::anonymous(PAGE) }).unwrap();
+            let _ = os.store(at);
         }
         os.munmap(WIDE, 128 * (2 << 20)).unwrap();
     })

@@ -58,8 +58,8 @@ fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(),
     let tasks = threads(os, 4);
     scene.wait_for(os, 4);
     scene.rounds(os, &mut |os, round| match round % 3 {
-        0 => drop(os.pwrite(fd, 0, LEN).unwrap()),
-        1 => drop(os.mmap(view(fd, Prot::R, true)).unwrap()),
+        0 => assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)),
+        1 => assert_eq!(os.mmap(view(fd, Prot::R, true)), Ok(AT)),
         _ => os.fsync(fd).unwrap(),
     });
     join_all(scene, os, tasks);
