@@ -8,8 +8,8 @@ use bench::IdleMachine;
 use buddy_system_allocator::{FrameAllocator, LockedFrameAllocator};
 use divan::{Bencher, black_box, counter::ItemsCount};
 use mm::alloc::{Allocator, Mark, Request, Reserve};
-use mm::base::Base;
 use mm::frame::Mobility;
+use mm::ground::Ground;
 use mm::knobs::Knobs;
 use mm::machine::ZoneKind;
 use mm::units::*;
@@ -32,13 +32,13 @@ trait Frames {
 }
 
 struct Pagefold {
-    base: Base<IdleMachine>,
+    base: Ground<IdleMachine>,
     allocator: Allocator,
 }
 
 impl Frames for Pagefold {
     fn new() -> Self {
-        let base = Base::new(IdleMachine::new(FRAMES), Knobs::default());
+        let base = Ground::new(IdleMachine::new(FRAMES), Knobs::default());
         let allocator = Allocator::new(&base).expect("one zone from frame 0");
         Pagefold { base, allocator }
     }
@@ -52,6 +52,7 @@ impl Frames for Pagefold {
             highest: ZoneKind::Movable,
             reserve: Reserve::None,
             this_node_only: false,
+            atomic: false,
         };
         self.allocator.take(&self.base, black_box(&request), Mark::Low).expect("memory is left").into_pfn().0
     }

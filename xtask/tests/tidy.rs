@@ -15,7 +15,7 @@ const FLOORS: &[(u32, &[&str])] = &[
     (1, &["units", "primitive"]),
     (2, &["frame", "machine", "knobs", "stat", "event", "work", "base", "api", "table_macro"]),
     (3, &["lock", "semaphore", "swap", "arena"]),
-    (4, &["tlb"]),
+    (4, &["tlb", "ground"]),
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["cache", "rmap", "store"]),
     (7, &["reclaim", "writeback", "migrate", "space"]),

@@ -9,11 +9,13 @@
 //! table          results for people         summary   results for scripts
 //! svg            results as a picture     breakdown where the time went
 //! metrics        the rows of a result       statistics  means and intervals
+//! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod breakdown;
 pub mod cli;
 pub mod engine;

@@ -119,7 +119,10 @@ pub fn counters() -> Listing {
 pub fn metrics() -> Listing {
     Listing::new(
         &["metric", "unit", "help"],
-        metrics::ROWS.iter().map(|metric| row![metric.name, metric.unit, metric.help]),
+        metrics::ROWS
+            .iter()
+            .chain(metrics::BOUND_ROWS)
+            .map(|metric| row![metric.name, metric.unit, metric.help]),
     )
 }
 

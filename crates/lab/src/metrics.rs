@@ -1,6 +1,6 @@
 //! The rows of a result table, in their order: what each is called, and where its number comes from.
 
-use crate::record::{Better, RunRecord};
+use crate::record::{Better, BoundRecord, RunRecord};
 use mm::stat::Stat;
 
 /// A row of the table.
@@ -29,6 +29,24 @@ enum Source {
     MachineCount(&'static str),
     /// Nanoseconds of the machine's, as seconds.
     MachineNanos(&'static str),
+    /// The least that any safe policy needs.
+    Bound(Flushes, Level),
+    /// What the run needed, by the least.
+    BoundRatio(Flushes, Level),
+}
+
+/// What flushes are counted by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flushes {
+    Rounds,
+    Receptions,
+}
+
+/// Which deadlines the bound takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Level {
+    L1,
+    L2,
 }
 
 /// A row that every table has.
@@ -83,11 +101,66 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// The rows for these runs: those of every table, then, if `all`, what else the machine measured and every other counter
+/// The rows that `--bound` adds. Of all of them, less is better.
+pub const BOUND_ROWS: &[Row] = &[
+    Row {
+        name: "tlb_rounds_bound_l1",
+        unit: "",
+        help: "flush rounds that any safe policy needs (with --bound; docs/bound.md)",
+        source: Source::Bound(Flushes::Rounds, Level::L1),
+    },
+    Row {
+        name: "tlb_rounds_bound_l2",
+        unit: "",
+        help: "flush rounds needed if what is due is paid where the memory manager looks (with --bound)",
+        source: Source::Bound(Flushes::Rounds, Level::L2),
+    },
+    Row {
+        name: "tlb_receptions_bound_l1",
+        unit: "",
+        help: "receptions that any safe policy needs (with --bound)",
+        source: Source::Bound(Flushes::Receptions, Level::L1),
+    },
+    Row {
+        name: "tlb_receptions_bound_l2",
+        unit: "",
+        help: "receptions needed if what is due is paid where the memory manager looks (with --bound)",
+        source: Source::Bound(Flushes::Receptions, Level::L2),
+    },
+    Row {
+        name: "tlb_rounds_ratio_l1",
+        unit: "",
+        help: "rounds of the run, by their bound L1; a bound of 0 counts as 1 (with --bound)",
+        source: Source::BoundRatio(Flushes::Rounds, Level::L1),
+    },
+    Row {
+        name: "tlb_rounds_ratio_l2",
+        unit: "",
+        help: "rounds of the run, by their bound L2 (with --bound)",
+        source: Source::BoundRatio(Flushes::Rounds, Level::L2),
+    },
+    Row {
+        name: "tlb_receptions_ratio_l1",
+        unit: "",
+        help: "receptions of the run, by their bound L1 (with --bound)",
+        source: Source::BoundRatio(Flushes::Receptions, Level::L1),
+    },
+    Row {
+        name: "tlb_receptions_ratio_l2",
+        unit: "",
+        help: "receptions of the run, by their bound L2 (with --bound)",
+        source: Source::BoundRatio(Flushes::Receptions, Level::L2),
+    },
+];
+
+/// The rows for these runs: those of every table, those of the bound if it was asked for, then, if `all`, what else the machine measured and every other counter
 /// that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
+    let bounded = runs.iter().any(|run| run.bound.is_some());
+    let more = if bounded { BOUND_ROWS } else { &[] };
     let mut metrics: Vec<Metric> = ROWS
         .iter()
+        .chain(more)
         .map(|row| Metric {
             name: row.name.to_owned(),
             unit: row.unit.to_owned(),
@@ -134,14 +207,25 @@ impl Metric {
             Source::Machine => measured(&self.name),
             Source::MachineCount(name) => measured(name),
             Source::MachineNanos(name) => measured(name) / 1e9,
+            Source::Bound(flushes, level) => run.bound.as_ref().map_or(0.0, |b| least(b, flushes, level)),
+            Source::BoundRatio(flushes, level) => run.bound.as_ref().map_or(0.0, |b| {
+                let own = if flushes == Flushes::Rounds { b.rounds } else { b.receptions } as f64;
+                let least = least(b, flushes, level);
+                if least == 0.0 { own.max(1.0) } else { own / least }
+            }),
         }
     }
+}
+
+fn least(bound: &BoundRecord, flushes: Flushes, level: Level) -> f64 {
+    let level = if level == Level::L1 { &bound.l1 } else { &bound.l2 };
+    (if flushes == Flushes::Rounds { level.rounds } else { level.receptions }) as f64
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{Measured, OracleRecord, WorkDone};
+    use crate::record::{LevelRecord, Measured, OracleRecord, WorkDone};
 
     /// A run with a few counters.
     pub(crate) fn run(profile: &str, seed: u64, nanos: u64, counters: &[(Stat, i64)]) -> RunRecord {
@@ -167,6 +251,7 @@ pub(crate) mod tests {
             ],
             costs: Default::default(),
             oracle: OracleRecord { checked: 4, violations: 0 },
+            bound: None,
             warnings: vec![],
         }
     }
@@ -196,6 +281,24 @@ pub(crate) mod tests {
                 "kswapd_cpu_time",
             ]
         );
+    }
+
+    #[test]
+    fn the_bound_has_rows_where_it_was_asked_for() {
+        let mut run = run("classic", 1, 1, &[]);
+        let level = |rounds, receptions| LevelRecord { rounds, receptions, ..LevelRecord::default() };
+        run.bound = Some(BoundRecord {
+            rounds: 30,
+            receptions: 60,
+            l1: level(10, 0),
+            l2: level(20, 40),
+            ..BoundRecord::default()
+        });
+        let rows = rows_of(std::slice::from_ref(&run), false);
+        let values: Vec<f64> = rows[ROWS.len()..].iter().map(|row| row.value(&run)).collect();
+        assert_eq!(values, [10.0, 20.0, 0.0, 40.0, 3.0, 1.5, 60.0, 1.5]);
+        run.bound = Some(BoundRecord::default());
+        assert_eq!(rows[ROWS.len() + 4].value(&run), 1.0, "none where none are needed is as good as can be");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct RunRecord {
     pub costs: BTreeMap<String, CostRecord>,
     /// What the oracle saw.
     pub oracle: OracleRecord,
+    /// What any safe policy would have needed, if that was asked for.
+    #[serde(default)]
+    pub bound: Option<BoundRecord>,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -85,6 +88,43 @@ pub struct OracleRecord {
     pub checked: u64,
     /// Loads that did not return the last store.
     pub violations: u64,
+}
+
+/// Flushes of a run, and the least that any safe policy needs on its trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BoundRecord {
+    /// Requests that the run sent to other CPUs.
+    pub rounds: u64,
+    /// CPUs that flushed for a request.
+    pub receptions: u64,
+    /// The least with the latest safe moments as deadlines.
+    pub l1: LevelRecord,
+    /// The least with the moments at which the memory manager looks.
+    pub l2: LevelRecord,
+    /// Translations that went stale while a CPU could hold them.
+    pub stale: u64,
+    /// The most of them that were open at once.
+    pub open_max: u64,
+}
+
+/// One level of the bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LevelRecord {
+    /// Rounds at least.
+    pub rounds: u64,
+    /// Receptions at least.
+    pub receptions: u64,
+    /// What made them necessary.
+    pub causes: BTreeMap<String, CauseRecord>,
+}
+
+/// One reason for which stale translations had to be gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CauseRecord {
+    /// Stale translations that came due for it and that some CPU had not dropped by itself.
+    pub deadlines: u64,
+    /// Rounds that it forced.
+    pub rounds: u64,
 }
 
 impl std::ops::AddAssign for OracleRecord {

@@ -2,7 +2,7 @@
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
 use crate::record::WorkDone;
-use crate::summary::{Summary, SummaryRow};
+use crate::summary::{Setup, Summary, SummaryRow};
 use crate::{breakdown, human};
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ impl Grid {
 
 /// The whole result.
 pub fn render(summary: &Summary) -> String {
-    let mut text = heading(summary);
+    let mut text = heading(&summary.setup);
     text.push('\n');
     text.push_str(&body(summary));
     text.push('\n');
@@ -72,8 +72,8 @@ pub fn render(summary: &Summary) -> String {
     text
 }
 
-fn heading(summary: &Summary) -> String {
-    let setup = &summary.setup;
+/// What was run, on what.
+pub fn heading(setup: &Setup) -> String {
     let footprint = human::bytes(setup.footprint as f64);
     let memory = match setup.memory {
         Some(bytes) if setup.footprint > 0 => format!(

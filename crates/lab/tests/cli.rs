@@ -57,10 +57,12 @@ const COMPARE: &str =
 #[test]
 fn help_tells_everything_and_shows_examples() {
     let help = good("--help");
-    for word in ["run", "compare", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"] {
+    for word in
+        ["run", "compare", "bound", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"]
+    {
         assert!(help.contains(word), "{word}");
     }
-    for command in ["run", "compare", "report", "record", "import", "info", "list"] {
+    for command in ["run", "compare", "bound", "report", "record", "import", "info", "list"] {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -91,6 +93,9 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("run zipf --seed -1", "--seed"),
         ("run zipf --seed 18446744073709551615 --runs 2", "leaves no room"),
         ("compare zipf", "--with"),
+        ("bound", "PROGRAM"),
+        ("bound zipf --profile lasy", "did you mean 'lazy'?"),
+        ("bound zipf --profile lazy --profile lazy", "named twice"),
         ("compare zipf --with classic", "named twice"),
         ("run no-such-file.pft", "no-such-file.pft"),
         ("info no-such-file.pft", "no-such-file.pft"),
@@ -216,7 +221,7 @@ fn the_keys_of_the_json_are_kept() {
 
 #[test]
 fn every_promised_metric_is_measured() {
-    let json = good_json("run zipf:32M --machine small --memory 60% --quiet --json");
+    let json = good_json("run zipf:32M --machine small --memory 60% --bound --quiet --json");
     let value = |metric: &str| {
         let rows = json["rows"].as_array().unwrap();
         rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
@@ -274,6 +279,39 @@ fn a_run_directory_can_be_shown_again() {
     let output = pagefold(["report", shown]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
+}
+
+#[test]
+fn policies_are_held_against_the_fewest_flushes() {
+    let line = "bound zipf:16M --machine small --memory 60% --quiet --no-host-time";
+    let text = good(line);
+    let rows = |name: &str| text.lines().filter(|row| words(row).first() == Some(&name)).count();
+    assert_eq!(rows("profile"), 2, "{text}");
+    for policy in ["eager", "classic", "list", "lazy", "abis", "latr"] {
+        assert_eq!(rows(policy), 2, "{policy}: {text}");
+    }
+    let json = good_json(&format!("{line} --json --profile eager --profile classic+vm.swappiness=100"));
+    assert_eq!((&json["command"], &json["runs"]), (&"bound".into(), &1.into()));
+    assert_eq!(json["profiles"], serde_json::json!(["eager", "classic+vm.swappiness=100"]));
+    let keys = include_str!("../../../docs/json.md");
+    for bound in json["bounds"].as_array().unwrap() {
+        let number = |level: &str, what: &str| bound[level][what].as_u64().unwrap();
+        for what in ["rounds", "receptions"] {
+            let own = bound[what].as_u64().unwrap();
+            assert!(number("l1", what) <= number("l2", what) && number("l1", what) <= own, "{bound}");
+        }
+        let inner = bound.as_object().unwrap().keys().chain(bound["l1"].as_object().unwrap().keys());
+        for key in json.as_object().unwrap().keys().chain(inner) {
+            assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+        }
+    }
+    assert_eq!(good(line), text);
+    // Rows of the other commands, only if asked for.
+    let compare = |more: &str| {
+        let json = good_json(&format!("compare zipf:16M --machine small --with eager --quiet --json{more}"));
+        json["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "tlb_rounds_bound_l1").count()
+    };
+    assert_eq!((compare(""), compare(" --bound")), (0, 2));
 }
 
 #[test]

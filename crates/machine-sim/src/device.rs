@@ -1,18 +1,25 @@
 //! Block devices: how long a transfer takes.
 //!
 //! A device works on `queue_depth` requests at a time; each needs its latency, and all share the bandwidth. A request
-//! begins when a slot is free. It ends after its latency and its transfer, and not before the data of all earlier ones
-//! could pass.
+//! starts when a tag is free, in the order of the requests. It ends after its latency and its transfer, and not before the
+//! data of all that started earlier could pass. All of its pages arrive at that end, with one interrupt.
+//!
+//! What is submitted page by page for blocks that follow each other becomes one request (see [`queue`]): it needs one
+//! latency, and the transfers of all its pages. A request that continues where the last one ended may need less: the heads
+//! of a disk are there already.
 //!
 //! No two requests of a real device take the same time. Each request's latency is drawn evenly from `jitter_pct` percent
 //! below to above the stated one. The draws are the run's: another seed, other moments at which the same data arrives. That
 //! is what repeated runs of a program without random choices of its own differ by.
 
+mod queue;
+
+pub(crate) use queue::{Plug, Request};
+
 use crate::spec::Bytes;
 use program::rng::Rng;
 use serde::Deserialize;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 /// A block device's description.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -26,6 +33,8 @@ pub struct DeviceSpec {
     pub read_us: f64,
     /// Microseconds of one write of a page, alone.
     pub write_us: f64,
+    /// Microseconds of one read or write of a page that continues where the last request ended; by default as any other.
+    pub sequential_us: Option<f64>,
     /// MB (10^6 bytes) a second of large reads.
     pub read_mbs: f64,
     /// MB a second of large writes.
@@ -47,6 +56,7 @@ impl DeviceSpec {
         };
         positive("read_us", self.read_us)?;
         positive("write_us", self.write_us)?;
+        self.sequential_us.map_or(Ok(()), |us| positive("sequential_us", us))?;
         positive("read_mbs", self.read_mbs)?;
         positive("write_mbs", self.write_mbs)?;
         if !(0.0..100.0).contains(&self.jitter_pct) {
@@ -66,23 +76,43 @@ pub struct DeviceCounts {
     pub reads: u64,
     /// Pages read.
     pub read_pages: u64,
+    /// Reads that joined another's request.
+    pub read_merges: u64,
     /// Write requests.
     pub writes: u64,
     /// Pages written.
     pub written_pages: u64,
+    /// Writes that joined another's request.
+    pub write_merges: u64,
     /// Picoseconds in which it had work.
     pub busy: u64,
+}
+
+/// A request that has started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Started {
+    /// Where to find it at its end.
+    pub(crate) tag: u32,
+    /// When it ends.
+    pub(crate) done: u64,
 }
 
 /// A device at work. Times are in picoseconds.
 pub(crate) struct Device {
     latency: [u64; 2],
+    /// Latency of a request that continues the last one.
+    sequential: [u64; 2],
     page: [u64; 2],
     /// Largest deviation of a latency, in 2^-32 of it, and where deviations come from.
     jitter: u64,
     rng: Rng,
-    /// When each slot becomes free; the first to do so on top.
-    slots: BinaryHeap<Reverse<u64>>,
+    /// Requests under way, by tag.
+    tags: Vec<Option<Request>>,
+    free: Vec<u32>,
+    /// Requests that wait for a tag, the oldest first.
+    waiting: VecDeque<Request>,
+    /// The block after the last request that started.
+    head: u64,
     /// When the data of all requests so far has passed.
     bus: u64,
     /// Until when it is known to be busy.
@@ -94,44 +124,97 @@ impl Device {
     /// The device of that description, in a run with that seed.
     pub(crate) fn new(spec: &DeviceSpec, seed: u64) -> Device {
         let picos = |us: f64| (us * 1e6).round() as u64;
-        let page = |mbs: f64| (4096.0 * 1e6 / mbs).round() as u64;
-        let page = [page(spec.read_mbs), page(spec.write_mbs)];
-        let latency = [spec.read_us, spec.write_us];
+        let page = [spec.read_mbs, spec.write_mbs].map(|mbs| (4096.0 * 1e6 / mbs).round() as u64);
+        let stated = [spec.read_us, spec.write_us];
+        // A stated latency is that of a whole one-page request.
+        let latency = |i: usize, us: f64| picos(us).saturating_sub(page[i]);
         Device {
-            // The stated latency is that of a whole one-page request.
-            latency: std::array::from_fn(|i| picos(latency[i]).saturating_sub(page[i])),
+            latency: std::array::from_fn(|i| latency(i, stated[i])),
+            sequential: std::array::from_fn(|i| latency(i, spec.sequential_us.unwrap_or(stated[i]))),
             page,
             jitter: (spec.jitter_pct / 100.0 * (1u64 << 32) as f64) as u64,
             rng: Rng::new(seed),
-            slots: (0..spec.queue_depth).map(|_| Reverse(0)).collect(),
+            tags: Vec::new(),
+            free: (0..spec.queue_depth).rev().collect(),
+            waiting: VecDeque::new(),
+            head: u64::MAX,
             bus: 0,
             busy_until: 0,
             counts: DeviceCounts::default(),
         }
     }
 
-    /// Take a request at `now`; returns when it will be done.
-    pub(crate) fn submit(&mut self, now: u64, write: bool, pages: u32) -> u64 {
-        let Reverse(free) = self.slots.pop().expect("a device has slots");
-        let start = now.max(free);
-        let transfer = self.page[write as usize] * pages as u64;
-        self.bus = self.bus.max(start) + transfer;
-        let done = (start + self.latency(write) + transfer).max(self.bus);
-        self.slots.push(Reverse(done));
-        self.counts.busy += done - now.max(self.busy_until).min(done);
-        self.busy_until = self.busy_until.max(done);
-        let (requests, moved) = match write {
-            false => (&mut self.counts.reads, &mut self.counts.read_pages),
-            true => (&mut self.counts.writes, &mut self.counts.written_pages),
+    /// Take a request at `now`. `None`: it waits, or has joined one that does.
+    pub(crate) fn submit(&mut self, now: u64, request: Request) -> Option<Started> {
+        let write = request.write();
+        let Some(request) = queue::join_waiting(&mut self.waiting, request) else {
+            self.merged(write);
+            return None;
         };
+        let (requests, _) = self.counted(write);
         *requests += 1;
-        *moved += pages as u64;
-        done
+        match self.free.pop() {
+            Some(tag) => Some(self.start(now, tag, request)),
+            None => {
+                self.waiting.push_back(request);
+                None
+            }
+        }
     }
 
-    /// This request's latency.
-    fn latency(&mut self, write: bool) -> u64 {
-        let stated = self.latency[write as usize];
+    /// The request of that tag ends at `now`. Another may start.
+    pub(crate) fn end(&mut self, now: u64, tag: u32) -> (Request, Option<Started>) {
+        let ended = self.tags[tag as usize].take().expect("a tag is of a request under way");
+        let next = match self.waiting.pop_front() {
+            // Its CPU's clock may have been ahead when it was submitted.
+            Some(next) => Some(self.start(now.max(next.since()), tag, next)),
+            None => {
+                self.free.push(tag);
+                None
+            }
+        };
+        (ended, next)
+    }
+
+    /// A page was submitted.
+    pub(crate) fn add_pages(&mut self, write: bool, pages: u32) {
+        let (_, moved) = self.counted(write);
+        *moved += pages as u64;
+    }
+
+    /// One submission joined another.
+    pub(crate) fn merged(&mut self, write: bool) {
+        match write {
+            false => self.counts.read_merges += 1,
+            true => self.counts.write_merges += 1,
+        }
+    }
+
+    fn counted(&mut self, write: bool) -> (&mut u64, &mut u64) {
+        match write {
+            false => (&mut self.counts.reads, &mut self.counts.read_pages),
+            true => (&mut self.counts.writes, &mut self.counts.written_pages),
+        }
+    }
+
+    fn start(&mut self, start: u64, tag: u32, request: Request) -> Started {
+        let write = request.write() as usize;
+        let stated = if request.first() == self.head { self.sequential[write] } else { self.latency[write] };
+        self.head = request.end();
+        let transfer = self.page[write] * request.pages() as u64;
+        self.bus = self.bus.max(start) + transfer;
+        let done = (start + self.deviating(stated) + transfer).max(self.bus);
+        self.counts.busy += done - start.max(self.busy_until).min(done);
+        self.busy_until = self.busy_until.max(done);
+        if self.tags.len() <= tag as usize {
+            self.tags.resize_with(tag as usize + 1, || None);
+        }
+        self.tags[tag as usize] = Some(request);
+        Started { tag, done }
+    }
+
+    /// A stated latency with this request's deviation.
+    fn deviating(&mut self, stated: u64) -> u64 {
         if self.jitter == 0 {
             return stated;
         }
@@ -142,66 +225,4 @@ impl Device {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn device(queue_depth: u32) -> Device {
-        jittery(queue_depth, 0.0)
-    }
-
-    fn jittery(queue_depth: u32, jitter_pct: f64) -> Device {
-        let spec = DeviceSpec {
-            name: "d".into(),
-            size: Bytes(1 << 30),
-            read_us: 100.0,
-            write_us: 20.0,
-            read_mbs: 4096.0,
-            write_mbs: 2048.0,
-            queue_depth,
-            jitter_pct,
-            source: "test".into(),
-        };
-        Device::new(&spec, 7)
-    }
-
-    #[test]
-    fn one_request_takes_its_latency() {
-        let mut device = device(4);
-        assert_eq!(device.submit(0, false, 1), 100_000_000);
-        assert_eq!(device.submit(500_000_000, true, 1), 520_000_000);
-        assert_eq!(device.counts.busy, 120_000_000);
-    }
-
-    #[test]
-    fn requests_beyond_the_queue_wait_for_a_slot() {
-        let mut device = device(2);
-        assert_eq!(device.submit(0, false, 1), 100_000_000);
-        assert_eq!(device.submit(0, false, 1), 100_000_000);
-        assert_eq!(device.submit(0, false, 1), 200_000_000);
-        assert_eq!(device.counts.busy, 200_000_000);
-    }
-
-    #[test]
-    fn a_flood_runs_at_the_bandwidth() {
-        let mut device = device(1024);
-        let last = (0..1000).map(|_| device.submit(0, false, 256)).max().unwrap();
-        // 256,000 pages at one a microsecond.
-        assert_eq!(last / 1_000_000, 256_000);
-    }
-
-    #[test]
-    fn latencies_stay_within_the_jitter_and_use_all_of_it() {
-        let mut device = jittery(1, 10.0);
-        let mut now = 0;
-        let times: Vec<u64> = (0..1000)
-            .map(|_| {
-                let begun = now;
-                now = device.submit(now, false, 1);
-                now - begun
-            })
-            .collect();
-        let (least, most) =
-            (times.iter().min().unwrap() / 1_000_000, times.iter().max().unwrap() / 1_000_000);
-        assert_eq!((least, most), (90, 109));
-    }
-}
+mod tests;

@@ -6,12 +6,14 @@
 //!   ([`tlb`]), page walks, interrupts, memory with latencies, block [`device`]s;
 //! - a scheduler of coroutines, which always runs the CPU that is furthest behind;
 //! - the system calls, as programs make them through the trait `Os`;
-//! - the oracle, which knows what every address must read and stops the run at the first wrong byte.
+//! - the oracle, which knows what every address must read and stops the run at the first wrong byte;
+//! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one.
 //!
 //! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
 //! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
 //! with its source.
 
+mod bound;
 mod content;
 mod coroutine;
 pub mod device;
@@ -28,6 +30,7 @@ pub mod tlb;
 mod walk;
 mod world;
 
+pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use machine::{Fault, SimMachine};
 pub use oracle::OracleReport;
 pub use outcome::{Better, Metric, Outcome, WorkDone};

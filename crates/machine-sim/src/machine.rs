@@ -3,13 +3,15 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
+use crate::bound::{Bound, Reach};
 use crate::content::Content;
 use crate::coroutine;
-use crate::device::Device;
+use crate::device::{Device, Plug, Request, Started};
 use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
+use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, TablePage, Ticket, WaitKey, Work,
 };
@@ -54,6 +56,9 @@ pub(crate) struct Cpu {
     /// The space that the scheduler last asked for.
     pub(crate) loaded: Cell<Option<SpaceId>>,
     pub(crate) counts: CpuCounts,
+    /// When its clock ticks next, if ticks do anything.
+    pub(crate) next_tick: Cell<u64>,
+    plug: RefCell<Plug>,
     /// Picoseconds in the kernel, by class.
     pub(crate) kernel: [Cell<u64>; CLASSES],
     node: u8,
@@ -91,6 +96,10 @@ pub struct SimMachine {
     pub(crate) devices: RefCell<Vec<Device>>,
     pub(crate) tables: Tables,
     pub(crate) content: Option<RefCell<Content>>,
+    /// Counts what any safe policy would need; `None`: nobody asked.
+    pub(crate) bound: Option<RefCell<Bound>>,
+    /// Does the current CPU flush because another asked it to?
+    answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
     /// Units of work done and picoseconds spent on it.
     pub(crate) work: [Cell<u64>; Work::COUNT],
@@ -103,8 +112,15 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle.
-    pub(crate) fn new(spec: MachineSpec, content: bool, fault: Option<Fault>, seed: u64) -> SimMachine {
+    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle. `bound`: count what
+    /// any safe policy would need.
+    pub(crate) fn new(
+        spec: MachineSpec,
+        content: bool,
+        bound: Option<Reach>,
+        fault: Option<Fault>,
+        seed: u64,
+    ) -> SimMachine {
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
@@ -114,6 +130,8 @@ impl SimMachine {
             root: Cell::new(Pfn::NONE),
             loaded: Cell::new(None),
             counts: CpuCounts::default(),
+            next_tick: Cell::new(0),
+            plug: RefCell::default(),
             kernel: Default::default(),
             node,
         };
@@ -140,6 +158,8 @@ impl SimMachine {
             devices: RefCell::new(devices),
             tables: Tables::new(frames),
             content: content.then(|| RefCell::new(Content::new(frames))),
+            bound: bound.map(|reach| RefCell::new(Bound::new(nodes.len(), reach))),
+            answering: Cell::new(false),
             stopping: Cell::new(false),
             work: std::array::from_fn(|_| Cell::new(0)),
             fault,
@@ -168,6 +188,25 @@ impl SimMachine {
         cpu.spend(picos);
         let class = &cpu.kernel[self.class.get() as usize];
         class.set(class.get().wrapping_add(picos));
+    }
+
+    /// The current CPU goes over to a space, or to a kernel task or to nothing. Was it elsewhere?
+    pub(crate) fn run_space(&self, space: Option<SpaceId>) -> bool {
+        let cpu = self.here();
+        let moves = cpu.loaded.replace(space) != space;
+        if moves && let Some(bound) = &self.bound {
+            bound.borrow_mut().runs(self.current.get(), space);
+        }
+        moves
+    }
+
+    /// The bound is told that the current CPU drops translations.
+    fn tell_of_flush(&self) {
+        if let Some(bound) = &self.bound
+            && !self.answering.get()
+        {
+            bound.borrow_mut().flushes(self.current.get());
+        }
     }
 
     /// Look at something on the current CPU without time or work being counted.
@@ -224,6 +263,7 @@ impl SimMachine {
     /// The current task sleeps on `key`; `true` if it was woken, `false` if the deadline (picoseconds) came first.
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
         let task = self.task.get();
+        self.unplug();
         self.sched.borrow_mut().block(self.current.get(), key, deadline);
         coroutine::suspend();
         self.sched.borrow().was_woken(task)
@@ -244,6 +284,42 @@ impl SimMachine {
         if self.here().clock.get() >= self.limit.get() {
             coroutine::suspend();
         }
+    }
+
+    /// Hand what the current CPU has submitted to the devices.
+    #[inline]
+    pub(crate) fn unplug(&self) {
+        if !self.here().plug.borrow().is_empty() {
+            self.unplug_all();
+        }
+    }
+
+    #[cold]
+    fn unplug_all(&self) {
+        let now = self.here().clock.get();
+        let requests = self.here().plug.borrow_mut().take();
+        for request in requests {
+            let device = request.device();
+            let started = self.devices.borrow_mut()[device].submit(now, request);
+            self.expect_end(device, started);
+        }
+    }
+
+    /// A device tells when it will be done with a request.
+    fn expect_end(&self, device: usize, started: Option<Started>) {
+        let Some(Started { tag, done }) = started else { return };
+        self.sched.borrow_mut().at(done, Happening::Io(device, tag));
+        self.limit.set(self.limit.get().min(done));
+    }
+
+    /// A device is done with a request at `now`: its content is there. Returns the request.
+    pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+        let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
+        self.expect_end(device, next);
+        if let Some(content) = &self.content {
+            ended.parts().for_each(|io| content.borrow_mut().finish(io));
+        }
+        ended
     }
 
     /// Should this flush go wrong? It then is dropped, or kept for later.
@@ -344,6 +420,7 @@ impl Machine for SimMachine {
         self.asid[self.current.get()].set(asid);
         let keep = keep && self.asids() > 0;
         cpu.tlb.load(asid.0 as usize, keep || self.goes_wrong(Flush::Current));
+        self.tell_of_flush();
     }
 
     fn flush(&self, what: Flush) {
@@ -354,6 +431,7 @@ impl Machine for SimMachine {
         if !self.goes_wrong(what) {
             self.here().tlb.flush(what);
         }
+        self.tell_of_flush();
     }
 
     /// The sender pays for sending, works on, and then waits for the slowest answer: delivery, what the handler took on
@@ -367,6 +445,9 @@ impl Machine for SimMachine {
         sender.counts.ipis_sent.set(sender.counts.ipis_sent.get() + count);
         let sent = sender.clock.get();
         let deliver = self.spec.costs().hardware(Hardware::IpiDeliver);
+        if let Some(bound) = &self.bound {
+            bound.borrow_mut().round(targets);
+        }
         let mut slowest = 0;
         for target in targets.iter() {
             let received = &self.cpus[target.index()].counts.ipis_received;
@@ -374,7 +455,9 @@ impl Machine for SimMachine {
             let took = self.interrupt(target.index(), sent + deliver, || {
                 let start = self.here().clock.get();
                 self.spend_hardware(Hardware::IpiReceive, 1);
+                let before = self.answering.replace(true);
                 remote(target);
+                self.answering.set(before);
                 self.here().clock.get() - start
             });
             slowest = slowest.max(took);
@@ -393,10 +476,17 @@ impl Machine for SimMachine {
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
         }
-        let now = self.here().clock.get();
-        let done = self.devices.borrow_mut()[io.device.index()].submit(now, io.write, io.pages);
-        self.sched.borrow_mut().at(done, Happening::Io(io, self.current.get()));
-        self.limit.set(self.limit.get().min(done));
+        let (now, cpu) = (self.here().clock.get(), self.current.get());
+        let add = || self.here().plug.borrow_mut().add(now, io, cpu);
+        let joined = add().or_else(|| {
+            self.unplug();
+            add()
+        });
+        let device = &mut self.devices.borrow_mut()[io.device.index()];
+        device.add_pages(io.write, io.pages);
+        if joined == Some(true) {
+            device.merged(io.write);
+        }
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
@@ -419,6 +509,10 @@ impl Machine for SimMachine {
     }
 
     fn resched(&self) {
+        let here = self.here();
+        if here.plug.borrow().is_due(here.clock.get()) {
+            self.unplug();
+        }
         self.yield_if_due();
     }
 
@@ -431,6 +525,14 @@ impl Machine for SimMachine {
         let total = &self.work[work as usize];
         total.set(total.get().wrapping_add(count));
         self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
+    }
+
+    #[inline]
+    fn event(&self, event: Event, args: [u64; 4]) {
+        if let Some(bound) = &self.bound {
+            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
+            bound.borrow_mut().event(self.current.get(), event, args, holds);
+        }
     }
 }
 

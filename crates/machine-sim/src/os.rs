@@ -100,7 +100,7 @@ impl<'w, P: Program> SimOs<'w, P> {
             kernel.processes[self.process].tasks == 0
         };
         if last {
-            self.machine.here().loaded.set(None);
+            self.machine.run_space(None);
             world.mm.switch(None);
             world.mm.exit_space(self.space);
             self.oracle(|oracle| oracle.exit(self.space.0));
@@ -232,7 +232,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         let Some(content) = &self.machine.content else { return };
-        let page = self.world.mm.base().frames[pfn].page_index().0;
+        let page = self.world.mm.ground().frames[pfn].page_index().0;
         // A call that ran short of memory halfway begins again, never further on.
         if page > *next || page < first {
             let text =

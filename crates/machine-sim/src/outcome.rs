@@ -1,5 +1,6 @@
 //! What a run has shown.
 
+use crate::bound::BoundReport;
 use crate::machine::{Class, Cpu};
 use crate::oracle::OracleReport;
 use crate::run::verdict;
@@ -63,6 +64,8 @@ pub struct Outcome {
     pub tasks: u32,
     /// What the oracle saw.
     pub oracle: OracleReport,
+    /// What any safe policy would have needed; `None` if nobody asked ([`RunConfig::bound`](crate::RunConfig::bound)).
+    pub bound: Option<BoundReport>,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
@@ -83,7 +86,7 @@ impl Outcome {
     pub(crate) fn take<P>(world: &World<'_, P>) -> Outcome {
         let machine = world.machine();
         let kernel = world.kernel.borrow();
-        let stats = &world.mm.base().stats;
+        let stats = &world.mm.ground().stats;
         let work = |&work: &Work| {
             let count = machine.work[work as usize].get();
             WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
@@ -97,6 +100,7 @@ impl Outcome {
             progress: kernel.progress,
             tasks: kernel.programs,
             oracle: verdict(world),
+            bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
         }
@@ -143,8 +147,15 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         let (counts, name) = (&device.counts, &spec.name);
         count(&format!("{name}_reads"), counts.reads, "", "read requests");
         count(&format!("{name}_read_pages"), counts.read_pages, "pages", "pages read");
+        count(&format!("{name}_read_merges"), counts.read_merges, "", "reads that joined another's request");
         count(&format!("{name}_writes"), counts.writes, "", "write requests");
         count(&format!("{name}_written_pages"), counts.written_pages, "pages", "pages written");
+        count(
+            &format!("{name}_write_merges"),
+            counts.write_merges,
+            "",
+            "writes that joined another's request",
+        );
         count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
     }
     metrics

@@ -1,5 +1,6 @@
 //! One run: a program on a machine, from an empty memory to the end of its last task.
 
+use crate::bound::Reach;
 use crate::coroutine::Coroutine;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
@@ -16,6 +17,9 @@ use program::Program;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Picoseconds between two ticks of a CPU's clock: 250 a second (CONFIG_HZ of Debian's kernels).
+const TICK: u64 = 4_000_000_000;
+
 /// What to run on. The program comes beside it.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
@@ -31,6 +35,8 @@ pub struct RunConfig {
     pub verify: bool,
     /// A flush that is to go wrong.
     pub faulty: Option<Fault>,
+    /// Count what any safe policy would need ([`Outcome::bound`]); a policy that flushes less fails the run.
+    pub bound: bool,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
     /// Stop the run when this becomes true.
@@ -47,6 +53,7 @@ impl RunConfig {
             seed: 1,
             verify: false,
             faulty: None,
+            bound: false,
             validate_every_op: false,
             interrupt: None,
         }
@@ -59,7 +66,8 @@ pub enum RunError {
     /// The configuration cannot be run.
     #[error("{0}")]
     Input(String),
-    /// The run failed: the oracle found a wrong access, a check found a broken structure, or nothing could go on.
+    /// The run failed: the oracle found a wrong access, the bound a missing flush, a check a broken structure, or nothing
+    /// could go on.
     #[error("{reason} (seed {seed})")]
     Failed {
         /// What was found.
@@ -110,7 +118,11 @@ fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
     }
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
-    let machine = SimMachine::new(spec, config.verify, config.faulty, config.seed);
+    // The policy 'abis' is the one that knows more than which CPUs run a space.
+    let unmap = Knob::TlbUnmap.info().words[knobs.get(Knob::TlbUnmap) as usize];
+    let reach = if unmap == "abis" { Reach::Holding } else { Reach::Running };
+    let bound = config.bound.then_some(reach);
+    let machine = SimMachine::new(spec, config.verify, bound, config.faulty, config.seed);
     Mm::new(machine, Config { knobs, swap }).map_err(input)
 }
 
@@ -151,6 +163,10 @@ fn drive<'w, P: Program>(
         if let Some(error) = world.failure.borrow_mut().take() {
             return Err(error);
         }
+        let missing = machine.bound.as_ref().and_then(|bound| bound.borrow_mut().take_missing());
+        if let Some(reason) = missing {
+            return Err(failed(reason));
+        }
         if world.config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(RunError::Interrupted);
         }
@@ -188,12 +204,10 @@ fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
     let machine = world.machine();
     match what {
         Happening::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
-        Happening::Io(io, cpu) => machine.interrupt(cpu, time, || {
-            if let Some(content) = &machine.content {
-                content.borrow_mut().finish(&io);
-            }
-            world.mm.io_done(&io);
-        }),
+        Happening::Io(device, tag) => {
+            let ended = machine.end_io(time, device, tag);
+            machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm.io_done(io)));
+        }
     }
 }
 
@@ -215,25 +229,39 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     machine.task.set(picked.task);
     machine.limit.set(picked.limit);
     if picked.switched {
+        machine.unplug();
         machine.charge_switch();
     }
-    let here = machine.here();
-    if here.loaded.get() != space {
-        here.loaded.set(space);
+    if machine.run_space(space) {
         world.mm.switch(space);
     }
     if world.config.faulty.is_some() {
         machine.late_flushes();
     }
+    if space.is_some() && world.ticks {
+        tick(world, cpu);
+    }
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
     if coroutine.resume() {
+        machine.unplug();
         tasks[picked.task as usize] = None;
         machine.sched.borrow_mut().end(cpu);
     }
     machine.class.set(Class::System);
-    if machine.sched.borrow_mut().rest(cpu) && here.loaded.replace(None).is_some() {
+    if machine.sched.borrow_mut().rest(cpu) && machine.run_space(None) {
         world.mm.switch(None);
     }
+}
+
+/// The clock of a CPU that runs a program ticks, if that is due, and will tick again.
+fn tick<P>(world: &World<'_, P>, cpu: usize) {
+    let machine = world.machine();
+    let here = machine.here();
+    if here.clock.get() >= here.next_tick.get() {
+        here.next_tick.set(here.clock.get() + TICK);
+        machine.on(cpu, Class::Interrupt, || world.mm.tick());
+    }
+    machine.limit.set(machine.limit.get().min(here.next_tick.get()));
 }
 
 /// What the oracle saw.

@@ -9,7 +9,7 @@
 //! idle CPU of the same node, then of any node, else to the front of its last CPU's queue, where it need only wait for
 //! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue.
 
-use mm::machine::{Io, Ticket, WaitKey};
+use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -80,8 +80,8 @@ pub(crate) enum Key {
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Happening {
-    /// A transfer ends; the CPU is the one that asked for it.
-    Io(Io, usize),
+    /// A device is done with the request of a tag.
+    Io(usize, u32),
     /// A task's deadline; the number says which of its waits it belongs to.
     Deadline(TaskId, u64),
 }

@@ -266,6 +266,13 @@ impl Tlb {
         Some(Cached(data).beyond(vpn.0 & 511))
     }
 
+    /// Does any level hold the page's translation? To look leaves no trace.
+    pub fn holds(&self, vpn: Vpn) -> bool {
+        let (key, large) = (self.key(vpn.0), self.large_key(vpn.0));
+        let small = self.l1d.holds(key) || self.l1i.holds(key) || self.l2.holds(key);
+        small || self.l1d_large.holds(large) || self.l1i_large.holds(large) || self.l2.holds(large)
+    }
+
     fn first(&self, fetch: bool, large: bool) -> &Array {
         match (fetch, large) {
             (false, false) => &self.l1d,

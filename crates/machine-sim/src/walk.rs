@@ -41,7 +41,7 @@ impl SimMachine {
             cpu.counts.walk_steps.set(cpu.counts.walk_steps.get() + 1);
             let step = if near { Hardware::WalkStepHit } else { Hardware::WalkStepMemory };
             cpu.spend(self.spec.costs().hardware(step));
-            let entry = Entry(page[index].load(Relaxed));
+            let entry = Entry::from_raw(page[index].load(Relaxed));
             if !entry.is_present() {
                 return Walk::Fault;
             }
@@ -49,12 +49,12 @@ impl SimMachine {
             if level == 0 || large {
                 let Some(used) = self.use_entry(entry, kind) else { return Walk::Fault };
                 if used != entry {
-                    page[index].store(used.0, Relaxed);
+                    page[index].store(used.raw(), Relaxed);
                 }
                 return Walk::Found(self.cache(cpu, vpn, used, large, kind));
             }
             if self.spec.cpu().hw_nonleaf_young && !entry.has(Bits::YOUNG) {
-                page[index].store(entry.with(Bits::YOUNG).0, Relaxed);
+                page[index].store(entry.with(Bits::YOUNG).raw(), Relaxed);
             }
             table = entry.pfn();
             cpu.tlb.walk_put(level, vpn, table);
@@ -92,7 +92,8 @@ impl SimMachine {
     /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to now, without using it.
     pub(crate) fn table_below(&self, root: Pfn, level: usize, vpn: Vpn) -> Option<Pfn> {
         (level..=3).rev().try_fold(root, |table, level| {
-            let entry = Entry(self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed));
+            let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
+            let entry = Entry::from_raw(raw);
             entry.is_present().then(|| entry.pfn())
         })
     }
@@ -101,7 +102,8 @@ impl SimMachine {
     pub(crate) fn look_up(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, bool)> {
         let (mut level, mut table) = (3, root);
         loop {
-            let entry = Entry(self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed));
+            let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
+            let entry = Entry::from_raw(raw);
             if !entry.is_present() {
                 return None;
             }

@@ -66,11 +66,10 @@ pub(crate) struct Kernel {
     pub(crate) progress: u64,
     pub(crate) ended_at: u64,
     next_block: u64,
+    /// Blocks that files had when they were made, and swap space.
+    taken: u64,
     pub(crate) shared_maps: u64,
 }
-
-/// Blocks that a file may grow by, besides growing to twice its size.
-const ROOM: u64 = 65_536;
 
 /// Everything of one run.
 pub(crate) struct World<'p, P> {
@@ -82,15 +81,19 @@ pub(crate) struct World<'p, P> {
     pub(crate) failure: RefCell<Option<RunError>>,
     /// Program tasks that are inside a call of the memory manager.
     pub(crate) inside: Cell<u32>,
+    /// Do CPUs' clocks tick? Only under policies that make use of it.
+    pub(crate) ticks: bool,
 }
 
 impl<'p, P> World<'p, P> {
     pub(crate) fn new(mm: Mm<SimMachine>, program: &'p P, config: &'p RunConfig) -> World<'p, P> {
         let spec = mm.machine().spec();
         let swap = spec.swap().filter(|&(device, _)| device == spec.file_device());
-        let kernel = Kernel { next_block: swap.map_or(0, |(_, pages)| pages as u64), ..Kernel::default() };
+        let swap = swap.map_or(0, |(_, pages)| pages as u64);
+        let kernel = Kernel { next_block: swap, taken: swap, ..Kernel::default() };
         let oracle = config.verify.then(RefCell::default);
         World {
+            ticks: mm.wants_ticks(),
             mm,
             program,
             config,
@@ -154,12 +157,17 @@ impl<'p, P> World<'p, P> {
             true => (FileKind::Shmem, None, 0),
             false => {
                 let device = machine.file_device();
-                let count = 2 * pages + ROOM;
-                let first = self.kernel.borrow().next_block;
-                if first + count > pages_of(machine.devices()[device].size.0) {
+                // What a file has now takes room on the device; what it may grow by is promised. So every file has as many
+                // block numbers as the device has blocks: the numbers are for telling neighbours and content apart.
+                let count = pages_of(machine.devices()[device].size.0);
+                let mut kernel = self.kernel.borrow_mut();
+                if kernel.taken + pages > count {
                     return Err(Errno::NoSpc);
                 }
-                self.kernel.borrow_mut().next_block = first + count;
+                let first = kernel.next_block;
+                kernel.taken += pages;
+                kernel.next_block += count;
+                drop(kernel);
                 // 36 bits number the file's pages.
                 let stamp = ORIGINAL | (number as u64) << 36;
                 if let Some(content) = &self.machine().content {

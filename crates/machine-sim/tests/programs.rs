@@ -99,3 +99,46 @@ fn bad_input_is_told_apart_from_a_failed_run() {
     let error = run(&config, &program).unwrap_err();
     assert_eq!(error, RunError::Input("vm.swappiness: 900 is not between 0 and 200".into()));
 }
+
+#[test]
+fn reads_ahead_and_writes_back_become_large_requests() {
+    let metric = |outcome: &Outcome, name: &str| outcome.metric(name).unwrap();
+    let stream = builtin::from_name("stream", 48 * MIB).unwrap();
+    let read = outcome(&config("uma-1s-2015", 32 * MIB), &stream);
+    let (requests, pages) = (metric(&read, "sda_reads"), metric(&read, "sda_read_pages"));
+    // Windows of 32 pages.
+    assert!(pages >= 2.0 * 48.0 * 256.0 && requests < pages / 24.0, "{pages} pages in {requests} requests");
+    assert_eq!(requests + metric(&read, "sda_read_merges"), pages);
+    // Every window follows the last one, so the disk never seeks for long: 8.5 ms a window would be 26 seconds.
+    assert!(read.nanos < 3_000_000_000, "{} ns", read.nanos);
+
+    let write = outcome(
+        &config("laptop", 32 * MIB),
+        &builtin::from_name("sequential-file", 48 * MIB).unwrap().with_passes(4),
+    );
+    let (requests, pages) = (metric(&write, "nvme0_writes"), metric(&write, "nvme0_written_pages"));
+    assert!(pages > 1000.0 && requests < pages / 8.0, "{pages} pages in {requests} requests");
+    assert_eq!(requests + metric(&write, "nvme0_write_merges"), pages);
+}
+
+#[test]
+fn mapped_reads_of_sparse_files_flood_memory_without_a_device() {
+    for tasks in [None, Some(3)] {
+        let program = builtin::LruFileMmapRead::new(256 * MIB);
+        let program = tasks.map_or(program.clone(), |tasks| program.with_tasks(tasks));
+        let outcome = outcome(&config("uma-1s-2015", 64 * MIB), &program);
+        assert_eq!((outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()), (0, 0, 0));
+        assert_eq!(outcome.tasks, 1 + tasks.unwrap_or(8));
+        assert_eq!((outcome.progress, outcome.accesses), (65_536, 65_536 * 512));
+        assert_eq!(outcome.metric("sda_reads"), Some(0.0), "holes are filled without a device");
+        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        assert!(stolen >= 3 * 64 * 256 - 4096, "all but the last pages were reclaimed: {stolen}");
+        assert!(outcome.metric("ipis_received").unwrap() > 0.0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "do not overcommit memory")]
+fn a_program_says_when_it_cannot_be_what_it_claims() {
+    outcome(&config("small", 64 * MIB), &builtin::LruFileMmapRead::new(64 * MIB));
+}

@@ -10,7 +10,7 @@
 //!  7  reclaim/   space/                    find cold folios; mapped ranges, faults, fork
 //!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
-//!  4  tlb/                                 generations, flushes, gathers
+//!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
 //!  3  swap/      lock                      swap space; locks
 //!  2  frame/     machine  knobs  stat  event  work   (together: `base`)
 //!  1  units      primitive
@@ -27,6 +27,7 @@ pub mod base;
 pub mod cache;
 pub mod event;
 pub mod frame;
+pub mod ground;
 pub mod knobs;
 pub mod lock;
 pub mod lru;

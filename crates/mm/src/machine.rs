@@ -66,6 +66,16 @@ impl CpuSet {
         self.words.iter().filter(|&&word| word != 0).map(|word| word.count_ones()).sum()
     }
 
+    /// The CPUs that are not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &CpuSet) -> CpuSet {
+        let mut rest = *self;
+        for (word, gone) in rest.words.iter_mut().zip(other.words) {
+            *word &= !gone;
+        }
+        rest
+    }
+
     /// Add all CPUs of `other`.
     pub fn union(&mut self, other: &CpuSet) {
         for (word, more) in self.words.iter_mut().zip(other.words) {

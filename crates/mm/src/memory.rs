@@ -1,13 +1,14 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
-use crate::base::Base;
+use crate::event::Event;
 use crate::frame::{FrameFlags, Mobility};
+use crate::ground::Ground;
 use crate::lru::Lru;
 use crate::machine::{Machine, WaitKey, ZoneKind};
 use crate::swap::Swap;
 use crate::table::Tables;
-use crate::tlb::{Gather, Tlb};
+use crate::tlb::{Gather, Purpose};
 use crate::units::*;
 
 /// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
@@ -45,11 +46,9 @@ impl Gfp {
 
 /// State of floors 3 to 5.
 pub struct Memory<M> {
-    base: Base<M>,
+    ground: Ground<M>,
     /// Swap space.
     pub swap: Swap,
-    /// Translations.
-    pub tlb: Tlb,
     /// Free memory.
     pub alloc: Allocator,
     /// Page tables.
@@ -59,25 +58,24 @@ pub struct Memory<M> {
 }
 
 impl<M> core::ops::Deref for Memory<M> {
-    type Target = Base<M>;
+    type Target = Ground<M>;
 
     #[inline]
-    fn deref(&self) -> &Base<M> {
-        &self.base
+    fn deref(&self) -> &Ground<M> {
+        &self.ground
     }
 }
 
 impl<M: Machine> Memory<M> {
     /// Put the rooms together.
-    pub fn new(base: Base<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
-        let tlb = Tlb::new(&base);
-        Memory { base, swap, tlb, alloc, tables: Tables::default(), lru }
+    pub fn new(ground: Ground<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
+        Memory { ground, swap, alloc, tables: Tables::default(), lru }
     }
 
-    /// Floors 1 and 2.
+    /// Floors 1 to 4.
     #[inline]
-    pub fn base(&self) -> &Base<M> {
-        &self.base
+    pub fn ground(&self) -> &Ground<M> {
+        &self.ground
     }
 
     // --- folios -------------------------------------------------------------------------------------------
@@ -85,23 +83,27 @@ impl<M: Machine> Memory<M> {
     /// A movable folio for user data, charged to the group of `gfp`, with one reference. Its content is whatever was
     /// there: zero it or read into it.
     pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
-        self.lru.groups.try_charge(&self.base, gfp.group, order.frames() as u64).map_err(Shortage::Group)?;
+        self.lru
+            .groups
+            .try_charge(&self.ground, gfp.group, order.frames() as u64)
+            .map_err(Shortage::Group)?;
         let request = Request {
             order,
             mobility: Mobility::Movable,
-            node: self.base.node(),
+            node: self.ground.node(),
             highest: ZoneKind::Movable,
             reserve: gfp.reserve,
             this_node_only: false,
+            atomic: false,
         };
-        match self.alloc.take(&self.base, &request, gfp.mark) {
+        match self.alloc.take(&self.ground, &request, gfp.mark) {
             Ok(fresh) => {
                 let pfn = fresh.into_pfn();
-                self.base.frames[pfn].set_group(gfp.group);
+                self.ground.frames[pfn].set_group(gfp.group);
                 Ok(pfn)
             }
             Err(needs) => {
-                self.lru.groups.uncharge(&self.base, gfp.group, order.frames() as u64);
+                self.lru.groups.uncharge(&self.ground, gfp.group, order.frames() as u64);
                 Err(needs.into())
             }
         }
@@ -110,7 +112,7 @@ impl<M: Machine> Memory<M> {
     /// Drop one reference of a folio; the last one frees it.
     #[inline]
     pub fn put(&self, pfn: Pfn) {
-        if self.base.frames[pfn].put(1) {
+        if self.ground.frames[pfn].put(1) {
             self.free_folio(pfn);
         }
     }
@@ -118,17 +120,17 @@ impl<M: Machine> Memory<M> {
     /// Drop `n` references of a folio; the last one frees it.
     #[inline]
     pub fn put_many(&self, pfn: Pfn, n: u32) {
-        if self.base.frames[pfn].put(n) {
+        if self.ground.frames[pfn].put(n) {
             self.free_folio(pfn);
         }
     }
 
     /// Free a folio that nobody refers to.
     pub fn free_folio(&self, pfn: Pfn) {
-        let frame = &self.base.frames[pfn];
+        let frame = &self.frames[pfn];
         assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
-        self.lru.remove(&self.base, pfn);
-        self.lru.groups.uncharge(&self.base, frame.group(), frame.pages() as u64);
+        self.lru.remove(&self.ground, pfn);
+        self.lru.groups.uncharge(&self.ground, frame.group(), frame.pages() as u64);
         frame.set_owner(crate::frame::Owner::None, PageIndex(0));
         frame.set_private(0);
         let kept = FrameFlags::HEAD;
@@ -137,7 +139,7 @@ impl<M: Machine> Memory<M> {
             !left.intersects(FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE),
             "{pfn} is freed {left:?}"
         );
-        self.alloc.free(&self.base, pfn);
+        self.alloc.free(&self.ground, pfn);
     }
 
     // --- folio locks --------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ impl<M: Machine> Memory<M> {
     /// Lock a folio if nobody has.
     #[inline]
     pub fn try_lock_folio(&self, pfn: Pfn) -> bool {
-        self.base.frames[pfn].test_and_set(FrameFlags::LOCKED)
+        self.ground.frames[pfn].test_and_set(FrameFlags::LOCKED)
     }
 
     /// Lock a folio, sleeping while somebody else has. The caller holds a reference.
@@ -158,7 +160,7 @@ impl<M: Machine> Memory<M> {
     /// Unlock a folio.
     #[inline]
     pub fn unlock_folio(&self, pfn: Pfn) {
-        let before = self.base.frames[pfn].clear(FrameFlags::LOCKED);
+        let before = self.ground.frames[pfn].clear(FrameFlags::LOCKED);
         debug_assert!(before.contains(FrameFlags::LOCKED));
         if before.contains(FrameFlags::WAITERS) {
             self.wake_folio(pfn);
@@ -177,32 +179,52 @@ impl<M: Machine> Memory<M> {
 
     /// Wake all who wait on the folio's lock or write-back.
     pub fn wake_folio(&self, pfn: Pfn) {
-        self.base.frames[pfn].clear(FrameFlags::WAITERS);
-        self.base.machine.wake(WaitKey::Frame(pfn));
+        self.ground.frames[pfn].clear(FrameFlags::WAITERS);
+        self.ground.machine.wake(WaitKey::Frame(pfn));
     }
 
     fn wait_while(&self, pfn: Pfn, flag: FrameFlags) {
-        let frame = &self.base.frames[pfn];
+        let frame = &self.frames[pfn];
         while frame.has(flag) {
-            let ticket = self.base.machine.ticket(WaitKey::Frame(pfn));
+            let ticket = self.ground.machine.ticket(WaitKey::Frame(pfn));
             frame.set(FrameFlags::WAITERS);
             if !frame.has(flag) {
                 return;
             }
-            self.base.machine.wait(ticket, None);
+            self.ground.machine.wait(ticket, None);
         }
     }
 
     // --- gathers ------------------------------------------------------------------------------------------
 
-    /// Flush what a gather took away, then let go of its pages and tables.
-    pub fn finish(&self, mut gather: Gather) {
-        if let Some(range) = gather.range() {
-            self.tlb.flush(&self.base, gather.space, range);
+    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, what else was
+    /// owed for the space has been paid if the change gave addresses another meaning, and pages and tables that nothing
+    /// refers to any more are free.
+    ///
+    /// `change` must not hold the lock of the space's tables when it returns.
+    pub fn gather<R>(&self, space: SpaceId, purpose: Purpose, change: impl FnOnce(&mut Gather) -> R) -> R {
+        let ground = &self.ground;
+        self.tlb.begin_tightening(space);
+        let mut gather = Gather::new(space, purpose);
+        let result = change(&mut gather);
+        let range = gather.range();
+        if let Some(range) = range {
+            self.tlb.flush(ground, space, range);
+        }
+        self.tlb.end_tightening(space);
+        if purpose == Purpose::Meaning {
+            self.tlb.settle_space(ground, space);
+        }
+        if let Some(range) = range {
+            ground.event(Event::TlbHazard, [4, space.0 as u64, range.start.0, range.pages]);
+        }
+        if let Some((start, end)) = gather.changed() {
+            ground.event(Event::TlbHazard, [0, space.0 as u64, start.0, end.0 - start.0]);
         }
         for pfn in gather.pages.drain(..) {
             self.put(pfn);
         }
-        self.tables.free_tables(&self.base, &self.alloc, &gather.tables);
+        self.tables.free_tables(ground, &self.alloc, &gather.tables);
+        result
     }
 }

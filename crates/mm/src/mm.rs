@@ -15,9 +15,9 @@ pub use oom::OomReport;
 use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::api::*;
 use crate::arena::Arena;
-use crate::base::Base;
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Mobility};
+use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lock::Lock;
 use crate::lru::Lru;
@@ -56,7 +56,7 @@ pub struct Mm<M> {
 impl<M: Machine> Mm<M> {
     /// Take over the memory of `machine`. Fails, with a reason for people, if it is too small or described badly.
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
-        let base = Base::new(machine, config.knobs);
+        let base = Ground::new(machine, config.knobs);
         let alloc = Allocator::new(&base).map_err(|error| error.to_string())?;
         let lru = Lru::new(&base.machine);
         let swap = Swap::new(&config.swap, base.machine.cpus());
@@ -79,9 +79,9 @@ impl<M: Machine> Mm<M> {
         &self.store.machine
     }
 
-    /// Floors 1 and 2: frames, knobs, counters.
-    pub fn base(&self) -> &Base<M> {
-        self.store.memory().base()
+    /// Floors 1 to 4: frames, knobs, counters, translations.
+    pub fn ground(&self) -> &Ground<M> {
+        self.store.memory().ground()
     }
 
     // --- spaces -------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ impl<M: Machine> Mm<M> {
 
     /// This CPU goes over to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
     pub fn switch(&self, space: Option<SpaceId>) {
-        let base = self.base();
+        let base = self.ground();
         match space {
             Some(space) => {
                 base.charge(Work::Switch, 1);
@@ -113,9 +113,26 @@ impl<M: Machine> Mm<M> {
         }
     }
 
+    /// The clock of this CPU ticks. To be called often enough for `tlb.age_limit_ms` to mean something, some hundred times a
+    /// second, on CPUs that run programs; others need no tick.
+    pub fn tick(&self) {
+        self.store.tlb.tick(self.ground());
+    }
+
+    /// Do ticks do anything now? A machine may leave them out while they do not.
+    pub fn wants_ticks(&self) -> bool {
+        self.store.tlb.wants_ticks(self.ground())
+    }
+
+    /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads read
+    /// a page, unchanged, for a while after it was taken away (`false`: as the policy says).
+    pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
+        self.store.tlb.set_never_deferred(space, never);
+    }
+
     /// A translation of `space` is missing or forbids `access` at `page`. On success the access is to be retried.
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
-        let base = self.base();
+        let base = self.ground();
         base.charge(Work::FaultEntry, 1);
         base.count(Stat::Pgfault, 1);
         let group = self.spaces.get(space).ok_or(FaultError::Segv)?.group();
@@ -244,7 +261,7 @@ impl<M: Machine> Mm<M> {
 }
 
 /// The page of zeroes that every space may map.
-fn take_zero_page<M: Machine>(base: &Base<M>, alloc: &Allocator) -> Result<Pfn, String> {
+fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn, String> {
     let request = Request {
         order: Order::ZERO,
         mobility: Mobility::Unmovable,
@@ -252,6 +269,7 @@ fn take_zero_page<M: Machine>(base: &Base<M>, alloc: &Allocator) -> Result<Pfn, 
         highest: ZoneKind::Normal,
         reserve: Reserve::None,
         this_node_only: false,
+        atomic: false,
     };
     let zero = alloc.take(base, &request, Mark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
     base.machine.zero(zero, 1);

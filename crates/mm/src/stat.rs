@@ -86,6 +86,14 @@ named_table! {
         NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" "flush requests received by CPUs";
         NrTlbLocalFlushAll "nr_tlb_local_flush_all" "full flushes done by CPUs";
         NrTlbLocalFlushOne "nr_tlb_local_flush_one" "single pages flushed by CPUs";
+        TlbDeferred "tlb_deferred" "entries that reclaim cleared and whose flush was deferred until their frame, address or file changes";
+        TlbFlushSpared "tlb_flush_spared" "entries cleared without a flush because no CPU ever used them";
+        TlbSettleFrame "tlb_settle_frame" "rounds sent because a frame was about to be used again";
+        TlbSettleSpace "tlb_settle_space" "rounds sent because an address was about to change its meaning";
+        TlbSettleFile "tlb_settle_file" "rounds sent because a file was about to change its content";
+        TlbSettleFree "tlb_settle_free" "debts that turned out to be paid, or were paid without asking another CPU";
+        TlbSettleTick "tlb_settle_tick" "ticks at which a CPU paid what it owed";
+        TlbPendingTaken "tlb_pending_taken" "owing blocks that were taken, with a payment before their use";
         NumaHit "numa_hit" "pages allocated on the node that was wanted";
         NumaMiss "numa_miss" "pages allocated on another node than wanted";
         NumaForeign "numa_foreign" "pages wanted on this node, allocated elsewhere";

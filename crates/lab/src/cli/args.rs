@@ -40,6 +40,15 @@ Examples:
   pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
   pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result")]
     Compare(CompareArgs),
+    /// Hold policies of deferred flushes against the fewest flushes that can be safe
+    #[command(after_help = "\
+Rounds are flush requests to other CPUs, receptions the CPUs that flush for one. L1 and L2 are the fewest that can be safe for
+what happened in the run itself (docs/bound.md). A policy that flushes less than L1 fails.
+
+Examples:
+  pagefold bound traces/sqlite.pft --memory 50%
+  pagefold bound zipf:256M --memory 75% --machine icelake-96 --profile classic --profile lazy --json")]
+    Bound(BoundArgs),
     /// Show the result in a run directory again
     #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]
     Report(ReportArgs),
@@ -100,9 +109,40 @@ pub struct CompareArgs {
     pub common: ExperimentArgs,
 }
 
-/// What every experiment takes.
+/// What `bound` takes.
+#[derive(Debug, Args)]
+pub struct BoundArgs {
+    /// A profile; may be given several times [default: one for each policy of the knob tlb.unmap]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    pub profiles: Vec<String>,
+    /// What to run, and how.
+    #[command(flatten)]
+    pub what: WhatArgs,
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What every experiment takes whose result can be kept.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
+    /// What to run, and how.
+    #[command(flatten)]
+    pub what: WhatArgs,
+    /// Also count the flushes that any safe policy would need (slower; docs/bound.md); a policy that flushes less fails
+    #[arg(long)]
+    pub bound: bool,
+    /// Also keep configuration, raw data and result in DIR, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How to print the result.
+    #[command(flatten)]
+    pub style: Style,
+}
+
+/// What to run, and how.
+#[derive(Debug, Args)]
+pub struct WhatArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME or NAME:SIZE, like zipf:256M
     #[arg(value_name = "PROGRAM")]
     pub program: String,
@@ -124,12 +164,6 @@ pub struct ExperimentArgs {
     /// Check every load against the last store (slower; what `checked` and `violations` count)
     #[arg(long)]
     pub verify: bool,
-    /// Also keep configuration, raw data and result in DIR, which must be new or empty
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// How to print the result.
-    #[command(flatten)]
-    pub style: Style,
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,

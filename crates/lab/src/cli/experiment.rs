@@ -1,6 +1,6 @@
 //! `run` and `compare`: understand the input, do the runs, print the result.
 
-use super::args::{CompareArgs, ExperimentArgs, RunArgs};
+use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
 use super::output;
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
@@ -29,12 +29,13 @@ pub(super) fn compare(args: CompareArgs) -> Result<()> {
 }
 
 /// All that an experiment needs, understood and checked.
-struct Plan {
-    setup: Setup,
+pub(super) struct Plan {
+    pub(super) setup: Setup,
     machine: Machine,
     program: Program,
     profiles: Vec<Profile>,
     verify: bool,
+    bound: bool,
 }
 
 fn carry_out(
@@ -45,13 +46,15 @@ fn carry_out(
     svg: Option<&Path>,
     args: &ExperimentArgs,
 ) -> Result<()> {
-    let plan = understand(command, base, profiles, runs, args)?;
+    let mut plan = understand(command, base, profiles, runs, &args.what)?;
+    plan.bound = args.bound;
+    args.out.as_deref().map_or(Ok(()), RunDir::check)?;
     svg.map_or(Ok(()), output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
     let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let (records, ended, host_seconds) = measure(plan, dir.as_ref(), args)?;
+    let (records, ended, host_seconds) = measure(plan, dir.as_ref(), &args.what)?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, dir.as_ref()));
     }
@@ -72,12 +75,12 @@ fn carry_out(
 }
 
 /// Check everything that can be checked without running.
-fn understand(
+pub(super) fn understand(
     command: &str,
     base: Option<String>,
     profiles: &[String],
     runs: u32,
-    args: &ExperimentArgs,
+    args: &WhatArgs,
 ) -> Result<Plan> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     let profiles = profiles.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
@@ -90,9 +93,6 @@ fn understand(
     }
     let machine = Machine::find(&args.machine)?;
     let program = Program::find(&args.program)?;
-    if let Some(path) = &args.out {
-        RunDir::check(path)?;
-    }
     let footprint = program.footprint();
     let memory = args.memory.map(|memory| memory.resolve(footprint));
     if let Some(bytes) = memory {
@@ -113,14 +113,18 @@ fn understand(
         profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
         knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
     };
-    Ok(Plan { setup, machine, program, profiles, verify: args.verify })
+    Ok(Plan { setup, machine, program, profiles, verify: args.verify, bound: command == "bound" })
 }
 
 /// Finished runs are safe on disk after this time at the latest.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Do the runs.
-fn measure(plan: Plan, dir: Option<&RunDir>, args: &ExperimentArgs) -> Result<(Vec<RunRecord>, Ended, f64)> {
+pub(super) fn measure(
+    plan: Plan,
+    dir: Option<&RunDir>,
+    args: &WhatArgs,
+) -> Result<(Vec<RunRecord>, Ended, f64)> {
     let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
@@ -149,7 +153,7 @@ fn measure(plan: Plan, dir: Option<&RunDir>, args: &ExperimentArgs) -> Result<(V
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let profile = &plan.profiles[job.profile];
-    let command = replay_command(&plan.setup, profile, job.seed);
+    let command = replay_command(&plan.setup, profile, job.seed, plan.bound);
     let run = engine::Run {
         machine: &plan.machine,
         program: &plan.program,
@@ -157,6 +161,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         knobs: &profile.knobs,
         seed: job.seed,
         verify: plan.verify,
+        bound: plan.bound,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {
@@ -166,7 +171,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
 }
 
 /// The command line that does one run again, with the oracle watching.
-fn replay_command(setup: &Setup, profile: &Profile, seed: u64) -> String {
+fn replay_command(setup: &Setup, profile: &Profile, seed: u64, bound: bool) -> String {
     let mut words: Vec<String> =
         ["pagefold", "run", &setup.program, "--machine", &setup.machine].map(str::to_owned).to_vec();
     if let Some(bytes) = setup.memory {
@@ -178,10 +183,11 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64) -> String {
         words.extend(["--set".to_owned(), format!("{knob}={value}")]);
     }
     words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
+    words.extend(bound.then(|| "--bound".to_owned()));
     replay::shell_line(words)
 }
 
-fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&RunDir>) -> Error {
+pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&RunDir>) -> Error {
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {
@@ -215,9 +221,10 @@ mod tests {
         let common = [parse_setting("vm.page-cluster=0").unwrap()];
         let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
         assert_eq!(
-            replay_command(&setup(&["a"]), &profile, 7),
+            replay_command(&setup(&["a"]), &profile, 7, false),
             "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
              --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
         );
+        assert!(replay_command(&setup(&["a"]), &profile, 7, true).ends_with(" --verify --bound"));
     }
 }

@@ -1,6 +1,7 @@
 //! From arguments to exit code.
 
 mod args;
+mod bound;
 mod experiment;
 mod output;
 mod tracing;
@@ -22,6 +23,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     match cli.command {
         Command::Run(args) => experiment::run(args),
         Command::Compare(args) => experiment::compare(args),
+        Command::Bound(args) => bound::bound(args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

@@ -2,10 +2,11 @@
 
 use super::run::explain;
 use crate::error::{Error, Result};
-use crate::{size, suggest};
+use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
+use mm::stat::Stat;
 use program::Program as _;
-use program::builtin::{self, Builtin};
+use program::builtin::{self, Builtin, LruFileMmapRead};
 use program::chaos::{self, Chaos};
 use std::path::Path;
 use trace::Replay;
@@ -23,7 +24,8 @@ const CHAOS: &str = "chaos";
 const VALIDATE_UP_TO: u64 = 256 << 20;
 
 fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    builtin::LIST.iter().copied().chain([(CHAOS, chaos::HELP)])
+    let others = [(LruFileMmapRead::NAME, LruFileMmapRead::HELP), (CHAOS, chaos::HELP)];
+    builtin::LIST.iter().copied().chain(others)
 }
 
 /// Built-in programs: name and one line of help.
@@ -37,6 +39,8 @@ pub enum Program {
     Trace(Box<Replay>),
     /// One of ours.
     Builtin(Builtin),
+    /// Mapped files read once, more than memory holds.
+    LruFileMmapRead(LruFileMmapRead),
     /// Everything at random, on about so many bytes.
     Chaos(u64),
 }
@@ -60,6 +64,9 @@ impl Program {
         if stem == CHAOS && footprint <= MAX_SIZE {
             return Ok(Program::Chaos(footprint));
         }
+        if stem == LruFileMmapRead::NAME && footprint <= MAX_SIZE {
+            return Ok(Program::LruFileMmapRead(LruFileMmapRead::new(footprint)));
+        }
         let program = (footprint <= MAX_SIZE).then(|| builtin::from_name(stem, footprint)).flatten();
         program.map(Program::Builtin).ok_or_else(|| {
             Error::Input(format!(
@@ -73,6 +80,7 @@ impl Program {
         match self {
             Program::Trace(replay) => replay.footprint(),
             Program::Builtin(builtin) => builtin.footprint(),
+            Program::LruFileMmapRead(case) => case.footprint(),
             Program::Chaos(bytes) => Chaos::from_footprint(*bytes).footprint(),
         }
     }
@@ -88,6 +96,10 @@ impl Program {
             Program::Builtin(builtin) => {
                 machine_sim::run(config, builtin).map(|outcome| (outcome, Vec::new())).map_err(explain)
             }
+            Program::LruFileMmapRead(case) => {
+                let outcome = flood(config, case)?;
+                Ok((outcome, Vec::new()))
+            }
             Program::Chaos(bytes) => {
                 let memory = config.memory.unwrap_or_else(|| config.machine.memory());
                 let validate_every_op = config.verify && memory <= VALIDATE_UP_TO;
@@ -101,6 +113,28 @@ impl Program {
                 let outcome = machine_sim::run(config, &replay).map_err(explain)?;
                 Ok((outcome, warnings(&replay.outcome())?))
             }
+        }
+    }
+}
+
+/// Run a program that claims to flood memory, and see that it did.
+fn flood(config: &RunConfig, case: &LruFileMmapRead) -> Result<Outcome> {
+    let memory = config.memory.unwrap_or_else(|| config.machine.memory());
+    if !case.overcommits(memory) {
+        return Err(Error::Input(format!(
+            "{}: its files have {}, and memory of {} holds all of them; give it less with --memory (10% is the case as \
+             published)",
+            case.name(),
+            human::bytes(case.footprint() as f64),
+            human::bytes(memory as f64)
+        )));
+    }
+    let outcome = machine_sim::run(config, case).map_err(explain)?;
+    let reclaimed = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+    match reclaimed > 0 || !outcome.signals.is_empty() {
+        true => Ok(outcome),
+        false => {
+            Err(Error::Failed(format!("{}: nothing was reclaimed, so it measured nothing", case.name())))
         }
     }
 }

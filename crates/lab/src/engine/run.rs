@@ -3,8 +3,10 @@
 use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
-use crate::record::{Better, CostRecord, Measured, OracleRecord, RunRecord, WorkDone};
-use machine_sim::{Outcome, RunConfig, RunError};
+use crate::record::{
+    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, Measured, OracleRecord, RunRecord, WorkDone,
+};
+use machine_sim::{BoundLevel, BoundReport, CauseCount, Outcome, RunConfig, RunError};
 use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
 
@@ -22,6 +24,8 @@ pub struct Run<'a> {
     pub seed: u64,
     /// Check every load?
     pub verify: bool,
+    /// Count what any safe policy would need?
+    pub bound: bool,
 }
 
 impl Run<'_> {
@@ -32,6 +36,7 @@ impl Run<'_> {
         config.knobs = self.knobs.to_vec();
         config.seed = self.seed;
         config.verify = self.verify;
+        config.bound = self.bound;
         let (outcome, warnings) = self.program.run(&config)?;
         if !self.program.may_die() {
             self.finished(&outcome)?;
@@ -92,6 +97,29 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
             .map(|done| (done.work.name().to_owned(), CostRecord { count: done.count, nanos: done.nanos }))
             .collect(),
         oracle: OracleRecord { checked: outcome.oracle.checked, violations: outcome.oracle.violations },
+        bound: outcome.bound.as_ref().map(bound),
         warnings,
+    }
+}
+
+fn bound(report: &BoundReport) -> BoundRecord {
+    let level = |level: &BoundLevel| LevelRecord {
+        rounds: level.rounds,
+        receptions: level.receptions,
+        causes: level
+            .causes
+            .iter()
+            .map(|(cause, &CauseCount { deadlines, rounds })| {
+                (cause.name().to_owned(), CauseRecord { deadlines, rounds })
+            })
+            .collect(),
+    };
+    BoundRecord {
+        rounds: report.rounds,
+        receptions: report.receptions,
+        l1: level(&report.l1),
+        l2: level(&report.l2),
+        stale: report.stale,
+        open_max: report.open_max,
     }
 }

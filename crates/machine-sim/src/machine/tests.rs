@@ -7,22 +7,28 @@ use mm::primitive::Ordering::Relaxed;
 use mm::table::{Bits, Entry};
 use mm::units::Vpn;
 
+/// An entry as hardware finds it.
+fn raw(pfn: Pfn, bits: Bits) -> u64 {
+    (pfn.0 as u64) << 12 | bits.bits()
+}
+
 fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
-    SimMachine::new(MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap(), true, fault, 1)
+    SimMachine::new(MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap(), true, None, fault, 1)
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
 fn map(machine: &SimMachine, bits: Bits) {
     for (level, table) in [(3, 1), (2, 2), (1, 3)] {
         let index = (5u64 >> (9 * level)) as usize & 511;
-        machine.table(Pfn(table))[index].store(Entry::table(Pfn(table + 1)).0, Relaxed);
+        machine.table(Pfn(table))[index]
+            .store(raw(Pfn(table + 1), Bits::PRESENT | Bits::WRITE | Bits::USER), Relaxed);
     }
-    machine.table(Pfn(4))[5].store(Entry::new(Pfn(99), bits | Bits::PRESENT | Bits::USER).0, Relaxed);
+    machine.table(Pfn(4))[5].store(raw(Pfn(99), bits | Bits::PRESENT | Bits::USER), Relaxed);
     machine.load_root(Pfn(1), Asid(0), false);
 }
 
 fn entry(machine: &SimMachine) -> Entry {
-    Entry(machine.table(Pfn(4))[5].load(Relaxed))
+    Entry::from_raw(machine.table(Pfn(4))[5].load(Relaxed))
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn a_walk_sets_young_and_dirty_and_respects_rights() {
 fn without_hardware_young_bits_an_old_entry_faults() {
     let mut spec = MachineSpec::preset("small").unwrap();
     spec.set_hw_young(false, false);
-    let machine = SimMachine::new(spec, false, None, 1);
+    let machine = SimMachine::new(spec, false, None, None, 1);
     map(&machine, Bits::WRITE);
     assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);

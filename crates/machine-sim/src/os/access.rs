@@ -126,6 +126,7 @@ impl<P: Program> SimOs<'_, P> {
 
     pub(super) fn leave(&self) {
         self.world.inside.set(self.world.inside.get() - 1);
+        self.machine.unplug();
     }
 
     /// What the page table says of a page, for people.
@@ -133,7 +134,7 @@ impl<P: Program> SimOs<'_, P> {
         match self.machine.look_up(self.world.mm.root(self.space), vpn) {
             None => "its table maps nothing".into(),
             Some((pfn, writable)) => {
-                let frame = &self.world.mm.base().frames[pfn];
+                let frame = &self.world.mm.ground().frames[pfn];
                 let rights = if writable { "for writing" } else { "for reading" };
                 format!(
                     "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
@@ -170,8 +171,8 @@ impl<P: Program> SimOs<'_, P> {
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
-                self.world.mm.base().frames[cached.pfn()].owner(),
-                self.world.mm.base().frames[cached.pfn()].flags(),
+                self.world.mm.ground().frames[cached.pfn()].owner(),
+                self.world.mm.ground().frames[cached.pfn()].flags(),
             ));
         }
     }

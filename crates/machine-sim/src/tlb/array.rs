@@ -59,6 +59,11 @@ impl Array {
         Some(data)
     }
 
+    /// Is an entry there? Nothing is noted.
+    pub fn holds(&self, key: u64) -> bool {
+        self.set(key).iter().any(|slot| slot.key.get() == key)
+    }
+
     /// Shift the ways before `way` back by one and put an entry in front.
     #[inline]
     fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {

@@ -88,6 +88,11 @@ impl Wide {
         Some(word(set, HEADER + self.ways + way).get())
     }
 
+    /// Is an entry there? Nothing is noted.
+    pub fn holds(&self, key: u64) -> bool {
+        self.way_of(self.set(key), key).is_some()
+    }
+
     /// Put an entry in that is not there, over a dead entry or the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {

@@ -17,18 +17,23 @@
 //! in a free head's record says how far they still point to it. Whatever else becomes of one of those frames goes by
 //! way of a split, and a split block's first part is formed anew with its own, smaller order.
 //!
-//! **Debts.** A free block carries the newest debt tag of its frames in its head: a merge keeps the larger tag, both
-//! halves of a split inherit it.
+//! **Debts.** A free block for which a flush is owed lies on a list of its own, the *pending* one of its order and group, and
+//! its head's record has the epoch of the payment that it waits for: a merge keeps the newer epoch, both halves of a split
+//! inherit it. Pending blocks are taken last, first in first out, so that one payment covers as many as possible; but
+//! first while little of the zone's memory is free of debts, because that is all that those can take who may not send
+//! interrupts. When the zone's newest pending epoch has been paid, all pending lists are appended to the others at once.
 
+use super::owing::Owing;
 use super::watermark::{Mark, max_boost};
 use super::zone::{BLOCK_FRAMES, Zone};
-use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, List, Mobility, Owner};
+use crate::frame::{Frame, FrameFlags, FrameTable, List, Mobility, Owner};
+use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
 use crate::machine::Machine;
 use crate::stat::Stat;
+use crate::tlb::Epoch;
 use crate::units::*;
 
 /// Number of orders.
@@ -43,22 +48,66 @@ const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
 
 /// The free blocks of a zone. Changed through [`Area`].
 pub(super) struct FreeLists {
+    clean: Lists,
+    pending: Lists,
+    /// Pages in all blocks.
+    free: u64,
+    /// Pages on pending lists.
+    owing: u64,
+    /// Newest epoch on pending lists.
+    newest: Epoch,
+    /// A block whose epoch is not newer than this lies on a clean list.
+    cleared: Epoch,
+}
+
+/// One list for each order and group.
+#[derive(Default)]
+struct Lists {
     lists: [[List; Mobility::COUNT]; ORDERS],
     /// For each mobility, bit n: the list of order n is not empty.
     occupied: [u32; Mobility::COUNT],
-    /// Pages in all blocks.
-    free: u64,
+}
+
+impl Lists {
+    fn list(&self, order: Order, mobility: Mobility) -> &List {
+        &self.lists[order.0 as usize][mobility as usize]
+    }
+
+    fn push(&mut self, frames: &FrameTable, pfn: Pfn, order: Order, mobility: Mobility, tail: bool) {
+        let list = &mut self.lists[order.0 as usize][mobility as usize];
+        if tail {
+            list.push_tail(frames, pfn);
+        } else {
+            list.push_head(frames, pfn);
+        }
+        self.occupied[mobility as usize] |= 1 << order.0;
+    }
+
+    fn remove(&mut self, frames: &FrameTable, pfn: Pfn, order: Order, mobility: Mobility) {
+        let list = &mut self.lists[order.0 as usize][mobility as usize];
+        list.remove(frames, pfn);
+        if list.is_empty() {
+            self.occupied[mobility as usize] &= !(1 << order.0);
+        }
+    }
+
+    /// Smallest order of at least `order` that the group has a block of.
+    fn fitting(&self, order: Order, mobility: Mobility) -> Option<Order> {
+        let fitting = self.occupied[mobility as usize] >> order.0;
+        (fitting != 0).then(|| Order(order.0 + fitting.trailing_zeros() as u8))
+    }
 }
 
 impl FreeLists {
     /// No blocks.
     pub fn new() -> FreeLists {
-        FreeLists { lists: Default::default(), occupied: [0; Mobility::COUNT], free: 0 }
+        let (clean, pending) = (Lists::default(), Lists::default());
+        FreeLists { clean, pending, free: 0, owing: 0, newest: Epoch::NONE, cleared: Epoch::NONE }
     }
 
     /// Blocks on one list.
     pub fn count(&self, order: Order, mobility: Mobility) -> u64 {
-        self.list(order, mobility).len() as u64
+        self.both(order, mobility).map(|list| list.len() as u64).iter().sum()
     }
 
     /// Pages in all blocks.
@@ -66,10 +115,35 @@ impl FreeLists {
         self.free
     }
 
-    /// One list.
-    pub fn list(&self, order: Order, mobility: Mobility) -> &List {
-        &self.lists[order.0 as usize][mobility as usize]
+    /// Pages of them for which a flush is owed, as far as was known when the lists were last locked.
+    pub fn owing(&self) -> u64 {
+        self.owing
     }
+
+    /// The clean and the pending list.
+    pub fn both(&self, order: Order, mobility: Mobility) -> [&List; 2] {
+        [self.clean.list(order, mobility), self.pending.list(order, mobility)]
+    }
+
+    /// The epoch that a free block waits for, from its record.
+    pub fn epoch_of(&self, frame: &Frame) -> Epoch {
+        let epoch = Epoch(frame.private() >> 8);
+        if epoch <= self.cleared { Epoch::NONE } else { epoch }
+    }
+
+    fn occupied(&self) -> u32 {
+        let all = self.clean.occupied.iter().chain(&self.pending.occupied);
+        all.fold(0, |all, some| all | some)
+    }
+}
+
+/// What kinds of block will do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Debts {
+    /// A block that owes will be paid for.
+    Allowed,
+    /// Only blocks that owe nothing.
+    None,
 }
 
 /// May a request mix mobility groups within a page block?
@@ -83,18 +157,19 @@ pub(super) enum Mixing {
 
 /// A zone whose lock is held.
 pub(super) struct Area<'a, M: Machine> {
-    base: &'a Base<M>,
+    base: &'a Ground<M>,
     zone: &'a Zone,
     lists: Guard<'a, FreeLists>,
     free_before: u64,
     boosted: bool,
+    debts: Debts,
 }
 
 impl<M: Machine> Drop for Area<'_, M> {
     /// Lock-free readers see the new numbers, and `nr_free_pages` follows.
     fn drop(&mut self) {
-        let FreeLists { free, occupied, .. } = *self.lists;
-        self.zone.publish(free, occupied.iter().fold(0, |all, some| all | some));
+        let free = self.lists.free;
+        self.zone.publish(free, self.lists.occupied());
         let change = free as i64 - self.free_before as i64;
         if change != 0 {
             self.base.count(Stat::NrFreePages, change);
@@ -104,10 +179,27 @@ impl<M: Machine> Drop for Area<'_, M> {
 
 impl<'a, M: Machine> Area<'a, M> {
     /// Take the zone's lock.
-    pub fn lock(base: &'a Base<M>, zone: &'a Zone) -> Area<'a, M> {
+    pub fn lock(base: &'a Ground<M>, zone: &'a Zone) -> Area<'a, M> {
         let lists = zone.lists.lock();
         let free_before = lists.free;
-        Area { base, zone, lists, free_before, boosted: false }
+        let mut area = Area { base, zone, lists, free_before, boosted: false, debts: Debts::Allowed };
+        area.clear_paid();
+        area
+    }
+
+    /// If all that is pending has been paid, it is no longer pending.
+    fn clear_paid(&mut self) {
+        let FreeLists { clean, pending, owing, newest, cleared, .. } = &mut *self.lists;
+        if *owing == 0 || *newest > self.base.tlb.paid_epoch(self.zone.id()) {
+            return;
+        }
+        for (lists, paid) in clean.lists.iter_mut().flatten().zip(pending.lists.iter_mut().flatten()) {
+            lists.splice_tail(&self.base.frames, paid);
+        }
+        for (occupied, more) in clean.occupied.iter_mut().zip(&mut pending.occupied) {
+            *occupied |= core::mem::take(more);
+        }
+        (*owing, *cleared) = (0, *newest);
     }
 
     /// Did a take raise the zone's watermarks, so that kswapd is wanted?
@@ -129,49 +221,49 @@ impl<'a, M: Machine> Area<'a, M> {
                 order.0 -= 1;
             }
             self.frame(at).place(self.zone.node(), self.zone.id());
-            self.insert(at, order, Mobility::Movable, true);
+            self.insert(at, order, Mobility::Movable, true, Epoch::NONE);
             at = at.add(order.frames());
         }
         self.lists.free = self.zone.managed();
     }
 
     /// Take a block out: flags clear, not yet a folio. Its frames beyond the head may not be placed yet.
-    pub fn take(&mut self, order: Order, mobility: Mobility, mixing: Mixing) -> Option<Pfn> {
-        let pfn = self
+    pub fn take(&mut self, order: Order, mobility: Mobility, mixing: Mixing, debts: Debts) -> Option<Owing> {
+        self.debts = debts;
+        let block = self
             .take_own(order, mobility)
             .or_else(|| self.claim(order, mobility, mixing))
             .or_else(|| (mixing == Mixing::Allowed).then(|| self.steal(order, mobility)).flatten())?;
         self.lists.free -= order.frames() as u64;
-        Some(pfn)
+        Some(block)
     }
 
-    /// Put a block back that is no folio any more, merging it with its free buddies.
+    /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         self.lists.free += order.frames() as u64;
         self.frame(pfn).assign(FrameFlags::empty());
         let mobility = self.zone.mobility_of(pfn);
-        let (mut head, mut order, mut debt) = (pfn, order, self.frame(pfn).debt());
+        let mut epoch = self.base.tlb.epoch_of_tag(self.zone.id(), self.frame(pfn).debt());
+        self.frame(pfn).set_debt(0);
+        let (mut head, mut order) = (pfn, order);
         while order < MAX_ORDER {
             let buddy = head.buddy(order);
             if !self.is_free(buddy, order) {
                 break;
             }
             let group = self.zone.mobility_of(buddy);
-            self.remove(buddy, order, group);
+            epoch = epoch.max(self.remove(buddy, order, group));
             if group != mobility {
                 // Only whole page blocks can differ; later splits must find one group in the merged block.
                 self.zone.set_mobility(buddy, order, mobility);
             }
-            debt = debt.max(self.frame(buddy).debt());
-            self.frame(buddy.max(head)).set_debt(0);
             head = head.min(buddy);
             order.0 += 1;
         }
-        self.frame(head).set_debt(debt);
         // Where the next merge only waits for this block's buddy, take from this block last.
         let parent = Order(order.0 + 1);
         let waits = parent < MAX_ORDER && self.is_free(head.align_down(parent).buddy(parent), parent);
-        self.insert(head, order, mobility, waits);
+        self.insert(head, order, mobility, waits, epoch);
     }
 
     fn frame(&self, pfn: Pfn) -> &'a Frame {
@@ -182,67 +274,76 @@ impl<'a, M: Machine> Area<'a, M> {
     fn is_free(&self, pfn: Pfn, order: Order) -> bool {
         pfn < self.zone.end()
             && self.frame(pfn).has(FrameFlags::BUDDY)
-            && self.frame(pfn).private() == order.0 as u64
+            && self.frame(pfn).private() as u8 == order.0
     }
 
-    fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool) {
-        self.frame(pfn).set_private(order.0 as u64);
+    /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that was
+    /// taken from the head (`!tail`) back there.
+    fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, epoch: Epoch) {
+        self.frame(pfn).set_private(epoch.0 << 8 | order.0 as u64);
         self.frame(pfn).assign(FrameFlags::BUDDY);
-        let list = &mut self.lists.lists[order.0 as usize][mobility as usize];
-        if tail {
-            list.push_tail(&self.base.frames, pfn);
+        let frames = &self.base.frames;
+        if epoch == Epoch::NONE {
+            self.lists.clean.push(frames, pfn, order, mobility, tail);
         } else {
-            list.push_head(&self.base.frames, pfn);
+            self.lists.pending.push(frames, pfn, order, mobility, tail);
+            self.lists.owing += order.frames() as u64;
+            self.lists.newest = self.lists.newest.max(epoch);
         }
-        self.lists.occupied[mobility as usize] |= 1 << order.0;
     }
 
-    fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) {
-        let list = &mut self.lists.lists[order.0 as usize][mobility as usize];
-        list.remove(&self.base.frames, pfn);
-        if list.is_empty() {
-            self.lists.occupied[mobility as usize] &= !(1 << order.0);
+    /// Take a block off its list; returns the payment that it waits for.
+    fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Epoch {
+        let frame = self.frame(pfn);
+        let epoch = self.lists.epoch_of(frame);
+        if epoch == Epoch::NONE {
+            self.lists.clean.remove(&self.base.frames, pfn, order, mobility);
+        } else {
+            self.lists.pending.remove(&self.base.frames, pfn, order, mobility);
+            self.lists.owing -= order.frames() as u64;
         }
-        self.frame(pfn).assign(FrameFlags::empty());
-        self.frame(pfn).set_private(0);
+        frame.assign(FrameFlags::empty());
+        frame.set_private(0);
+        epoch
     }
 
-    /// The smallest sufficient block of the group itself.
-    fn take_own(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        let fitting = self.lists.occupied[mobility as usize] >> order.0;
-        if fitting == 0 {
-            return None;
-        }
-        let from = Order(order.0 + fitting.trailing_zeros() as u8);
-        self.take_head(from, order, mobility)
+    /// The smallest sufficient block of the group itself; one that owes nothing if there are enough of those.
+    fn take_own(&mut self, order: Order, mobility: Mobility) -> Option<Owing> {
+        let clean = self.lists.clean.fitting(order, mobility);
+        let pending = self.lists.pending.fitting(order, mobility).filter(|_| self.debts == Debts::Allowed);
+        let scarce = self.lists.free - self.lists.owing <= self.zone.bare_mark(Mark::Min);
+        let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
+        let owing = if scarce { pending.is_some() } else { clean.is_none() };
+        let lists = if owing { &self.lists.pending } else { &self.lists.clean };
+        let pfn = lists.list(from, mobility).head()?;
+        Some(self.take_block(pfn, from, order, (mobility, mobility)))
     }
 
-    /// Take the first block of a list, keep its first 2^`order` frames and put the rest back.
-    fn take_head(&mut self, from: Order, order: Order, mobility: Mobility) -> Option<Pfn> {
-        let pfn = self.lists.list(from, mobility).head()?;
-        self.remove(pfn, from, mobility);
-        self.put_rest(pfn, from, order, mobility);
-        Some(pfn)
+    /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.
+    fn take_block(&mut self, pfn: Pfn, from: Order, order: Order, (was, is): (Mobility, Mobility)) -> Owing {
+        let epoch = self.remove(pfn, from, was);
+        for half in (order.0..from.0).rev().map(Order) {
+            let rest = pfn.add(half.frames());
+            self.frame(rest).place(self.zone.node(), self.zone.id());
+            self.frame(rest).set_debt(0);
+            self.insert(rest, half, is, false, epoch);
+        }
+        Owing::new(pfn, order, epoch)
     }
 
-    /// Put the halves of a block back until its first 2^`to` frames are left.
-    fn put_rest(&mut self, head: Pfn, from: Order, to: Order, mobility: Mobility) {
-        let debt = self.frame(head).debt();
-        for order in (to.0..from.0).rev().map(Order) {
-            let half = head.add(order.frames());
-            self.frame(half).place(self.zone.node(), self.zone.id());
-            self.frame(half).set_debt(debt);
-            self.insert(half, order, mobility, false);
-        }
+    /// The first block of a list that will do.
+    fn first(&self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        let [clean, pending] = self.lists.both(order, mobility);
+        clean.head().or_else(|| pending.head().filter(|_| self.debts == Debts::Allowed))
     }
 
     /// The first other group that has a block of this order.
     fn fallback(&self, order: Order, mobility: Mobility) -> Option<Mobility> {
-        FALLBACKS[mobility as usize].into_iter().find(|&other| !self.lists.list(order, other).is_empty())
+        FALLBACKS[mobility as usize].into_iter().find(|&other| self.first(order, other).is_some())
     }
 
     /// Take from another group by claiming a whole page block, from the largest free block downwards.
-    fn claim(&mut self, order: Order, mobility: Mobility, mixing: Mixing) -> Option<Pfn> {
+    fn claim(&mut self, order: Order, mobility: Mobility, mixing: Mixing) -> Option<Owing> {
         let least = match mixing {
             Mixing::Allowed => order,
             Mixing::WholeBlocks => order.max(PAGEBLOCK_ORDER),
@@ -258,8 +359,8 @@ impl<'a, M: Machine> Area<'a, M> {
             } else {
                 self.claim_part(from, order, other, mobility)
             };
-            if let Some(pfn) = claimed {
-                self.mixed(pfn, order, other, mobility);
+            if let Some(block) = &claimed {
+                self.mixed(block.pfn(), order, other, mobility);
                 return claimed;
             }
         }
@@ -267,17 +368,27 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// Take from a free block of at least a page block, which goes over to the new group.
-    fn claim_whole(&mut self, from: Order, order: Order, other: Mobility, mobility: Mobility) -> Option<Pfn> {
-        let pfn = self.lists.list(from, other).head()?;
-        self.remove(pfn, from, other);
+    fn claim_whole(
+        &mut self,
+        from: Order,
+        order: Order,
+        other: Mobility,
+        mobility: Mobility,
+    ) -> Option<Owing> {
+        let pfn = self.first(from, other)?;
         self.zone.set_mobility(pfn, from, mobility);
-        self.put_rest(pfn, from, order, mobility);
-        Some(pfn)
+        Some(self.take_block(pfn, from, order, (other, mobility)))
     }
 
     /// Take over the page block around a smaller free block, if at least half of it is free or alike.
-    fn claim_part(&mut self, from: Order, order: Order, other: Mobility, mobility: Mobility) -> Option<Pfn> {
-        let start = self.lists.list(from, other).head()?.align_down(PAGEBLOCK_ORDER);
+    fn claim_part(
+        &mut self,
+        from: Order,
+        order: Order,
+        other: Mobility,
+        mobility: Mobility,
+    ) -> Option<Owing> {
+        let start = self.first(from, other)?.align_down(PAGEBLOCK_ORDER);
         self.boost();
         if start.add(BLOCK_FRAMES) > self.zone.end() {
             return None;
@@ -301,7 +412,7 @@ impl<'a, M: Machine> Area<'a, M> {
         while at < start.add(BLOCK_FRAMES) {
             let frame = self.frame(at);
             if frame.has(FrameFlags::BUDDY) {
-                let pages = 1 << frame.private();
+                let pages = 1 << frame.private() as u8;
                 free += pages;
                 at = at.add(pages);
                 continue;
@@ -327,21 +438,22 @@ impl<'a, M: Machine> Area<'a, M> {
                 continue;
             }
             let order = Order(self.frame(at).private() as u8);
-            self.remove(at, order, from);
-            self.insert(at, order, to, true);
+            let epoch = self.remove(at, order, from);
+            self.insert(at, order, to, true, epoch);
             at = at.add(order.frames());
         }
         self.zone.set_mobility(start, PAGEBLOCK_ORDER, to);
     }
 
     /// Take the smallest sufficient block of another group and leave its page block as it is.
-    fn steal(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+    fn steal(&mut self, order: Order, mobility: Mobility) -> Option<Owing> {
         let (from, other) = (order.0..=MAX_ORDER.0)
             .map(Order)
             .find_map(|from| self.fallback(from, mobility).map(|other| (from, other)))?;
-        let pfn = self.take_head(from, order, other)?;
+        let pfn = self.first(from, other)?;
+        let block = self.take_block(pfn, from, order, (other, other));
         self.mixed(pfn, order, other, mobility);
-        Some(pfn)
+        Some(block)
     }
 
     fn mixed(&self, pfn: Pfn, order: Order, from: Mobility, to: Mobility) {

@@ -7,8 +7,8 @@
 
 use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
 use super::{Allocator, Mark, Request, Reserve};
-use crate::base::Base;
 use crate::event::Event;
+use crate::ground::Ground;
 use crate::machine::{Machine, WaitKey, Work, ZoneKind};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
@@ -127,7 +127,7 @@ impl Allocator {
     }
 
     /// Wake the kswapd of each node that a request could have used.
-    pub(super) fn wake_kswapds<M: Machine>(&self, base: &Base<M>, request: &Request) {
+    pub(super) fn wake_kswapds<M: Machine>(&self, base: &Ground<M>, request: &Request) {
         let mut last = None;
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
@@ -143,7 +143,7 @@ impl Allocator {
     /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
     pub(super) fn wake_kswapd<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         zone: &Zone,
         order: Order,
         highest: ZoneKind,

@@ -17,6 +17,7 @@
 
 mod buddy;
 mod kswapd;
+mod owing;
 mod pcp;
 mod setup;
 mod split;
@@ -33,14 +34,15 @@ pub use validate::{BuddyInfo, PageTypeInfo};
 pub use watermark::{Mark, Reserve};
 pub use zone::{PcpSizes, Zone};
 
-use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Mobility};
+use crate::ground::Ground;
 use crate::lock::Lock;
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::stat::Stat;
+use crate::tlb::Epoch;
 use crate::units::*;
-use buddy::{Area, Mixing};
+use buddy::{Area, Debts, Mixing};
 use kswapd::NodeState;
 use pcp::Pcp;
 use std_alloc::boxed::Box;
@@ -61,6 +63,14 @@ pub struct Request {
     pub reserve: Reserve,
     /// Fail rather than take from another node.
     pub this_node_only: bool,
+    /// The caller may not send interrupts: only frames for which no flush is owed will do. Some are kept for this.
+    pub atomic: bool,
+}
+
+impl Request {
+    fn debts(&self) -> Debts {
+        if self.atomic { Debts::None } else { Debts::Allowed }
+    }
 }
 
 /// One folio, just taken from the allocator: one reference, no flags but HEAD, no owner, unmapped, not charged.
@@ -154,7 +164,7 @@ impl Allocator {
     #[inline]
     pub fn take<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         request: &Request,
         mark: Mark,
     ) -> Result<Fresh, NeedsReclaim> {
@@ -171,14 +181,20 @@ impl Allocator {
     /// # Panics
     /// If it is still referred to, mapped, on a list, locked, being written, or no folio's head.
     #[inline]
-    pub fn free<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+    pub fn free<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         check_unused(frame, pfn);
-        if frame.order() != Order::ZERO {
-            return self.free_large(base, pfn);
+        if frame.order() != Order::ZERO || frame.debt() != 0 {
+            return self.free_slow(base, pfn);
         }
         let (cpu, zone) = (base.machine.cpu(), frame.zone());
         count_free(base, cpu, zone, pfn, Order::ZERO);
+        self.free_to_pcp(base, cpu, zone, pfn);
+    }
+
+    #[inline]
+    fn free_to_pcp<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
+        let frame = &base.frames[pfn];
         frame.wipe(FrameFlags::PCP);
         base.charge(Work::FreePcp, 1);
         let mut pcp = self.pcp(cpu, zone).lock();
@@ -188,28 +204,28 @@ impl Allocator {
     }
 
     /// Free several folios.
-    pub fn free_many<M: Machine>(&self, base: &Base<M>, pfns: &[Pfn]) {
+    pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
         for &pfn in pfns {
             self.free(base, pfn);
         }
     }
 
     /// Give all pages on a CPU's lists back to their zones.
-    pub fn drain_cpu<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
+    pub fn drain_cpu<M: Machine>(&self, base: &Ground<M>, cpu: CpuId) {
         for zone in &self.zones {
             self.drain(base, cpu, zone);
         }
     }
 
     /// Give all pages on all CPUs' lists of one zone back to it.
-    pub fn drain_zone<M: Machine>(&self, base: &Base<M>, zone: ZoneId) {
+    pub fn drain_zone<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) {
         for cpu in 0..self.cpus() {
             self.drain(base, CpuId(cpu as u16), self.zone(zone));
         }
     }
 
     /// Give all pages on all CPUs' lists back.
-    pub fn drain_all<M: Machine>(&self, base: &Base<M>) {
+    pub fn drain_all<M: Machine>(&self, base: &Ground<M>) {
         for zone in &self.zones {
             self.drain_zone(base, zone.id());
         }
@@ -229,13 +245,13 @@ impl Allocator {
         &self.pcps[cpu.index() * self.zones.len() + zone.index()]
     }
 
-    fn drain<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone) {
+    fn drain<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: &Zone) {
         self.pcp(cpu, zone.id()).lock().drain(base, zone);
     }
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
-    fn take_hot<M: Machine>(&self, base: &Base<M>, request: &Request) -> Option<Pfn> {
+    fn take_hot<M: Machine>(&self, base: &Ground<M>, request: &Request) -> Option<Pfn> {
         let id = self.zonelists.near(request.node, request.highest)?;
         let zone = self.zone(id);
         if !zone.above_high(request.highest) {
@@ -258,7 +274,7 @@ impl Allocator {
     #[cold]
     fn take_by_zonelist<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         request: &Request,
         mark: Mark,
     ) -> Result<Fresh, NeedsReclaim> {
@@ -287,7 +303,7 @@ impl Allocator {
     /// Take from the first of these zones that may and can give.
     fn take_from<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         zones: &[ZoneId],
         request: &Request,
         mark: Mark,
@@ -318,31 +334,38 @@ impl Allocator {
     /// Take from a zone, whatever its watermarks. The folio is formed, its flags are clear but for HEAD and PCP.
     fn take_from_zone<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         cpu: CpuId,
         zone: &Zone,
         request: &Request,
         mixing: Mixing,
     ) -> Option<Pfn> {
         let &Request { order, mobility, .. } = request;
+        let debts = request.debts();
         let (taken, boosted) = if pcp::holds(order) {
-            let mut pcp = self.pcp(cpu, zone.id()).lock();
-            let mut boosted = false;
-            let taken = pcp.pop(&base.frames, order, mobility).or_else(|| {
-                boosted = pcp.refill(base, zone, (order, mobility), mixing);
-                pcp.pop(&base.frames, order, mobility)
-            });
             base.charge(Work::AllocPcp, 1);
+            let mut pcp = self.pcp(cpu, zone.id()).lock();
+            if let Some(pfn) = pcp.pop(&base.frames, order, mobility) {
+                return Some(pfn);
+            }
+            let want = pcp.refill_size(zone, order);
+            drop(pcp);
+            let (blocks, boosted) = pcp::fetch(base, zone, (order, mobility), (mixing, debts), want);
+            // No lock is held: this may send interrupts.
+            let mut blocks = blocks.settle(base, zone);
+            let first = blocks.pop(&base.frames);
+            let taken = first.map(|block| pcp::form(base, zone, block, order, FrameFlags::PCP));
+            self.pcp(cpu, zone.id()).lock().accept(base, zone, (order, mobility), blocks);
             (taken, boosted)
         } else {
             let mut area = Area::lock(base, zone);
-            let taken = area.take(order, mobility, mixing);
+            let taken = area.take(order, mobility, mixing, debts);
             let boosted = area.boosted();
             drop(area);
-            if let Some(pfn) = taken {
+            let taken = taken.map(|block| {
                 base.charge(Work::AllocBuddy, 1);
-                pcp::form(base, zone, pfn, order, FrameFlags::empty());
-            }
+                pcp::form(base, zone, block.settle(base, zone), order, FrameFlags::empty())
+            });
             (taken, boosted)
         };
         if boosted {
@@ -352,7 +375,7 @@ impl Allocator {
     }
 
     /// Count on which node a request was served, as seen from the preferred zone and from the CPU.
-    fn count_numa<M: Machine>(&self, base: &Base<M>, cpu: CpuId, zone: &Zone, request: &Request) {
+    fn count_numa<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: &Zone, request: &Request) {
         let preferred = self.zone(self.zonelist(request.node, request.highest)[0]).node();
         if zone.node() == preferred {
             base.stats.add(cpu, Stat::NumaHit, 1);
@@ -364,12 +387,20 @@ impl Allocator {
         base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Free a folio of more than one page: to the CPU's list if that holds the order, else to the buddy.
-    fn free_large<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+    /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is owed,
+    /// else to the buddy.
+    #[cold]
+    fn free_slow<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
         let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
         count_free(base, cpu, zone.id(), pfn, order);
-        if pcp::holds(order) {
+        let owes = base.tlb.epoch_of_tag(zone.id(), frame.debt()) != Epoch::NONE;
+        if !owes {
+            frame.set_debt(0);
+        }
+        if !owes && order == Order::ZERO {
+            self.free_to_pcp(base, cpu, zone.id(), pfn);
+        } else if !owes && pcp::holds(order) {
             frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
             base.charge(Work::FreePcp, 1);
             self.pcp(cpu, zone.id()).lock().push(base, zone, pfn, order);
@@ -382,16 +413,17 @@ impl Allocator {
 }
 
 #[inline]
-fn count_free<M: Machine>(base: &Base<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
+fn count_free<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
     base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
     base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.
 #[inline]
-fn hand_out<M: Machine>(base: &Base<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, request: &Request) {
+fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, request: &Request) {
     let order = request.order;
     let frame = &base.frames[pfn];
+    debug_assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
     let stat = match zone.kind() {

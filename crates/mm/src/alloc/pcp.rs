@@ -9,17 +9,21 @@
 //! list: taking one of them touches no record but its own, and no limit is looked at. A stack that runs full or empty
 //! exchanges half of it with its list.
 //!
+//! **Debts.** What lies here owes no flush: blocks are settled on the way from the buddy, and a folio that owes goes back to
+//! the buddy past these lists, where it waits behind others.
+//!
 //! **How much** a CPU may hold moves between `high_min` and `high_max` (see
 //! [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that keeps taking gets batches of doubling size and a higher
 //! limit; one that keeps giving empties in larger steps. While the zone is short of memory, or reclaim works on it, the
 //! limit goes down again.
 
-use super::buddy::{Area, Mixing};
+use super::buddy::{Area, Debts, Mixing};
+use super::owing::{Clean, CleanList, OwingList};
 use super::watermark::{Mark, Reserve};
 use super::zone::{BELOW_HIGH, PcpSizes, RECLAIM_ACTIVE, Zone};
-use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
+use crate::ground::Ground;
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::units::*;
 
@@ -148,7 +152,7 @@ impl Pcp {
 
     /// Add a block whose flags already say PCP, and give back what is too much.
     #[cold]
-    pub fn push<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) {
+    pub fn push<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) {
         let mobility = base.frames[pfn].mobility();
         let frames = &base.frames;
         let pages = if order == Order::ZERO {
@@ -203,33 +207,24 @@ impl Pcp {
         }
     }
 
-    /// Fetch a batch of blocks from the buddy. `true` if that boosted the zone's watermarks.
-    #[cold]
-    pub fn refill<M: Machine>(
+    /// Take in blocks that were fetched from the buddy for this list.
+    pub fn accept<M: Machine>(
         &mut self,
-        base: &Base<M>,
+        base: &Ground<M>,
         zone: &Zone,
         (order, mobility): (Order, Mobility),
-        mixing: Mixing,
-    ) -> bool {
-        let want = self.refill_size(zone, order);
-        let mut area = Area::lock(base, zone);
-        let mut got = 0;
-        while got < want
-            && let Some(pfn) = area.take(order, mobility, mixing)
-        {
-            form(base, zone, pfn, order, FrameFlags::PCP);
+        mut blocks: CleanList,
+    ) {
+        while let Some(block) = blocks.pop(&base.frames) {
+            let pfn = form(base, zone, block, order, FrameFlags::PCP);
             // Behind what is there: blocks come in ascending order and leave in it.
             self.lists[list_of(order, mobility)].push_tail(&base.frames, pfn);
-            got += 1;
+            self.count += order.frames();
         }
-        self.count += got << order.0;
-        base.charge(Work::AllocBuddy, got as u64);
-        area.boosted()
     }
 
     /// Give back what lies beyond the limit.
-    fn trim<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
+    fn trim<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone) {
         let sizes = zone.pcp_sizes();
         self.freed = self.freed.min(sizes.batch << SCALE_MAX);
         let limit = self.limit(zone, sizes);
@@ -246,7 +241,7 @@ impl Pcp {
     }
 
     /// Give back everything.
-    pub fn drain<M: Machine>(&mut self, base: &Base<M>, zone: &Zone) {
+    pub fn drain<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone) {
         for mobility in Mobility::ALL {
             self.empty_stack(&base.frames, mobility, STACK as u32);
         }
@@ -254,7 +249,7 @@ impl Pcp {
     }
 
     /// Give back at least `pages` pages, the oldest of each list in turn, or all that lists hold.
-    fn spill<M: Machine>(&mut self, base: &Base<M>, zone: &Zone, pages: u32) {
+    fn spill<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone, pages: u32) {
         if self.count == 0 {
             return;
         }
@@ -274,7 +269,7 @@ impl Pcp {
     }
 
     /// How many blocks to fetch at once. Each refill without a page given back in between doubles the next.
-    fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
+    pub fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
         let PcpSizes { batch, high_min, high_max } = zone.pcp_sizes();
         self.high = self.high.clamp(high_min, high_max);
         let mut pages = if order == Order::ZERO { batch << self.scale } else { batch };
@@ -321,9 +316,37 @@ fn holds_many(order: Order) -> bool {
     order < PAGEBLOCK_ORDER
 }
 
-/// Make a block just taken from the buddy one folio under `flags` (HEAD is added where due).
-pub(super) fn form<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
+/// Fetch up to `want` blocks for a CPU's list from the buddy, and whether that boosted the zone's watermarks.
+#[cold]
+pub(super) fn fetch<M: Machine>(
+    base: &Ground<M>,
+    zone: &Zone,
+    (order, mobility): (Order, Mobility),
+    (mixing, debts): (Mixing, Debts),
+    want: u32,
+) -> (OwingList, bool) {
+    let mut blocks = OwingList::new(order);
+    let mut area = Area::lock(base, zone);
+    while blocks.len() < want as usize
+        && let Some(block) = area.take(order, mobility, mixing, debts)
+    {
+        blocks.push(&base.frames, block);
+    }
+    base.charge(Work::AllocBuddy, blocks.len() as u64);
+    (blocks, area.boosted())
+}
+
+/// Make a block that owes nothing one folio under `flags` (HEAD is added where due).
+pub(super) fn form<M: Machine>(
+    base: &Ground<M>,
+    zone: &Zone,
+    block: Clean,
+    order: Order,
+    flags: FrameFlags,
+) -> Pfn {
+    let pfn = block.into_pfn();
     base.frames[pfn].assign(flags);
     base.frames[pfn].set_mobility(zone.mobility_of(pfn));
     base.frames.make_folio(pfn, order);
+    pfn
 }

@@ -7,8 +7,8 @@ use super::pcp::Pcp;
 use super::watermark::{Mark, MarkInput, default_min_free_kbytes, marks, pcp_sizes};
 use super::zone::{KINDS, Zone};
 use super::zonelist::Zonelists;
-use crate::base::Base;
 use crate::frame::FrameFlags;
+use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, MemoryRange, ZoneKind};
@@ -77,7 +77,7 @@ fn check(ranges: &[MemoryRange]) -> Result<(), LayoutError> {
 impl Allocator {
     /// Take charge of all memory of the machine. Frames that belong to no range are marked RESERVED; of the others only
     /// one record in 1024 is written.
-    pub fn new<M: Machine>(base: &Base<M>) -> Result<Allocator, LayoutError> {
+    pub fn new<M: Machine>(base: &Ground<M>) -> Result<Allocator, LayoutError> {
         let ranges = base.machine.memory();
         check(ranges)?;
         let zones: Box<[Zone]> =
@@ -107,7 +107,7 @@ impl Allocator {
     /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
     /// of `vm.min_free_kbytes`, `vm.watermark_scale_factor`, `vm.lowmem_reserve_ratio` or
     /// `vm.percpu_pagelist_high_fraction` changed. Boosts end.
-    pub fn set_watermarks<M: Machine>(&self, base: &Base<M>) {
+    pub fn set_watermarks<M: Machine>(&self, base: &Ground<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);
         // A machine of Movable zones only still needs a share to compute gaps from.
@@ -151,7 +151,7 @@ impl Allocator {
     }
 
     /// CPUs that share a node's memory: its own, or all if it has none.
-    fn cpus_near<M: Machine>(&self, base: &Base<M>, node: NodeId) -> u64 {
+    fn cpus_near<M: Machine>(&self, base: &Ground<M>, node: NodeId) -> u64 {
         let own = (0..self.cpus()).filter(|&cpu| base.machine.node_of(CpuId(cpu as u16)) == node).count();
         (if own == 0 { self.cpus() } else { own }) as u64
     }

@@ -1,8 +1,8 @@
 //! Splitting a folio that is in use.
 
 use super::Allocator;
-use crate::base::Base;
 use crate::frame::FrameFlags;
+use crate::ground::Ground;
 use crate::machine::Machine;
 use crate::units::*;
 
@@ -16,7 +16,7 @@ impl Allocator {
     /// # Panics
     /// If `head` is not a folio's head, `to` is not smaller than its order, it is on a list, in the swap cache, mapped
     /// or referred to by anybody else.
-    pub fn split<M: Machine>(&self, base: &Base<M>, head: Pfn, to: Order) {
+    pub fn split<M: Machine>(&self, base: &Ground<M>, head: Pfn, to: Order) {
         let (frames, frame) = (&base.frames, &base.frames[head]);
         let order = frame.order();
         assert!(frame.has(FrameFlags::HEAD) && to < order, "cannot split {head} of {order} to {to}");

@@ -5,14 +5,15 @@ use crate::frame::Owner;
 use crate::knobs::{Knob, Knobs};
 use crate::machine::WaitKey;
 use crate::testing::{TestMachine, range};
+use crate::tlb::{Batch, Cleared};
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
-type TestBase = Base<TestMachine>;
+type TestBase = Ground<TestMachine>;
 
 fn world(machine: TestMachine) -> (TestBase, Allocator) {
-    let base = Base::new(machine, Knobs::default());
+    let base = Ground::new(machine, Knobs::default());
     let allocator = Allocator::new(&base).unwrap();
     (base, allocator)
 }
@@ -25,6 +26,7 @@ fn request(order: u8) -> Request {
         highest: ZoneKind::Movable,
         reserve: Reserve::None,
         this_node_only: false,
+        atomic: false,
     }
 }
 
@@ -74,8 +76,9 @@ fn every_short_history_of_a_tiny_zone() {
             if step < 4 {
                 let order = Order(step as u8);
                 let room = area.lists().free() >= order.frames() as u64;
-                match area.take(order, Mobility::Movable, Mixing::Allowed) {
-                    Some(pfn) => {
+                match area.take(order, Mobility::Movable, Mixing::Allowed, Debts::Allowed) {
+                    Some(block) => {
+                        let pfn = block.pfn();
                         let apart = |&(other, its): &(Pfn, Order)| {
                             pfn.0 + order.frames() <= other.0 || other.0 + its.frames() <= pfn.0
                         };
@@ -169,6 +172,7 @@ proptest! {
                         highest: if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal },
                         reserve: if reserve { Reserve::All } else { Reserve::None },
                         this_node_only: only,
+                        atomic: false,
                     };
                     if let Some(pfn) = take(&base, &allocator, &request) {
                         let end = pfn.add(request.order.frames());
@@ -222,7 +226,7 @@ fn only_the_heads_of_the_largest_blocks_are_written_at_start() {
 #[test]
 fn memory_that_cannot_be_managed_is_refused() {
     let error = |memory: &[_]| {
-        let base = Base::new(TestMachine::new(&[0], memory), Knobs::default());
+        let base = Ground::new(TestMachine::new(&[0], memory), Knobs::default());
         Allocator::new(&base).err()
     };
     let (odd, empty) = (range(0, ZoneKind::Normal, 512, 1024), range(0, ZoneKind::Normal, 0, 0));
@@ -234,35 +238,126 @@ fn memory_that_cannot_be_managed_is_refused() {
     assert_eq!(error(&[low]), None);
 }
 
-/// A debt tag stays with its pages through CPUs' lists, merges and splits, for each order.
+/// CPU 1 runs a space, and holds translations of pages that reclaim has unmapped. Returns a tag for a frame.
+fn owe(base: &TestBase, space: SpaceId) -> u32 {
+    base.machine.run_on(1);
+    base.tlb.switch(base, space, Pfn(1));
+    base.machine.run_on(0);
+    base.knobs.set(Knob::TlbUnmap, 3).unwrap();
+    let mut batch = Batch::new(base.base());
+    let (page, pfn, head) = (Vpn(9), Pfn(0), Pfn(0));
+    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    let before = base.frames[Pfn(0)].debt();
+    batch.note(base, &base.tlb, &cleared);
+    let tag = base.frames[Pfn(0)].debt();
+    base.frames[Pfn(0)].set_debt(before);
+    batch.settle(base, &base.tlb);
+    assert_ne!(tag, 0);
+    tag
+}
+
+fn shootdowns(base: &TestBase) -> usize {
+    base.machine.shootdowns.lock().drain(..).count()
+}
+
+/// What a folio owes is not lost on the way through merges and splits, whatever its order, and a folio that owes is handed
+/// out only after a payment.
 #[test]
-fn debt_tags_make_the_round_trip() {
+fn a_debt_makes_the_round_trip() {
     for order in 0..=10 {
-        let (base, allocator) = world(TestMachine::simple(1, 2048));
+        let (base, allocator) = world(TestMachine::simple(2, 2048));
+        let space = base.tlb.create();
         let pfn = take(&base, &allocator, &request(order)).unwrap();
-        base.frames[pfn].set_debt(7);
+        allocator.drain_all(&base);
+        let first = owe(&base, space);
+        base.frames[pfn].set_debt(first);
         free(&base, &allocator, pfn);
-        if pcp::holds(Order(order)) {
-            let again = take(&base, &allocator, &request(order)).unwrap();
-            assert_eq!((again, base.frames[again].debt()), (pfn, 7));
-            free(&base, &allocator, again);
-        }
-        assert_whole(&base, &allocator);
+        assert_eq!(shootdowns(&base), 0);
+        allocator.validate(&base).unwrap();
+        // All of its largest block owes now; the other block owes nothing.
         let block = pfn.align_down(MAX_ORDER);
-        assert_eq!(base.frames[block].debt(), 7, "order {order}: merged");
-        // All of the block owes now; the other block owes nothing.
         let area = || Area::lock(&base, &allocator.zones()[0]);
+        assert_eq!(area().lists().owing(), 1024, "order {order}: merged");
         let mut parts = Vec::new();
-        while let Some(part) = area().take(Order(order), Mobility::Movable, Mixing::Allowed) {
-            let owes = part.align_down(MAX_ORDER) == block;
-            assert_eq!(base.frames[part].debt(), if owes { 7 } else { 0 }, "order {order}: split");
+        while let Some(part) = area().take(Order(order), Mobility::Movable, Mixing::Allowed, Debts::Allowed) {
+            let owes = part.pfn().align_down(MAX_ORDER) == block;
+            assert_eq!(part.epoch().0, if owes { first as u64 } else { 0 }, "order {order}: split");
             parts.push(part);
         }
-        // The newer of two tags wins.
-        base.frames[block].set_debt(9);
-        parts.into_iter().for_each(|part| area().put(part, Order(order)));
-        assert_eq!(base.frames[block].debt(), 9);
+        for part in parts {
+            let owed = part.epoch() != Epoch::NONE && shootdowns(&base) == 0;
+            let before = base.tlb.paid_epoch(ZoneId(0));
+            let clean = part.settle(&base, &allocator.zones()[0]);
+            assert_eq!(shootdowns(&base), usize::from(owed && before == Epoch::NONE), "order {order}");
+            area().put(clean.into_pfn(), Order(order));
+        }
+        assert_whole(&base, &allocator);
+        assert_eq!(area().lists().owing(), 0);
     }
+}
+
+/// Of two debts that merge the newer wins: a payment of the older does not clear the block.
+#[test]
+fn the_newer_of_two_debts_wins() {
+    let (base, allocator) = world(TestMachine::simple(2, 2048));
+    let space = base.tlb.create();
+    let pages: Vec<Pfn> = (0..2).map(|_| take(&base, &allocator, &request(4)).unwrap()).collect();
+    assert_eq!(pages[0].buddy(Order(4)), pages[1]);
+    base.frames[pages[0]].set_debt(owe(&base, space));
+    free(&base, &allocator, pages[0]);
+    base.tlb.settle_zone(&base, ZoneId(0), pages[0], Order(4));
+    base.frames[pages[1]].set_debt(owe(&base, space));
+    free(&base, &allocator, pages[1]);
+    assert_eq!(shootdowns(&base), 1);
+    let again = take(&base, &allocator, &request(5));
+    allocator.validate(&base).unwrap();
+    // The first block that is large enough and owes nothing is another.
+    assert_ne!(again.unwrap().align_down(MAX_ORDER), pages[0].align_down(MAX_ORDER));
+    assert_eq!(shootdowns(&base), 0);
+    while take(&base, &allocator, &request(5)).is_some() {}
+    assert_eq!(shootdowns(&base), 1);
+}
+
+/// Who may not send interrupts gets pages that owe nothing, or none.
+#[test]
+fn an_atomic_request_never_pays() {
+    let (base, allocator) = world(TestMachine::simple(2, 1024));
+    let space = base.tlb.create();
+    let pages: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &request(0))).collect();
+    let tag = owe(&base, space);
+    for &pfn in &pages[..pages.len() / 2] {
+        base.frames[pfn].set_debt(tag);
+        free(&base, &allocator, pfn);
+    }
+    let atomic = Request { atomic: true, reserve: Reserve::Atomic, ..request(0) };
+    // The pages below the mark owe nothing; then there are only pending ones.
+    while take(&base, &allocator, &atomic).is_some() {}
+    let pending = Area::lock(&base, &allocator.zones()[0]).lists().owing();
+    assert_eq!((pending, shootdowns(&base)), (allocator.zones()[0].free_pages(), 0));
+    // Once anybody else has paid, all of them will do.
+    assert!(take(&base, &allocator, &request(0)).is_some());
+    assert_eq!(shootdowns(&base), 1);
+    allocator.drain_all(&base);
+    assert!(take(&base, &allocator, &atomic).is_some());
+}
+
+/// Pending pages are taken in the order in which they came, so that one payment is good for all of them.
+#[test]
+fn one_payment_is_good_for_all_that_waited() {
+    let (base, allocator) = world(TestMachine::simple(2, 4096));
+    let space = base.tlb.create();
+    let pages: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &request(0))).collect();
+    let mut rounds = 0;
+    for chunk in pages.chunks(32) {
+        for &pfn in chunk {
+            base.frames[pfn].set_debt(owe(&base, space));
+            free(&base, &allocator, pfn);
+        }
+    }
+    while take(&base, &allocator, &request(0)).is_some() {
+        rounds += shootdowns(&base);
+    }
+    assert_eq!(rounds, 1);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use super::buddy::{FreeLists, ORDERS};
 use super::zone::Zone;
 use super::{Allocator, buddy::Area};
-use crate::base::Base;
 use crate::frame::{FrameFlags, Mobility};
+use crate::ground::Ground;
 use crate::machine::{Machine, ZoneKind};
 use crate::stat::Stat;
+use crate::tlb::Epoch;
 use crate::units::*;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -109,7 +110,7 @@ impl Allocator {
 
     /// Check everything against everything else: lists, flags, orders, groups, merges, counts. No CPU may use the
     /// allocator meanwhile. Visits every frame, so it is for tests.
-    pub fn validate<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+    pub fn validate<M: Machine>(&self, base: &Ground<M>) -> Result<(), String> {
         for zone in &self.zones {
             self.validate_zone(base, zone).map_err(|what| format!("zone {}: {what}", zone.id()))?;
         }
@@ -118,24 +119,34 @@ impl Allocator {
         ensure(free as i64 == stat, || format!("nr_free_pages {stat}, the zones have {free}"))
     }
 
-    fn validate_zone<M: Machine>(&self, base: &Base<M>, zone: &Zone) -> Result<(), String> {
+    fn validate_zone<M: Machine>(&self, base: &Ground<M>, zone: &Zone) -> Result<(), String> {
         let mut seen = Seen { start: zone.start(), free: vec![false; zone.managed() as usize] };
         let area = Area::lock(base, zone);
         let mut pages = 0;
+        let mut owing = 0;
         let mut occupied = 0;
         for order in orders() {
             for mobility in Mobility::ALL {
-                let list = area.lists().list(order, mobility);
-                list.validate(&base.frames)?;
-                for pfn in list.iter(&base.frames) {
-                    check_free_block(base, zone, pfn, order, mobility)?;
-                    seen.mark(pfn, order)?;
-                    pages += order.frames() as u64;
-                    occupied |= 1 << order.0;
+                let lists = area.lists().both(order, mobility).into_iter().zip([false, true]);
+                for (list, pending) in lists {
+                    list.validate(&base.frames)?;
+                    for pfn in list.iter(&base.frames) {
+                        check_free_block(base, zone, pfn, order, mobility)?;
+                        let epoch = area.lists().epoch_of(&base.frames[pfn]);
+                        ensure((epoch != Epoch::NONE) == pending, || {
+                            format!("{pfn} waits for {epoch:?} and is on the wrong list (pending: {pending})")
+                        })?;
+                        seen.mark(pfn, order)?;
+                        pages += order.frames() as u64;
+                        owing += if pending { order.frames() as u64 } else { 0 };
+                        occupied |= 1 << order.0;
+                    }
                 }
             }
         }
         let free = area.lists().free();
+        let counted = area.lists().owing();
+        ensure(owing == counted, || format!("{owing} pages are pending, {counted} counted"))?;
         drop(area);
         ensure(pages == free && pages == zone.free_pages(), || {
             format!("{pages} pages on lists, {free} counted, {} shown", zone.free_pages())
@@ -147,7 +158,12 @@ impl Allocator {
         check_flags(base, zone, &seen)
     }
 
-    fn validate_pcps<M: Machine>(&self, base: &Base<M>, zone: &Zone, seen: &mut Seen) -> Result<(), String> {
+    fn validate_pcps<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        zone: &Zone,
+        seen: &mut Seen,
+    ) -> Result<(), String> {
         for cpu in 0..self.cpus() {
             let pcp = self.pcp(CpuId(cpu as u16), zone.id()).lock();
             let mut pages = 0;
@@ -174,7 +190,7 @@ impl Allocator {
 
 /// A block on a buddy list: its record, its page blocks' group, and that its buddy is not free too.
 fn check_free_block<M: Machine>(
-    base: &Base<M>,
+    base: &Ground<M>,
     zone: &Zone,
     pfn: Pfn,
     order: Order,
@@ -183,13 +199,14 @@ fn check_free_block<M: Machine>(
     let frame = &base.frames[pfn];
     ensure(pfn.align_down(order) == pfn, || format!("free block {pfn} is not aligned to {order}"))?;
     ensure(
-        frame.flags() == FrameFlags::BUDDY && frame.private() == order.0 as u64 && frame.refs() == 0,
+        frame.flags() == FrameFlags::BUDDY && frame.private() as u8 == order.0 && frame.refs() == 0,
         || {
             let (flags, private, refs) = (frame.flags(), frame.private(), frame.refs());
             format!("free block {pfn} of {order} has {flags:?}, private {private}, {refs} references")
         },
     )?;
     check_place(base, zone, pfn)?;
+    ensure(frame.debt() == 0, || format!("free block {pfn} has the tag {} of a folio in use", frame.debt()))?;
     for block in (0..order.frames()).step_by(PAGEBLOCK_ORDER.frames() as usize) {
         let group = zone.mobility_of(pfn.add(block));
         ensure(group == mobility, || format!("{pfn} of a {group:?} page block is on the {mobility:?} list"))?;
@@ -198,28 +215,29 @@ fn check_free_block<M: Machine>(
     let unmerged = order < MAX_ORDER
         && buddy < zone.end()
         && base.frames[buddy].has(FrameFlags::BUDDY)
-        && base.frames[buddy].private() == order.0 as u64;
+        && base.frames[buddy].private() as u8 == order.0;
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
 }
 
 /// A block on a CPU's list: its record, which says that it is a folio.
-fn check_pcp_block<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
+fn check_pcp_block<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
     let frame = &base.frames[pfn];
     let head = if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD };
     ensure(frame.flags() == FrameFlags::PCP | head && frame.order() == order && frame.refs() == 0, || {
         let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
         format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
     })?;
+    ensure(frame.debt() == 0, || format!("{pfn} on a CPU's list owes a flush"))?;
     check_place(base, zone, pfn)
 }
 
-fn check_place<M: Machine>(base: &Base<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {
+fn check_place<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {
     let place = (base.frames[pfn].node(), base.frames[pfn].zone());
     ensure(place == (zone.node(), zone.id()), || format!("{pfn} says it is in {place:?}"))
 }
 
 /// Frames that no list led to must not say that they are free, and frames in a free block must not be in use.
-fn check_flags<M: Machine>(base: &Base<M>, zone: &Zone, seen: &Seen) -> Result<(), String> {
+fn check_flags<M: Machine>(base: &Ground<M>, zone: &Zone, seen: &Seen) -> Result<(), String> {
     for pfn in (zone.start().0..zone.end().0).map(Pfn) {
         let frame = &base.frames[pfn];
         let says_free = frame.has_any(FrameFlags::BUDDY | FrameFlags::PCP);

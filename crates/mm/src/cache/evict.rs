@@ -94,7 +94,7 @@ impl Cache {
                 if self.invalidate_folio(memory, pfn) {
                     dropped += 1;
                 } else {
-                    memory.lru.deactivate_file(memory.base(), pfn);
+                    memory.lru.deactivate_file(memory.ground(), pfn);
                     memory.put(pfn);
                 }
             }

@@ -93,7 +93,7 @@ impl Cache {
         // As soon as WRITEBACK is clear, reclaim may free the folio.
         frame.get(1);
         if frame.test_and_clear(FrameFlags::RECLAIM) {
-            memory.lru.rotate_reclaimable(memory.base(), pfn);
+            memory.lru.rotate_reclaimable(memory.ground(), pfn);
         }
         memory.count(Stat::NrWriteback, -(frame.pages() as i64));
         memory.count(Stat::NrWritten, frame.pages() as i64);

@@ -236,9 +236,9 @@ impl Cache {
         self.heed(memory, id, news);
         self.count_added(memory, f, 1);
         if let Some(Entry::Shadow(shadow)) = old {
-            memory.lru.refault(memory.base(), pfn, shadow, memory.swap.free_slots());
+            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots());
         }
-        memory.lru.add(memory.base(), pfn);
+        memory.lru.add(memory.ground(), pfn);
         Ok(Some(pfn))
     }
 
@@ -257,7 +257,7 @@ impl Cache {
         let frame = &memory.frames[pfn];
         debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
         if frame.has(FrameFlags::SWAPCACHE) {
-            memory.swap.cache_remove(memory.base(), frame.swap_slot(), shadow);
+            memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
             return;
         }
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is in no cache") };

@@ -3,9 +3,11 @@
 use super::file::File;
 use super::get::Need;
 use super::{Cache, CacheError, ReadHint};
+use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::{Gfp, Memory};
+use crate::tlb::FileSettled;
 use crate::units::*;
 
 /// Pages after which other tasks may run, and writers look at the amount of dirty memory.
@@ -83,7 +85,7 @@ impl Cache {
         readahead.note_read(pos + bytes);
         drop(readahead);
         if used {
-            memory.lru.mark_accessed(memory.base(), pfn);
+            memory.lru.mark_accessed(memory.ground(), pfn);
         }
     }
 
@@ -109,8 +111,8 @@ impl Cache {
                 Err(error) if pos == offset => return Err(error),
                 Err(_) => break,
             };
-            source(pfn, part.offset, part.bytes);
-            memory.charge(Work::CopyUser, 1);
+            let settled = memory.tlb.settle_file(memory.ground(), id);
+            change_content(memory, settled, pfn, part, source);
             memory.frames[pfn].set(FrameFlags::UPTODATE);
             pos += part.bytes as u64;
             f.grow_to(pos);
@@ -176,4 +178,19 @@ impl Cache {
         super::shmem::fill_with_zeroes(memory, pfn);
         Ok(Some(pfn))
     }
+}
+
+/// Put new bytes into a locked page of a file of which nobody holds an old translation.
+fn change_content<M: Machine>(
+    memory: &Memory<M>,
+    settled: FileSettled,
+    pfn: Pfn,
+    part: Part,
+    source: &mut dyn FnMut(Pfn, u32, u32),
+) {
+    let frame = &memory.frames[pfn];
+    debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()));
+    memory.event(Event::TlbHazard, [1, settled.file().0 as u64, part.index.0, 1]);
+    source(pfn, part.offset, part.bytes);
+    memory.charge(Work::CopyUser, 1);
 }

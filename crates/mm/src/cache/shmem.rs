@@ -96,7 +96,7 @@ impl Cache {
                 tree.insert(index, Entry::Folio(pfn));
                 drop(tree);
                 self.count_added(memory, f, 1);
-                memory.swap.free_entry(memory.base(), slot);
+                memory.swap.free_entry(memory.ground(), slot);
                 remove_from_swap_cache(memory, pfn, None);
                 frame.set(FrameFlags::DIRTY);
             }
@@ -109,10 +109,10 @@ impl Cache {
         let frame = &memory.frames[pfn];
         debug_assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO);
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
-        let Some(slot) = memory.swap.alloc(memory.base(), memory.machine.cpu()) else { return false };
+        let Some(slot) = memory.swap.alloc(memory.ground(), memory.machine.cpu()) else { return false };
         memory.swap.dup(slot);
         // In the cache before the tree leads to the slot.
-        memory.swap.cache_insert(memory.base(), slot, pfn);
+        memory.swap.cache_insert(memory.ground(), slot, pfn);
         self.take_out(memory, id, pfn, Some(Entry::Swap(slot)));
         // The tree's reference. The caller and the swap cache hold others.
         let last = frame.put(1);

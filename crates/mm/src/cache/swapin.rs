@@ -14,7 +14,7 @@ use crate::units::*;
 /// the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Page, CacheError> {
     memory.charge(Work::CacheLookup, 1);
-    let mut found = memory.swap.cache_get(memory.base(), slot);
+    let mut found = memory.swap.cache_get(memory.ground(), slot);
     match found {
         Some(pfn) if memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD) => {
             memory.count(Stat::SwapRaHit, 1);
@@ -25,7 +25,7 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
     }
     let mut major = false;
     loop {
-        let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.base(), slot)) {
+        let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.ground(), slot)) {
             Some(pfn) => pfn,
             None => match read_slot(memory, slot, gfp)? {
                 Some(pfn) => pfn,
@@ -77,15 +77,15 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     let pfn = memory.new_folio(Order::ZERO, gfp)?;
     let frame = &memory.frames[pfn];
     frame.set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
-    let Some(shadow) = memory.swap.cache_try_insert(memory.base(), slot, pfn) else {
+    let Some(shadow) = memory.swap.cache_try_insert(memory.ground(), slot, pfn) else {
         frame.clear(FrameFlags::LOCKED);
         memory.put(pfn);
         return Ok(None);
     };
     if let Some(shadow) = shadow {
-        memory.lru.refault(memory.base(), pfn, shadow, memory.swap.free_slots());
+        memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots());
     }
-    memory.lru.add(memory.base(), pfn);
+    memory.lru.add(memory.ground(), pfn);
     let (device, block) = memory.swap.place(slot);
     memory.count(Stat::PswpIn, 1);
     submit_read(memory, pfn, device, block);
@@ -96,8 +96,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 /// `false`: swap is full.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     debug_assert!(memory.frames[pfn].order() == Order::ZERO);
-    let Some(slot) = memory.swap.alloc(memory.base(), memory.machine.cpu()) else { return false };
-    memory.swap.cache_insert(memory.base(), slot, pfn);
+    let Some(slot) = memory.swap.alloc(memory.ground(), memory.machine.cpu()) else { return false };
+    memory.swap.cache_insert(memory.ground(), slot, pfn);
     memory.frames[pfn].set(FrameFlags::DIRTY);
     true
 }
@@ -107,7 +107,7 @@ pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
-    memory.swap.cache_remove(memory.base(), frame.swap_slot(), shadow);
+    memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
     let last = frame.put(1);
     debug_assert!(!last, "the caller holds {pfn}");
 }
@@ -130,10 +130,10 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 /// An entry that referred to a slot is gone. If it was the last, a folio that only the swap cache still holds is of no
 /// more use: it goes now, if nobody is at it.
 pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
-    if memory.swap.free_entry(memory.base(), slot) > 0 {
+    if memory.swap.free_entry(memory.ground(), slot) > 0 {
         return;
     }
-    let Some(pfn) = memory.swap.cache_get(memory.base(), slot) else { return };
+    let Some(pfn) = memory.swap.cache_get(memory.ground(), slot) else { return };
     if memory.try_lock_folio(pfn) {
         let frame = &memory.frames[pfn];
         if frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot {

@@ -5,8 +5,8 @@ extern crate std;
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
-use crate::base::Base;
 use crate::event::Event;
+use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lock::Lock;
 use crate::lru::Lru;
@@ -160,7 +160,7 @@ pub(crate) const ROOT: Gfp = Gfp::user(GroupId(0));
 pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
     let inner = TestMachine::simple(1, frames);
     let machine = Disks { inner, blocks: Lock::default(), submitted: AtomicU64::new(0) };
-    let base = Base::new(machine, Knobs::default());
+    let base = Ground::new(machine, Knobs::default());
     let alloc = Allocator::new(&base).unwrap();
     let lru = Lru::new(&base.machine);
     let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }], 1);
@@ -176,7 +176,7 @@ pub(crate) fn disk_file(st: &Store<Disks>, block: u64, pages: u64) -> FileId {
 pub(crate) fn check(st: &Store<Disks>) {
     st.cache.validate(st.memory()).unwrap();
     st.swap.validate().unwrap();
-    st.alloc.validate(st.memory().base()).unwrap();
+    st.alloc.validate(st.memory().ground()).unwrap();
 }
 
 /// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
@@ -198,7 +198,7 @@ fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
             frame.clear(FrameFlags::RECLAIM);
         }
     } else if !frame.has_any(busy) && frame.freeze(2) {
-        let shadow = memory.lru.eviction(memory.base(), pfn, GroupId(0));
+        let shadow = memory.lru.eviction(memory.ground(), pfn, GroupId(0));
         st.cache.remove(memory, pfn, Some(shadow));
         gone = true;
     }
@@ -415,7 +415,7 @@ fn swapped_out(st: &Store<Disks>, stamp: u64) -> SwapSlot {
     let frame = &memory.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory.base(), pfn);
+    memory.lru.add(memory.ground(), pfn);
     st.machine.set_stamp(pfn, stamp);
     memory.lock_folio(pfn);
     assert!(add_to_swap(memory, pfn));

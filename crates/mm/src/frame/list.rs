@@ -124,6 +124,21 @@ impl List {
         *other = List::new();
     }
 
+    /// Move all of `other` behind the tail.
+    pub fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            core::mem::swap(self, other);
+            return;
+        }
+        link(frames, self.tail, other.head);
+        self.tail = other.tail;
+        self.len += other.len;
+        *other = List::new();
+    }
+
     /// Entries from head to tail.
     pub fn iter<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = Pfn> + use<'a> {
         let mut at = self.head;

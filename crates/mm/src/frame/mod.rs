@@ -68,9 +68,10 @@ pub struct Frame {
     index: AtomicU64,
     /// Group that is charged for it.
     group: AtomicU32,
-    /// The flush debt it carries while it is free.
+    /// The tag of a flush that waits until the folio is freed and used again; 0: none. A free block's stands in its private
+    /// word.
     debt: AtomicU32,
-    /// Swap slot while in the swap cache, buddy order while free, entries in use of a page table; the head's number in a
+    /// Swap slot while in the swap cache; order (bits 0-7) and epoch of its debt (8-63) while free; entries in use of a page table; the head's number in a
     /// tail frame.
     private: AtomicU64,
 }
@@ -330,7 +331,7 @@ impl Frame {
         self.group.store(group.0 as u32, Relaxed);
     }
 
-    /// The debt tag of a free frame; 0 owes nothing.
+    /// The debt tag of a folio in use; 0 owes nothing.
     #[inline]
     pub fn debt(&self) -> u32 {
         self.debt.load(Relaxed)

@@ -3,6 +3,7 @@
 use super::Mm;
 use crate::api::{Error, FileAdvice, FileKind};
 use crate::cache::{CacheError, ReadHint};
+use crate::event::Event;
 use crate::machine::{Machine, WaitKey};
 use crate::space::zap_file;
 use crate::units::*;
@@ -61,7 +62,7 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
-        let _held = self.inodes.ensure(file.0).write(&self.base().machine, WaitKey::File(file));
+        let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
             done += self.with_room(None, group, |gfp| {
@@ -80,7 +81,7 @@ impl<M: Machine> Mm<M> {
 
     /// Set the size; pages beyond it are unmapped everywhere and dropped.
     pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
-        let _held = self.inodes.ensure(file.0).write(&self.base().machine, WaitKey::File(file));
+        let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
         let old = self.file_size(file);
         self.store.cache.set_size(file, size);
         if size < old {
@@ -89,6 +90,9 @@ impl<M: Machine> Mm<M> {
             zap_file(&self.store, file, first);
             self.store.cache.truncate(self.store.memory(), file, first);
             zap_file(&self.store, file, first);
+            // Pages that reclaim had unmapped before may be gone from the cache, and still be in a TLB.
+            let _gone = self.store.tlb.settle_file(self.ground(), file);
+            self.ground().event(Event::TlbHazard, [1, file.0 as u64, first.0, u64::MAX - first.0]);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ impl<M: Machine> Mm<M> {
 
     /// Resident pages of a space.
     pub fn rss(&self, space: SpaceId) -> u64 {
-        self.store.tables.lock(self.base(), space).counts().rss()
+        self.store.tables.lock(self.ground(), space).counts().rss()
     }
 
     /// All free frames, those on CPUs' lists included.
@@ -36,8 +36,8 @@ impl<M: Machine> Mm<M> {
     /// Check every structure against every other. Only when no task is inside a call. Returns the first fault.
     pub fn validate(&self) -> Result<(), String> {
         let st = &self.store;
-        st.alloc.validate(self.base())?;
-        st.lru.validate(self.base())?;
+        st.alloc.validate(self.ground())?;
+        st.lru.validate(self.ground())?;
         st.swap.validate()?;
         st.cache.validate(st.memory())?;
         self.spaces.validate(st, st.tlb.bound())?;

@@ -46,8 +46,8 @@ impl<M: Machine> Mm<M> {
         let Some(&(_, victim)) = candidates.first() else { return false };
         let rss = self.rss(victim);
         let text = self.oom_text(wanted, &candidates);
-        self.base().count(Stat::OomKill, 1);
-        self.base().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
+        self.ground().count(Stat::OomKill, 1);
+        self.ground().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
         self.oom.lock().push(OomReport { victim, rss, text });
         self.spaces.kill(victim);
         self.spaces.reap(&self.store, victim);
@@ -62,7 +62,7 @@ impl<M: Machine> Mm<M> {
             !space.is_killed() && inside
         };
         let badness = |id: SpaceId| {
-            let mut tables = self.store.tables.lock(self.base(), id);
+            let mut tables = self.store.tables.lock(self.ground(), id);
             let counts = tables.counts();
             counts.rss() + counts.get(Resident::Swap).max(0) as u64 + counts.tables() as u64
         };
@@ -95,7 +95,7 @@ impl<M: Machine> Mm<M> {
             Stat::NrWriteback,
             Stat::NrPageTablePages,
         ] {
-            let _ = writeln!(text, "  {} {}", stat.name(), self.base().stats.read(stat));
+            let _ = writeln!(text, "  {} {}", stat.name(), self.ground().stats.read(stat));
         }
         let _ = writeln!(
             text,

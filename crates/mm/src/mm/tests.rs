@@ -172,10 +172,9 @@ impl Bench {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         for _ in 0..4 {
             {
-                let mut tables = self.mm.store.tables.lock(self.mm.base(), space);
+                let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    let used = if store { Bits::YOUNG | Bits::DIRTY } else { Bits::YOUNG };
-                    tables.set_bits(leaf.slot, used);
+                    tables.mark_used(leaf.slot, store);
                     return Some(leaf.entry.pfn());
                 }
             }
@@ -206,7 +205,7 @@ proptest! {
         bench.mm.ftruncate(bench.file, 0).unwrap();
         bench.mm.validate().unwrap();
         for stat in [Stat::NrAnonPages, Stat::NrMapped, Stat::NrFilePages, Stat::NrPageTablePages] {
-            prop_assert_eq!(bench.mm.base().stats.read(stat), 0, "{:?}", stat);
+            prop_assert_eq!(bench.mm.ground().stats.read(stat), 0, "{:?}", stat);
         }
     }
 }

@@ -33,7 +33,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if verdict == Verdict::ReclaimClean || !pass.sc.may_writepage {
             return Err(Fate::Keep);
         }
-        pass.batch.settle_dirty(self.st.memory().base(), &self.st.tlb);
+        pass.batch.settle_dirty(self.st.memory().ground(), &self.st.tlb);
         self.write(pfn, pages, pass)
     }
 
@@ -79,7 +79,7 @@ impl<M: Machine> Reclaim<'_, M> {
             frame.unfreeze(CACHE_AND_ISOLATION);
             return false;
         }
-        let base = st.memory().base();
+        let base = st.memory().ground();
         if swap {
             let shadow = st.lru.eviction(base, pfn, top);
             st.swap.cache_remove(base, frame.swap_slot(), Some(shadow));

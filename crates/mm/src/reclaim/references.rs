@@ -44,7 +44,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let found = self.st.rmap.referenced(self.st.memory(), pfn, sc.target);
         let was = frame.has(FrameFlags::REFERENCED) && frame.test_and_clear(FrameFlags::REFERENCED);
         if found.locked {
-            self.st.lru.mlock(self.st.memory().base(), pfn);
+            self.st.lru.mlock(self.st.memory().ground(), pfn);
         }
         let (verdict, mark) = verdict(found, was, !frame.has(FrameFlags::SWAPBACKED));
         if mark {

@@ -7,6 +7,7 @@
 use super::references::Verdict;
 use super::{Met, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
+use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
 use crate::machine::{Machine, Work};
@@ -68,7 +69,13 @@ impl<M: Machine> Reclaim<'_, M> {
         let frames = &self.st.frames;
         self.st.charge(Work::ReclaimBatch, 1);
         self.st.charge(Work::ReclaimFolio, folios.len() as u64);
-        let mut pass = Pass { sc, node, ignore_references, batch: Batch::new(), out: Shrunk::default() };
+        let mut pass = Pass {
+            sc,
+            node,
+            ignore_references,
+            batch: Batch::new(self.st.memory().ground()),
+            out: Shrunk::default(),
+        };
         let (mut kept, mut free) = (List::new(), List::new());
         while let Some(pfn) = folios.pop_tail(frames) {
             let pages = frames[pfn].pages() as u64;
@@ -104,8 +111,9 @@ impl<M: Machine> Reclaim<'_, M> {
 
     fn free_batch(self, free: &mut List, batch: &mut Batch) {
         let st = self.st;
-        batch.settle(st.memory().base(), &st.tlb);
+        batch.settle(st.memory().ground(), &st.tlb);
         while let Some(pfn) = free.pop_tail(&st.frames) {
+            st.event(Event::TlbHazard, [2, pfn.0 as u64, st.frames[pfn].pages() as u64, 0]);
             st.free_folio(pfn);
         }
     }

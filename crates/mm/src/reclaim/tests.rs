@@ -3,9 +3,9 @@
 use super::*;
 use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
 use crate::api::{FileKind, GroupLimits, SwapArea};
-use crate::base::Base;
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Owner};
+use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::{Lru, ROOT};
 use crate::machine::{WaitKey, Work};
@@ -33,7 +33,7 @@ impl Bench {
         let knobs = Knobs::default();
         // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
-        let base = Base::new(TestMachine::simple(1, 2048), knobs);
+        let base = Ground::new(TestMachine::simple(1, 2048), knobs);
         let alloc = Allocator::new(&base).unwrap();
         let lru = Lru::new(&base.machine);
         let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0 }];
@@ -43,7 +43,7 @@ impl Bench {
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
         let st = Store::new(memory, Cache::new(), zero);
         let space = st.tlb.create();
-        st.tables.create(st.memory().base(), &st.alloc, space, Mark::Min, Reserve::None).unwrap();
+        st.tables.create(st.memory().ground(), &st.alloc, space, Mark::Min, Reserve::None).unwrap();
         let set = st.rmap.create_anon();
         let file = st.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
         let bench = Bench { st, state, space, set, file };
@@ -63,7 +63,7 @@ impl Bench {
     /// An anonymous page of the space, mapped with these bits and on the inactive list.
     fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
         let st = &self.st;
-        let base = st.memory().base();
+        let base = st.memory().ground();
         let pfn = st.memory().new_folio(Order::ZERO, Gfp::user(group)).unwrap();
         let frame = &st.frames[pfn];
         frame.set_owner(Owner::Anon(self.set), PageIndex(index));
@@ -71,7 +71,7 @@ impl Bench {
         st.rmap.add(base, pfn);
         let mut tables = st.tables.lock(base, self.space);
         let slot = tables.reserve(&st.alloc, Vpn(START.0 + index), Mark::Min, Reserve::None).unwrap();
-        tables.replace(slot, Entry::new(pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits));
+        tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);
         st.lru.add(base, pfn);
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn entry(&self, index: u64) -> Entry {
-        let tables = self.st.tables.lock(self.st.memory().base(), self.space);
+        let tables = self.st.tables.lock(self.st.memory().ground(), self.space);
         tables.find(Vpn(START.0 + index)).map_or(Entry::NONE, |leaf| leaf.entry)
     }
 
@@ -142,7 +142,7 @@ impl Bench {
     }
 
     fn validate(&self) {
-        let base = self.st.memory().base();
+        let base = self.st.memory().ground();
         self.st.lru.validate(base).unwrap();
         self.st.alloc.validate(base).unwrap();
         self.st.swap.validate().unwrap();
@@ -223,7 +223,7 @@ fn dirty_file_pages_are_left_to_the_flusher() {
 #[test]
 fn lazily_freed_pages_are_dropped_unless_written_since() {
     let bench = Bench::new(64);
-    let base = bench.st.memory().base();
+    let base = bench.st.memory().ground();
     for pfn in bench.anons(64, ROOT, Bits::empty()) {
         bench.st.lru.lazyfree(base, pfn);
     }
@@ -262,7 +262,7 @@ fn a_group_reclaims_from_itself_and_those_below() {
     bench.clean_file(0..60, ROOT);
     bench.clean_file(60..100, top);
     bench.clean_file(100..160, child);
-    assert_eq!(groups.groups.try_charge(bench.st.memory().base(), child, 1), Err(top));
+    assert_eq!(groups.groups.try_charge(bench.st.memory().ground(), child, 1), Err(top));
     assert!(group(&bench.st, &bench.state, top, 1) >= 32);
     assert_eq!(bench.resident(0..60), 60);
     assert!(groups.groups.usage(top) <= 68);
@@ -301,7 +301,7 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
 #[test]
 fn pages_given_away_go_whether_or_not_they_were_used() {
     let bench = Bench::new(256);
-    let base = bench.st.memory().base();
+    let base = bench.st.memory().ground();
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
     let isolate = || pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect::<Vec<_>>();
     assert_eq!(pageout(&bench.st, &bench.state, &isolate()), 0, "they are on their way to swap");
@@ -454,7 +454,7 @@ mod random {
             let bench = Bench::new(96);
             let lru = &bench.st.lru;
             let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }).unwrap();
-            let base = bench.st.memory().base();
+            let base = bench.st.memory().ground();
             let cx = Reclaim { st: &bench.st, state: &bench.state };
             let mut count = 0;
             let mut lazy = std_alloc::collections::BTreeSet::new();

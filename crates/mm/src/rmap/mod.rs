@@ -162,7 +162,7 @@ fn walk_spans<M: Machine>(
     let (index, pages) = (frame.page_index(), frame.pages());
     for span in spans.holding(index, pages as u64) {
         memory.charge(Work::RmapVma, 1);
-        let mut tables = memory.tables.lock(memory.base(), span.space);
+        let mut tables = memory.tables.lock(memory.ground(), span.space);
         for i in 0..pages {
             let Some(page) = span.page_of(PageIndex(index.0 + i as u64)) else { continue };
             let Some(leaf) = tables.find(page) else { continue };

@@ -4,6 +4,7 @@ use super::*;
 use crate::alloc::{Allocator, Mark, Reserve};
 use crate::api::SwapArea;
 use crate::frame::FrameFlags;
+use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lru::Lru;
 use crate::memory::Gfp;
@@ -22,7 +23,7 @@ struct Bench {
 impl Bench {
     /// Two spaces, each with a range of 8 pages at page 100 (second: 200) of one anonymous set.
     fn new() -> Bench {
-        let base = Base::new(TestMachine::simple(2, 2048), Knobs::default());
+        let base = Ground::new(TestMachine::simple(2, 2048), Knobs::default());
         let alloc = Allocator::new(&base).unwrap();
         let lru = Lru::new(&base.machine);
         let swap = Swap::new(&[SwapArea { device: DeviceId(1), pages: 64, priority: 0 }], 2);
@@ -30,7 +31,7 @@ impl Bench {
         let rmap = Rmap::default();
         let spaces = [memory.tlb.create(), memory.tlb.create()];
         for space in spaces {
-            memory.tables.create(memory.base(), &memory.alloc, space, Mark::Min, Reserve::None).unwrap();
+            memory.tables.create(memory.ground(), &memory.alloc, space, Mark::Min, Reserve::None).unwrap();
         }
         let set = rmap.create_anon();
         let bench = Bench { memory, rmap, spaces, set };
@@ -58,22 +59,22 @@ impl Bench {
 
     fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
         self.memory.frames[pfn].get(1);
-        self.rmap.add(self.memory.base(), pfn);
-        let mut tables = self.memory.tables.lock(self.memory.base(), self.spaces[i]);
+        self.rmap.add(self.memory.ground(), pfn);
+        let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
         let slot = tables.reserve(&self.memory.alloc, Vpn(page), Mark::Min, Reserve::None).unwrap();
-        tables.replace(slot, Entry::new(pfn, Bits::PRESENT | Bits::USER | bits));
+        tables.place(slot, pfn, Bits::PRESENT | Bits::USER | bits);
         tables.counts().add(Resident::Anon, 1);
     }
 
     fn entry(&self, i: usize, page: u64) -> Entry {
-        let tables = self.memory.tables.lock(self.memory.base(), self.spaces[i]);
+        let tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
         tables.find(Vpn(page)).unwrap().entry
     }
 
     fn unmap(&self, pfn: Pfn) -> Unmapped {
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(self.memory.ground());
         let outcome = self.rmap.try_to_unmap(&self.memory, pfn, UnmapMode::default(), &mut batch);
-        batch.settle(self.memory.base(), &self.memory.tlb);
+        batch.settle(self.memory.ground(), &self.memory.tlb);
         outcome
     }
 }
@@ -102,7 +103,7 @@ fn a_range_without_recency_does_not_count() {
 #[test]
 fn anonymous_pages_leave_swap_entries_behind() {
     let bench = Bench::new();
-    let base = bench.memory.base();
+    let base = bench.memory.ground();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
     bench.map(0, 101, pfn, Bits::DIRTY);
     bench.map(1, 201, pfn, Bits::empty());
@@ -124,9 +125,9 @@ fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     bench.map(0, 101, pfn, Bits::DIRTY);
-    let slot = bench.memory.swap.alloc(bench.memory.base(), CpuId(0)).unwrap();
+    let slot = bench.memory.swap.alloc(bench.memory.ground(), CpuId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
-    bench.memory.swap.cache_insert(bench.memory.base(), slot, pfn);
+    bench.memory.swap.cache_insert(bench.memory.ground(), slot, pfn);
     assert!(bench.unmap(pfn).all);
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
     // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: it must not be
@@ -176,7 +177,7 @@ fn writing_back_takes_the_right_to_write_and_flushes() {
     bench.map(0, 105, pfn, Bits::WRITE | Bits::DIRTY);
     bench.map(1, 205, pfn, Bits::empty());
     bench.memory.machine.run_on(1);
-    bench.memory.tlb.switch(bench.memory.base(), bench.spaces[0], Pfn(1));
+    bench.memory.tlb.switch(bench.memory.ground(), bench.spaces[0], Pfn(1));
     bench.memory.machine.run_on(0);
     assert!(bench.rmap.mkclean(&bench.memory, pfn));
     assert!(!bench.entry(0, 105).bits().intersects(Bits::WRITE | Bits::DIRTY));

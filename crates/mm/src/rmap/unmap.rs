@@ -4,8 +4,8 @@ use super::{Rmap, Span, SpanFlags};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, Entry, Resident};
-use crate::tlb::Batch;
+use crate::table::{Absent, Bits, Resident};
+use crate::tlb::{Batch, Cleared};
 use crate::units::*;
 
 /// How hard to try.
@@ -49,11 +49,13 @@ impl Rmap {
                     Some(choice) => choice,
                     None => return false,
                 };
-                let old = tables.replace(leaf.slot, replacement);
+                let taken = tables.clear(leaf.slot, replacement);
+                let old = taken.entry();
                 memory.charge(Work::EntryClear, 1);
-                if old.has(Bits::DIRTY) && replacement.is_none() && frame.is_anon() {
+                let dropped = replacement == Absent::None && frame.is_anon();
+                if old.has(Bits::DIRTY) && dropped {
                     // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
-                    tables.replace(leaf.slot, old);
+                    tables.restore(taken);
                     frame.set(FrameFlags::SWAPBACKED);
                     return false;
                 }
@@ -64,11 +66,12 @@ impl Rmap {
                     }
                 }
                 tables.counts().add(kind, -1);
-                if replacement.as_swap().is_some() {
+                if replacement != Absent::None {
                     tables.counts().add(Resident::Swap, 1);
                 }
-                batch.note(memory.base(), &memory.tlb, span.space, leaf.page, old.has(Bits::WRITE));
-                self.remove(memory.base(), pfn);
+                let cleared = Cleared { dropped, ..leaf.cleared(span.space, old, pfn) };
+                batch.note(memory.ground(), &memory.tlb, &cleared);
+                self.remove(memory.ground(), pfn);
                 // The caller's own reference keeps the folio.
                 let last = frame.put(1);
                 debug_assert!(!last);
@@ -80,10 +83,10 @@ impl Rmap {
 
     /// The entry that takes the place of one that maps `pfn`, and what kind of page the space loses. `None`: there is
     /// nowhere to swap it to.
-    fn replacement<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Option<(Entry, Resident)> {
+    fn replacement<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Option<(Absent, Resident)> {
         let frame = &memory.frames[pfn];
         match frame.owner() {
-            Owner::Anon(_) if !frame.has(FrameFlags::SWAPBACKED) => Some((Entry::NONE, Resident::Anon)),
+            Owner::Anon(_) if !frame.has(FrameFlags::SWAPBACKED) => Some((Absent::None, Resident::Anon)),
             Owner::Anon(_) => {
                 if !frame.has(FrameFlags::SWAPCACHE) {
                     return None;
@@ -92,10 +95,11 @@ impl Rmap {
                 memory.swap.dup(slot);
                 // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
                 let before = frame.clear(FrameFlags::EXCLUSIVE);
-                Some((Entry::swap(slot, before.contains(FrameFlags::EXCLUSIVE)), Resident::Anon))
+                let exclusive = before.contains(FrameFlags::EXCLUSIVE);
+                Some((Absent::Swap { slot, exclusive }, Resident::Anon))
             }
-            _ if frame.has(FrameFlags::SWAPBACKED) => Some((Entry::NONE, Resident::Shmem)),
-            _ => Some((Entry::NONE, Resident::File)),
+            _ if frame.has(FrameFlags::SWAPBACKED) => Some((Absent::None, Resident::Shmem)),
+            _ => Some((Absent::None, Resident::File)),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
 use super::{Rmap, SpanFlags, walk_spans};
+use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
-use crate::tlb::Range;
+use crate::tlb::{Range, stale};
 use crate::units::*;
 
 /// What the entries of a folio say about its use.
@@ -43,7 +44,7 @@ impl Rmap {
             }
             let foreign = group.is_some_and(|group| !memory.lru.groups.is_below(span.group, group));
             if !foreign && leaf.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
-                tables.clear_bits(leaf.slot, Bits::YOUNG);
+                tables.clear_young(leaf.slot);
                 memory.charge(Work::EntryClear, 1);
                 if last != Some(span.vma) {
                     last = Some(span.vma);
@@ -66,10 +67,12 @@ impl Rmap {
         let mut dirty = false;
         self.walk(memory, pfn, &mut |tables, span, leaf| {
             if leaf.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                let old = tables.clear_bits(leaf.slot, Bits::WRITE | Bits::DIRTY);
+                let old = tables.forbid_writes_and_clean(leaf.slot);
                 memory.charge(Work::EntryClear, 1);
                 dirty |= old.has(Bits::DIRTY);
-                memory.tlb.flush(memory.base(), span.space, Range::page(leaf.page));
+                stale(memory.ground(), &leaf.cleared(span.space, old, pfn), true);
+                memory.tlb.flush(memory.ground(), span.space, Range::page(leaf.page));
+                memory.event(Event::TlbHazard, [4, span.space.0 as u64, leaf.page.0, 1]);
             }
             true
         });

@@ -9,8 +9,8 @@ use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Leaf, Locked};
-use crate::tlb::Gather;
+use crate::table::{Absent, Bits, Leaf, Locked};
+use crate::tlb::{Gather, Purpose, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -39,10 +39,12 @@ impl Spaces {
         if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) {
             let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
             let covered = space.vmas.lock().covers(start, end);
-            self.change_ranges(st, id, start, end, |vma| {
-                vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
-                vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
-                vma.view.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
+            self.change_ranges(st, id, start, end, |vmas, at| {
+                vmas.update(at, |vma| {
+                    vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
+                    vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
+                    vma.view.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
+                });
             });
             return if covered { Ok(advised) } else { Err(Error::NotMapped.into()) };
         }
@@ -51,17 +53,16 @@ impl Spaces {
             let vmas = space.vmas.lock();
             (vmas.overlapping(start, end).map(|vma| vma.view).collect::<Vec<_>>(), vmas.covers(start, end))
         };
-        let mut gather = Gather::new(id, false);
-        let mut outcome = Ok(());
-        for view in &views {
-            let (from, to) = (start.max(view.start), end.min(view.end()));
-            outcome = advise_range(st, id, view, from, to, advice, &mut gather, &mut advised);
-            if outcome.is_err() {
-                break;
-            }
-        }
-        st.finish(gather);
-        outcome?;
+        let purpose = match advice {
+            Advice::DontNeed | Advice::Free => Purpose::Meaning,
+            _ => Purpose::Age,
+        };
+        st.gather(id, purpose, |gather| {
+            views.iter().try_for_each(|view| {
+                let (from, to) = (start.max(view.start), end.min(view.end()));
+                advise_range(st, id, view, from, to, advice, gather, &mut advised)
+            })
+        })?;
         // As the system call does: the mapped parts are served, then the holes are complained about.
         if covered { Ok(advised) } else { Err(Error::NotMapped.into()) }
     }
@@ -82,12 +83,15 @@ fn advise_range<M: Machine>(
     match advice {
         Advice::DontNeed | Advice::Cold | Advice::PageOut if locked => return Err(Error::Invalid),
         Advice::Free if locked || vma.file.is_some() => return Err(Error::Invalid),
-        Advice::DontNeed => zap(st, id, vma, from, to, gather),
+        Advice::DontNeed => {
+            gather.changes(from, to);
+            zap(st, id, vma, from, to, gather);
+        }
         Advice::WillNeed => {
             advised.will_need.extend(vma.file_index(from).map(|(file, index)| (file, index, to.0 - from.0)));
         }
         _ => {
-            let mut tables = st.tables.lock(st.memory().base(), id);
+            let mut tables = st.tables.lock(st.memory().ground(), id);
             tables.for_each(from, to, &mut |tables, leaf| match advice {
                 Advice::Free => lazyfree_entry(st, tables, leaf, gather),
                 Advice::Cold => {
@@ -96,7 +100,7 @@ fn advise_range<M: Machine>(
                 _ => {
                     let cold = cold_entry(st, tables, leaf, gather);
                     let alone = cold.filter(|&pfn| st.frames[pfn].mapcount() == 1);
-                    advised.page_out.extend(alone.filter(|&pfn| st.lru.isolate(st.memory().base(), pfn)));
+                    advised.page_out.extend(alone.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
                 }
             });
         }
@@ -113,19 +117,19 @@ fn cold_entry<M: Machine>(
 ) -> Option<Pfn> {
     let pfn = leaf.entry.is_present().then(|| leaf.entry.pfn()).filter(|&pfn| pfn != st.zero)?;
     if leaf.entry.has(Bits::YOUNG) {
-        tables.clear_bits(leaf.slot, Bits::YOUNG);
+        tables.clear_young(leaf.slot);
         st.charge(Work::EntryClear, 1);
         gather.touched(leaf.page);
     }
     st.frames[pfn].clear(FrameFlags::REFERENCED);
-    st.lru.deactivate(st.memory().base(), pfn);
+    st.lru.deactivate(st.memory().ground(), pfn);
     Some(pfn)
 }
 
 /// MADV_FREE of one page: its content may be dropped until it is written again.
 fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: Leaf, gather: &mut Gather) {
     if let Some((slot, _)) = leaf.entry.as_swap() {
-        tables.replace(leaf.slot, Entry::NONE);
+        tables.clear(leaf.slot, Absent::None);
         tables.counts().add(crate::table::Resident::Swap, -1);
         drop_swap_entry(st.memory(), slot);
         return;
@@ -143,11 +147,12 @@ fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: L
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
-        tables.clear_bits(leaf.slot, Bits::YOUNG | Bits::DIRTY);
+        tables.clear_young_and_dirty(leaf.slot);
         st.charge(Work::EntryClear, 1);
+        stale(st.memory().ground(), &leaf.cleared(tables.space(), leaf.entry, pfn), true);
         gather.touched(leaf.page);
         if frame.has(FrameFlags::SWAPBACKED) {
-            st.lru.lazyfree(st.memory().base(), pfn);
+            st.lru.lazyfree(st.memory().ground(), pfn);
             st.count(Stat::Pglazyfree, frame.pages() as i64);
         }
     }

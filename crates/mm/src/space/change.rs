@@ -1,12 +1,12 @@
 //! Splitting, merging and changing ranges; mprotect.
 
-use super::vma::{Vma, VmaFlags, bits_of};
-use super::{Space, Spaces, Stop};
+use super::vma::{Vma, VmaFlags, rights_of};
+use super::{Space, Spaces, Stop, VmaTree};
 use crate::api::{Error, Prot};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::Bits;
-use crate::tlb::Gather;
+use crate::tlb::{Gather, Purpose, stale};
 use crate::units::*;
 
 impl Spaces {
@@ -47,7 +47,7 @@ impl Spaces {
             return;
         }
         let start = lower.view.start;
-        let upper = vmas.remove(page).expect("it was just seen");
+        let upper = vmas.absorb(page).expect("it was just seen");
         vmas.update(start, |lower| grow(st, id, space, lower, &upper));
         drop(vmas);
         upper.unlink(st);
@@ -61,17 +61,17 @@ impl Spaces {
         id: SpaceId,
         start: Vpn,
         end: Vpn,
-        mut change: impl FnMut(&mut Vma),
+        mut change: impl FnMut(&mut VmaTree, Vpn),
     ) {
         self.split_at(st, id, start);
         self.split_at(st, id, end);
         let space = self.at(id);
         let starts = space.vmas.lock().starts(start, end);
         for &at in &starts {
-            space.vmas.lock().update(at, |vma| {
-                change(vma);
-                vma.relink(st, id, space.group());
-            });
+            let mut vmas = space.vmas.lock();
+            change(&mut vmas, at);
+            vmas.update(at, |vma| vma.relink(st, id, space.group()));
+            drop(vmas);
             st.charge(Work::VmaChange, 1);
         }
         for at in starts.into_iter().chain([end]) {
@@ -102,10 +102,12 @@ impl Spaces {
                 return Err(Error::Access.into());
             }
         }
-        self.change_ranges(st, id, start, end, |vma| vma.view.prot = prot);
-        let mut gather = Gather::new(id, false);
-        change_entries(st, id, start, end, prot, &mut gather);
-        st.finish(gather);
+        st.gather(id, Purpose::Meaning, |gather| {
+            self.change_ranges(st, id, start, end, |vmas, at| {
+                vmas.protect(at, prot, gather);
+            });
+            change_entries(st, id, start, end, prot, gather);
+        });
         Ok(())
     }
 }
@@ -134,21 +136,24 @@ fn change_entries<M: Machine>(
     prot: Prot,
     gather: &mut Gather,
 ) {
-    let wanted = bits_of(prot);
-    let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(wanted);
-    if !prot.contains(Prot::WRITE) {
-        forbidden |= Bits::WRITE;
-    }
-    let mut tables = st.tables.lock(st.memory().base(), id);
+    let rights = rights_of(prot);
+    let read_only = !prot.contains(Prot::WRITE);
+    let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
+    forbidden.set(Bits::WRITE, read_only);
+    let mut tables = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, &mut |tables, leaf| {
         if !leaf.entry.is_present() {
             return;
         }
         let old = leaf.entry.bits();
-        if old.intersects(forbidden) || !old.contains(wanted) {
-            tables.set_bits(leaf.slot, wanted);
-            tables.clear_bits(leaf.slot, forbidden);
+        if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
+            tables.change_rights(leaf.slot, rights, read_only);
             st.charge(Work::EntrySet, 1);
+            stale(
+                st.memory().ground(),
+                &leaf.cleared(id, leaf.entry, st.frames.head(leaf.entry.pfn())),
+                true,
+            );
             gather.touched(leaf.page);
         }
     });

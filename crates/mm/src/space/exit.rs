@@ -6,7 +6,7 @@ use crate::frame::Owner;
 use crate::machine::Machine;
 use crate::store::Store;
 use crate::table::USER_END;
-use crate::tlb::Gather;
+use crate::tlb::Purpose;
 use crate::units::*;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
@@ -16,14 +16,14 @@ impl Spaces {
     pub fn exit<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         let space = self.at(id);
         assert!(space.mapping.is_free(), "{id} ends while a task is inside a call");
-        st.tlb.destroy(st.memory().base(), id);
-        let mut gather = Gather::new(id, true);
+        st.tlb.destroy(st.memory().ground(), id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
-        for vma in &vmas {
-            zap(st, id, &vma.view, vma.view.start, vma.view.end(), &mut gather);
-        }
-        st.tables.destroy(st.memory().base(), id, &mut gather);
-        st.finish(gather);
+        st.gather(id, Purpose::Exit, |gather| {
+            for vma in &vmas {
+                zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
+            }
+            st.tables.destroy(st.memory().ground(), id, gather);
+        });
         for vma in vmas {
             vma.unlink(st);
         }
@@ -34,18 +34,17 @@ impl Spaces {
 
     /// Take the private memory of a space that was chosen to die, without waiting for its tasks: they can only fault.
     pub fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
-        let mut gather = Gather::new(id, false);
-        {
-            let mut tables = st.tables.lock(st.memory().base(), id);
+        st.gather(id, Purpose::Meaning, |gather| {
+            gather.changes(Vpn(0), USER_END);
+            let mut tables = st.tables.lock(st.memory().ground(), id);
             tables.for_each(Vpn(0), USER_END, &mut |tables, leaf| {
                 let shared_page =
                     leaf.entry.is_present() && matches!(st.frames[leaf.entry.pfn()].owner(), Owner::File(_));
                 if !shared_page {
-                    zap_entry(st, tables, leaf, false, &mut gather);
+                    zap_entry(st, tables, leaf, false, gather);
                 }
             });
-        }
-        st.finish(gather);
+        });
     }
 
     /// Check the ranges and tables of every space, and that reverse maps know all ranges and no others.
@@ -56,7 +55,7 @@ impl Spaces {
             let space = self.at(id);
             let vmas = space.vmas.lock();
             vmas.validate().map_err(in_space)?;
-            let mut tables = st.tables.lock(st.memory().base(), id);
+            let mut tables = st.tables.lock(st.memory().ground(), id);
             let entries = tables.validate().map_err(in_space)?;
             let mut inside = 0;
             for vma in vmas.iter() {

@@ -2,12 +2,13 @@
 
 use super::vma::Vma;
 use super::{Spaces, Stop};
+use crate::event::Event;
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Leaf, Locked, Resident};
-use crate::tlb::Range;
+use crate::table::{Absent, Bits, Leaf, Locked, Resident, Rights, Settled};
+use crate::tlb::{Range, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -16,6 +17,8 @@ impl Spaces {
     pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
         let child = self.create(st, gfp)?;
         let held = self.at(parent).mapping.write(&st.machine, WaitKey::Space(parent));
+        // The parent loses the right to write to its private pages.
+        st.tlb.begin_tightening(parent);
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
         let mut outcome = Ok(());
         for range in &ranges {
@@ -24,8 +27,10 @@ impl Spaces {
                 break;
             }
         }
-        // The parent lost the right to write to its private pages: before it goes on, no CPU may still have it.
-        st.tlb.flush(st.memory().base(), parent, Range::ALL);
+        // Before it goes on, no CPU may still have it.
+        st.tlb.flush(st.memory().ground(), parent, Range::ALL);
+        st.tlb.end_tightening(parent);
+        st.event(Event::TlbHazard, [4, parent.0 as u64, 0, u64::MAX]);
         drop(held);
         if let Err(stop) = outcome {
             self.exit(st, child);
@@ -67,9 +72,9 @@ impl Spaces {
         range: &Vma,
         gfp: Gfp,
     ) -> Result<(), Stop> {
-        let base = st.memory().base();
+        let base = st.memory().ground();
         let mut from = st.tables.lock(base, parent);
-        let mut to = st.tables.lock(base, child);
+        let mut to = st.tables.lock(base, child).settle();
         let mut outcome = Ok(());
         from.for_each(range.view.start, range.view.end(), &mut |from, leaf| {
             if outcome.is_ok() {
@@ -87,7 +92,7 @@ impl Spaces {
 fn copy_entry<M: Machine>(
     st: &Store<M>,
     from: &mut Locked<'_, M>,
-    to: &mut Locked<'_, M>,
+    to: &mut Settled<'_, M>,
     leaf: Leaf,
     slot: crate::table::Slot,
     shared: bool,
@@ -95,14 +100,17 @@ fn copy_entry<M: Machine>(
     st.charge(Work::EntrySet, 1);
     if let Some((swap, _)) = leaf.entry.as_swap() {
         st.swap.dup(swap);
-        from.replace(leaf.slot, Entry::swap(swap, false));
-        to.replace(slot, Entry::swap(swap, false));
+        let shared = Absent::Swap { slot: swap, exclusive: false };
+        from.clear(leaf.slot, shared);
+        to.clear(slot, shared);
         to.counts().add(Resident::Swap, 1);
         return;
     }
     let mut entry = leaf.entry;
     if !shared && entry.has(Bits::WRITE) {
-        entry = from.clear_bits(leaf.slot, Bits::WRITE).without(Bits::WRITE);
+        let old = from.forbid_writes(leaf.slot);
+        stale(st.memory().ground(), &leaf.cleared(from.space(), old, old.pfn()), true);
+        entry = old.without(Bits::WRITE);
     }
     let pfn = entry.pfn();
     if pfn != st.zero {
@@ -111,11 +119,11 @@ fn copy_entry<M: Machine>(
             frame.clear(FrameFlags::EXCLUSIVE);
         }
         frame.get(1);
-        st.rmap.add(st.memory().base(), pfn);
+        st.rmap.add(st.memory().ground(), pfn);
         to.counts().add(super::unmap::resident_kind(st, pfn), 1);
     }
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
     // page may not be dropped as if MADV_FREE had been the last word on it.
-    let clean = if shared { Bits::YOUNG | Bits::DIRTY } else { Bits::YOUNG };
-    to.replace(slot, entry.without(clean));
+    let forget = if shared { Rights::YOUNG | Rights::DIRTY } else { Rights::YOUNG };
+    to.inherit(slot, entry, forget);
 }

@@ -24,14 +24,16 @@ impl Spaces {
         if !space.vmas.lock().covers(start, end) {
             return Err(Error::NotMapped.into());
         }
-        self.change_ranges(st, id, start, end, |vma| vma.view.flags.set(VmaFlags::LOCKED, lock));
-        let mut tables = st.tables.lock(st.memory().base(), id);
+        self.change_ranges(st, id, start, end, |vmas, at| {
+            vmas.update(at, |vma| vma.view.flags.set(VmaFlags::LOCKED, lock));
+        });
+        let mut tables = st.tables.lock(st.memory().ground(), id);
         tables.for_each(start, end, &mut |_, leaf| {
             if leaf.entry.is_present() && leaf.entry.pfn() != st.zero {
                 if lock {
-                    st.lru.mlock(st.memory().base(), leaf.entry.pfn());
+                    st.lru.mlock(st.memory().ground(), leaf.entry.pfn());
                 } else {
-                    st.lru.munlock(st.memory().base(), leaf.entry.pfn());
+                    st.lru.munlock(st.memory().ground(), leaf.entry.pfn());
                 }
             }
         });

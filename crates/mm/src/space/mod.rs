@@ -115,8 +115,8 @@ impl Spaces {
     /// A new, empty space.
     pub fn create<M: Machine>(&self, st: &Store<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
         let id = st.tlb.create();
-        if let Err(needs) = st.tables.create(st.memory().base(), &st.alloc, id, gfp.mark, gfp.reserve) {
-            st.tlb.destroy(st.memory().base(), id);
+        if let Err(needs) = st.tables.create(st.memory().ground(), &st.alloc, id, gfp.mark, gfp.reserve) {
+            st.tlb.destroy(st.memory().ground(), id);
             st.tlb.release(id);
             return Err(needs.into());
         }

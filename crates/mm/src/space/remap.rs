@@ -3,12 +3,14 @@
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::api::Error;
+use crate::event::Event;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
-use crate::table::{Entry, USER_END};
-use crate::tlb::Range;
+use crate::table::USER_END;
+use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
+use std_alloc::vec::Vec;
 
 impl Spaces {
     /// Move or resize the mapping of `[start, start + old)`, which lies in one range. Returns its new first page.
@@ -93,7 +95,7 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let space = self.at(id);
         let end = Vpn(start.0 + old);
-        let base = st.memory().base();
+        let base = st.memory().ground();
         // All tables first: after this nothing can fail half way.
         let mut tables = st.tables.lock(base, id);
         let mut at = to.0;
@@ -113,25 +115,34 @@ impl Spaces {
         // Registered at its new place before the first entry arrives there.
         moved.link(st, id, space.group());
 
-        let mut tables = st.tables.lock(base, id);
-        tables.for_each(start, end, &mut |tables, leaf| {
-            let entry = tables.replace(leaf.slot, Entry::NONE);
-            let target = Vpn(to.0 + (leaf.page.0 - start.0));
-            let slot = tables.find(target).expect("reserved above").slot;
-            tables.replace(slot, entry);
-            st.charge(Work::EntrySet, 2);
+        st.gather(id, Purpose::Meaning, |gather| {
+            let mut tables = st.tables.lock(base, id).settle();
+            let (mut leaves, mut from) = (Vec::with_capacity(TABLE_ENTRIES), start);
+            while from < end {
+                // A table at a time.
+                let next = Vpn((from.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
+                tables.for_each(from, next, &mut |_, leaf| leaves.push(leaf));
+                for leaf in leaves.drain(..) {
+                    let target = Vpn(to.0 + (leaf.page.0 - start.0));
+                    let slot = tables.find(target).expect("reserved above").slot;
+                    let entry = tables.move_entry(leaf.slot, slot);
+                    if entry.is_present() {
+                        stale(base, &leaf.cleared(id, entry, st.frames.head(entry.pfn())), true);
+                    }
+                    st.charge(Work::EntrySet, 2);
+                }
+                from = next;
+            }
+            // Under the lock: nobody may find an entry empty while a CPU can still use it.
+            let moved_away = Range { start, pages: old, freed_tables: false };
+            st.tlb.flush(base, id, moved_away);
+            st.event(Event::TlbHazard, [4, id.0 as u64, start.0, old]);
+            tables.take_empty_tables(start, end, gather);
+            drop(tables);
+            let mut vmas = space.vmas.lock();
+            vmas.remove(start, gather);
+            vmas.insert(moved);
         });
-        // Under the lock: nobody may find an entry empty while a CPU can still use it.
-        st.tlb.flush(base, id, Range { start, pages: old, freed_tables: false });
-        let mut gather = crate::tlb::Gather::new(id, false);
-        tables.take_empty_tables(start, end, &mut gather);
-        drop(tables);
-        st.finish(gather);
-
-        let mut vmas = space.vmas.lock();
-        vmas.remove(start);
-        vmas.insert(moved);
-        drop(vmas);
         source.unlink(st);
         self.merge_at(st, id, to);
         self.merge_at(st, id, Vpn(to.0 + new));

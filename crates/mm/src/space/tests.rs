@@ -3,8 +3,8 @@
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
-use crate::base::Base;
 use crate::cache::Cache;
+use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lru::Lru;
 use crate::memory::Memory;
@@ -79,7 +79,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let base = Base::new(TestMachine::simple(2, 2048), Knobs::default());
+        let base = Ground::new(TestMachine::simple(2, 2048), Knobs::default());
         let alloc = Allocator::new(&base).unwrap();
         let lru = Lru::new(&base.machine);
         let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
@@ -267,7 +267,7 @@ impl Bench {
     }
 
     fn validate(&self) {
-        let base = self.st.memory().base();
+        let base = self.st.memory().ground();
         self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
         self.st.alloc.validate(base).unwrap();
         self.st.lru.validate(base).unwrap();
@@ -320,6 +320,6 @@ proptest! {
             prop_assert!(!bench.st.rmap.is_file_mapped(file));
             bench.st.cache.destroy(bench.st.memory(), file);
         }
-        bench.st.alloc.validate(bench.st.memory().base()).unwrap();
+        bench.st.alloc.validate(bench.st.memory().ground()).unwrap();
     }
 }

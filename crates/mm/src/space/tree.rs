@@ -1,7 +1,9 @@
 //! The ranges of one space, by address.
 
 use super::vma::{Vma, VmaView};
+use crate::api::Prot;
 use crate::table::USER_END;
+use crate::tlb::Gather;
 use crate::units::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::string::String;
@@ -51,8 +53,25 @@ impl VmaTree {
         self.ranges.insert(vma.view.start.0, vma);
     }
 
-    /// Take out the range that starts at a page.
-    pub(super) fn remove(&mut self, start: Vpn) -> Option<Vma> {
+    /// Take out the range that starts at a page: its addresses are free for something else. Whoever holds a gather of the
+    /// space sees to it that no old translation of them is left.
+    pub fn remove(&mut self, start: Vpn, gather: &mut Gather) -> Option<Vma> {
+        self.recent = None;
+        let vma = self.ranges.remove(&start.0)?;
+        gather.changes(vma.view.start, vma.view.end());
+        Some(vma)
+    }
+
+    /// Give a range other rights, with the same promise.
+    pub fn protect(&mut self, start: Vpn, prot: Prot, gather: &mut Gather) {
+        self.recent = None;
+        let vma = self.ranges.get_mut(&start.0).expect("a range that starts here");
+        vma.view.prot = prot;
+        gather.changes(vma.view.start, vma.view.end());
+    }
+
+    /// Take the upper of two ranges out of the tree, whose pages the lower one takes over.
+    pub(super) fn absorb(&mut self, start: Vpn) -> Option<Vma> {
         self.recent = None;
         self.ranges.remove(&start.0)
     }

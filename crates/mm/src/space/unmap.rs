@@ -7,9 +7,10 @@ use crate::cache::drop_swap_entry;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
-use crate::table::{Bits, Entry, Leaf, Locked, Resident, USER_END};
-use crate::tlb::Gather;
+use crate::table::{Absent, Bits, Leaf, Locked, Resident, USER_END};
+use crate::tlb::{Gather, Purpose, stale};
 use crate::units::*;
+use std_alloc::vec::Vec;
 
 impl Spaces {
     /// munmap.
@@ -39,15 +40,16 @@ impl Spaces {
             self.split_at(st, id, end);
             space.vmas.lock().starts(start, end)
         };
-        let mut gather = Gather::new(id, false);
-        for &at in &starts {
-            let vma = space.vmas.lock().range_of(at).map(|vma| vma.view).expect("it was just seen");
-            zap(st, id, &vma, vma.start, vma.end(), &mut gather);
-        }
-        st.tables.lock(st.memory().base(), id).take_empty_tables(start, end, &mut gather);
-        st.finish(gather);
-        for at in starts {
-            let vma = space.vmas.lock().remove(at).expect("it was just seen");
+        let gone: Vec<_> = st.gather(id, Purpose::Meaning, |gather| {
+            for &at in &starts {
+                let vma = space.vmas.lock().range_of(at).map(|vma| vma.view).expect("it was just seen");
+                zap(st, id, &vma, vma.start, vma.end(), gather);
+            }
+            st.tables.lock(st.memory().ground(), id).take_empty_tables(start, end, gather);
+            let mut vmas = space.vmas.lock();
+            starts.iter().map(|&at| vmas.remove(at, gather).expect("it was just seen")).collect()
+        });
+        for vma in gone {
             vma.unlink(st);
             st.charge(Work::VmaChange, 1);
         }
@@ -64,7 +66,7 @@ pub(super) fn zap<M: Machine>(
     gather: &mut Gather,
 ) {
     let recency = vma.has_recency();
-    let mut tables = st.tables.lock(st.memory().base(), id);
+    let mut tables = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, recency, gather));
 }
 
@@ -76,7 +78,7 @@ pub(super) fn zap_entry<M: Machine>(
     recency: bool,
     gather: &mut Gather,
 ) {
-    let old = tables.replace(leaf.slot, Entry::NONE);
+    let old = tables.clear(leaf.slot, Absent::None).entry();
     st.charge(Work::EntryClear, 1);
     if let Some((slot, _)) = old.as_swap() {
         tables.counts().add(Resident::Swap, -1);
@@ -84,6 +86,7 @@ pub(super) fn zap_entry<M: Machine>(
         return;
     }
     let pfn = old.pfn();
+    stale(st.memory().ground(), &leaf.cleared(tables.space(), old, pfn), true);
     if pfn == st.zero {
         gather.page(leaf.page, None);
         return;
@@ -94,11 +97,11 @@ pub(super) fn zap_entry<M: Machine>(
             st.cache.mark_dirty(st.memory(), pfn);
         }
         if recency && old.has(Bits::YOUNG) {
-            st.lru.mark_accessed(st.memory().base(), pfn);
+            st.lru.mark_accessed(st.memory().ground(), pfn);
         }
     }
     tables.counts().add(resident_kind(st, pfn), -1);
-    st.rmap.remove(st.memory().base(), pfn);
+    st.rmap.remove(st.memory().ground(), pfn);
     gather.page(leaf.page, Some(pfn));
 }
 
@@ -117,10 +120,10 @@ pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
 /// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
 pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
     st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
-        let mut gather = Gather::new(span.space, false);
-        let mut tables = st.tables.lock(st.memory().base(), span.space);
-        tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, false, &mut gather));
-        drop(tables);
-        st.finish(gather);
+        st.gather(span.space, Purpose::Meaning, |gather| {
+            gather.changes(start, end);
+            let mut tables = st.tables.lock(st.memory().ground(), span.space);
+            tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, false, gather));
+        });
     });
 }

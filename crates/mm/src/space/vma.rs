@@ -5,7 +5,7 @@ use crate::frame::Owner;
 use crate::machine::Machine;
 use crate::rmap::{Span, SpanFlags};
 use crate::store::Store;
-use crate::table::Bits;
+use crate::table::Rights;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -78,21 +78,21 @@ impl VmaView {
         !self.flags.intersects(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM)
     }
 
-    /// Bits that every present entry of the range has; the right to write comes with the fault that needs it.
+    /// Rights of every present entry of the range; the right to write comes with the fault that needs it.
     #[inline]
-    pub fn bits(&self) -> Bits {
-        bits_of(self.prot)
+    pub fn rights(&self) -> Rights {
+        rights_of(self.prot)
     }
 }
 
-/// Bits of an entry with these rights, the right to write left out.
+/// Rights of an entry, the right to write left out.
 #[inline]
-pub(super) fn bits_of(prot: Prot) -> Bits {
-    let mut bits = Bits::PRESENT;
+pub(super) fn rights_of(prot: Prot) -> Rights {
+    let mut rights = Rights::empty();
     // Without the user bit no access is allowed: that is PROT_NONE.
-    bits.set(Bits::USER, !prot.is_empty());
-    bits.set(Bits::NO_EXEC, !prot.contains(Prot::EXEC));
-    bits
+    rights.set(Rights::USER, !prot.is_empty());
+    rights.set(Rights::NO_EXEC, !prot.contains(Prot::EXEC));
+    rights
 }
 
 /// A mapped range and the anonymous sets that may own its pages.

@@ -20,8 +20,34 @@ bitflags::bitflags! {
         const DIRTY = 1 << 6;
         /// Maps a large page (in a table above the lowest).
         const LARGE = 1 << 7;
+        /// Not the hardware's: YOUNG was cleared once, so a CPU may hold the translation although YOUNG is clear.
+        const AGED = 1 << 9;
         /// Instruction fetches are forbidden.
         const NO_EXEC = 1 << 63;
+    }
+}
+
+bitflags::bitflags! {
+    /// What an entry can be given without a proof that nobody holds an older translation of its page: all but the right to
+    /// write.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Rights: u64 {
+        /// User mode may use it.
+        const USER = Bits::USER.bits();
+        /// Instruction fetches are forbidden.
+        const NO_EXEC = Bits::NO_EXEC.bits();
+        /// Counts as used.
+        const YOUNG = Bits::YOUNG.bits();
+        /// Counts as written.
+        const DIRTY = Bits::DIRTY.bits();
+    }
+}
+
+impl Rights {
+    /// As bits of an entry.
+    #[inline]
+    pub const fn bits_of_entry(self) -> Bits {
+        Bits::from_bits_truncate(self.bits())
     }
 }
 
@@ -34,27 +60,63 @@ const SWAP_EXCLUSIVE: u64 = 1 << 2;
 /// One page-table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
-pub struct Entry(pub u64);
+pub struct Entry(u64);
+
+/// What an entry holds that maps nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absent {
+    /// Nothing.
+    None,
+    /// The page is in swap. `exclusive`: no other process shares it.
+    Swap {
+        /// Where.
+        slot: SwapSlot,
+        /// Only this entry knows it.
+        exclusive: bool,
+    },
+}
+
+impl From<Absent> for Entry {
+    #[inline]
+    fn from(absent: Absent) -> Entry {
+        match absent {
+            Absent::None => Entry::NONE,
+            Absent::Swap { slot, exclusive } => Entry::swap(slot, exclusive),
+        }
+    }
+}
 
 impl Entry {
     /// Nothing there.
     pub const NONE: Entry = Entry(0);
 
-    /// A present entry for a frame.
+    /// What hardware finds in a table.
     #[inline]
-    pub const fn new(pfn: Pfn, bits: Bits) -> Entry {
+    pub const fn from_raw(raw: u64) -> Entry {
+        Entry(raw)
+    }
+
+    /// What hardware puts into a table, having set bits.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// A present entry for a frame. Only this room makes one, so that none is made writable without a proof.
+    #[inline]
+    pub(super) const fn new(pfn: Pfn, bits: Bits) -> Entry {
         Entry((pfn.0 as u64) << PAGE_SHIFT | bits.bits())
     }
 
     /// An entry that points to the next table.
     #[inline]
-    pub const fn table(pfn: Pfn) -> Entry {
+    pub(super) const fn table(pfn: Pfn) -> Entry {
         Entry::new(pfn, Bits::PRESENT.union(Bits::WRITE).union(Bits::USER).union(Bits::YOUNG))
     }
 
     /// An entry whose page is in swap. `exclusive`: no other process shares it.
     #[inline]
-    pub const fn swap(slot: SwapSlot, exclusive: bool) -> Entry {
+    pub(super) const fn swap(slot: SwapSlot, exclusive: bool) -> Entry {
         Entry((slot.0 as u64) << PAGE_SHIFT | SWAP | if exclusive { SWAP_EXCLUSIVE } else { 0 })
     }
 
@@ -105,6 +167,7 @@ impl Entry {
 
     /// Without some bits.
     #[inline]
+    #[must_use]
     pub const fn without(self, bits: Bits) -> Entry {
         Entry(self.0 & !bits.bits())
     }

@@ -6,17 +6,24 @@
 //! A table's frame counts its entries that are not empty in its private word, so that an empty table is known at once.
 //! A present entry that maps a page holds one reference of its folio and counts in its mapcount; the room above that
 //! sets and clears entries keeps both, this room keeps only the tree and the space's resident counts.
+//!
+//! **What a lock allows.** Under a tree's lock entries may be cleared, and may be made to show what an old translation of
+//! the page would show too. To let a page show something else, or be written, the lock is first turned into a
+//! [`Settled`] one: then no CPU holds a translation that was taken away before, and as debts are left under this lock,
+//! none can come while it is held.
 
 pub mod entry;
+mod settled;
 mod walk;
 
-pub use entry::{Bits, Entry};
+pub use entry::{Absent, Bits, Entry, Rights};
+pub use settled::{Settled, Writes};
 pub use walk::Leaf;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
-use crate::base::Base;
 use crate::frame::{FrameFlags, Mobility};
+use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::primitive::{AtomicU32, Ordering::*};
@@ -133,16 +140,32 @@ pub struct Slot {
 
 /// The locked tree of a space.
 pub struct Locked<'a, M> {
-    base: &'a Base<M>,
+    base: &'a Ground<M>,
+    space: SpaceId,
     root: Pfn,
     counts: Guard<'a, Counts>,
+}
+
+/// An entry that was cleared, as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    slot: Slot,
+    entry: Entry,
+}
+
+impl Taken {
+    /// The entry, with all bits that hardware had set by then.
+    #[inline]
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
 }
 
 impl Tables {
     /// Give a new space an empty tree.
     pub fn create<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Ground<M>,
         alloc: &Allocator,
         space: SpaceId,
         mark: Mark,
@@ -156,7 +179,7 @@ impl Tables {
     }
 
     /// Take the tree of a space that ends. All of its entries have been cleared; what tables are left goes to `gather`.
-    pub fn destroy<M: Machine>(&self, base: &Base<M>, space: SpaceId, gather: &mut Gather) {
+    pub fn destroy<M: Machine>(&self, base: &Ground<M>, space: SpaceId, gather: &mut Gather) {
         let mut locked = self.lock(base, space);
         locked.take_empty_tables(Vpn(0), USER_END, gather);
         let counts = &*locked.counts;
@@ -174,14 +197,14 @@ impl Tables {
 
     /// Lock the tree of a space.
     #[inline]
-    pub fn lock<'a, M: Machine>(&'a self, base: &'a Base<M>, space: SpaceId) -> Locked<'a, M> {
+    pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
         let tree = &self.trees[space.0];
         let counts = tree.counts.lock();
-        Locked { base, root: Pfn(tree.root.load(Acquire)), counts }
+        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts }
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.
-    pub fn free_tables<M: Machine>(&self, base: &Base<M>, alloc: &Allocator, tables: &[Pfn]) {
+    pub fn free_tables<M: Machine>(&self, base: &Ground<M>, alloc: &Allocator, tables: &[Pfn]) {
         for &table in tables {
             base.frames[table].clear(FrameFlags::TABLE);
             base.frames[table].set_private(0);
@@ -193,7 +216,7 @@ impl Tables {
 }
 
 fn new_table<M: Machine>(
-    base: &Base<M>,
+    base: &Ground<M>,
     alloc: &Allocator,
     mark: Mark,
     reserve: Reserve,
@@ -205,6 +228,7 @@ fn new_table<M: Machine>(
         highest: ZoneKind::Normal,
         reserve,
         this_node_only: false,
+        atomic: false,
     };
     let table = alloc.take(base, &request, mark)?.into_pfn();
     base.machine.zero(table, 1);
@@ -226,7 +250,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     #[inline]
     fn at(&self, table: Pfn, index: usize) -> Entry {
-        Entry(self.base.machine.table(table)[index].load(Acquire))
+        Entry::from_raw(self.base.machine.table(table)[index].load(Acquire))
     }
 
     /// Read an entry.
@@ -235,12 +259,25 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.at(slot.table, slot.index as usize)
     }
 
-    /// Replace an entry that hardware cannot use (none or swap), or remove one, returning what was there with all
-    /// bits that hardware has set up to now.
+    /// The space.
     #[inline]
-    pub fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Nobody shall hold a translation of this space that was taken away before: pay what is owed for that. Rounds may be
+    /// sent from here, under the lock.
+    #[inline]
+    pub fn settle(self) -> Settled<'a, M> {
+        self.base.tlb.settle_space(self.base, self.space);
+        Settled::new(self)
+    }
+
+    /// Put an entry in the place of another, whose bits up to now are returned.
+    #[inline]
+    fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
         let cell = &self.base.machine.table(slot.table)[slot.index as usize];
-        let old = Entry(cell.swap(entry.0, AcqRel));
+        let old = Entry::from_raw(cell.swap(entry.raw(), AcqRel));
         if old.is_none() != entry.is_none() {
             let frame = &self.base.frames[slot.table];
             let used = frame.private();
@@ -249,16 +286,82 @@ impl<'a, M: Machine> Locked<'a, M> {
         old
     }
 
-    /// Set bits of a present entry.
+    /// Clear an entry, leaving `rest` in its place.
     #[inline]
-    pub fn set_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry(self.base.machine.table(slot.table)[slot.index as usize].fetch_or(bits.bits(), AcqRel))
+    pub fn clear(&mut self, slot: Slot, rest: Absent) -> Taken {
+        Taken { slot, entry: self.replace(slot, rest.into()) }
     }
 
-    /// Clear bits of a present entry; returns the entry as it was.
+    /// Put back what [`Locked::clear`] has taken in the same hold of the lock.
+    pub fn restore(&mut self, taken: Taken) {
+        self.replace(taken.slot, taken.entry);
+    }
+
+    /// Map a frame that shows what every old translation of the page shows too, as nothing was written since.
     #[inline]
-    pub fn clear_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry(self.base.machine.table(slot.table)[slot.index as usize].fetch_and(!bits.bits(), AcqRel))
+    pub fn install_unchanged(&mut self, slot: Slot, pfn: Pfn, rights: Rights) {
+        let old = self.replace(slot, Entry::new(pfn, Bits::PRESENT | rights.bits_of_entry()));
+        debug_assert!(!old.is_present(), "{old:?} was not cleared first");
+    }
+
+    /// Note that a present entry was used, and written if `dirty` (where hardware leaves that to software).
+    #[inline]
+    pub fn mark_used(&mut self, slot: Slot, dirty: bool) {
+        let mut bits = Bits::YOUNG;
+        bits.set(Bits::DIRTY, dirty);
+        self.set_bits(slot, bits);
+    }
+
+    /// Forget that a present entry was used; returns it as it was.
+    #[inline]
+    pub fn clear_young(&mut self, slot: Slot) -> Entry {
+        self.set_bits(slot, Bits::AGED);
+        self.clear_bits(slot, Bits::YOUNG)
+    }
+
+    /// Give a present entry these rights, and take all others but the right to write, which is taken only if `read_only`.
+    pub fn change_rights(&mut self, slot: Slot, rights: Rights, read_only: bool) {
+        let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
+        forbidden.set(Bits::WRITE, read_only);
+        self.set_bits(slot, rights.bits_of_entry());
+        self.clear_bits(slot, forbidden);
+    }
+
+    /// Take the right to write from a present entry; returns it as it was.
+    #[inline]
+    pub fn forbid_writes(&mut self, slot: Slot) -> Entry {
+        self.clear_bits(slot, Bits::WRITE)
+    }
+
+    /// Take the right to write and the mark of having been written; returns the entry as it was.
+    pub fn forbid_writes_and_clean(&mut self, slot: Slot) -> Entry {
+        self.clear_bits(slot, Bits::WRITE | Bits::DIRTY)
+    }
+
+    /// Forget that a present entry was used and written.
+    pub fn clear_young_and_dirty(&mut self, slot: Slot) -> Entry {
+        self.set_bits(slot, Bits::AGED);
+        self.clear_bits(slot, Bits::YOUNG | Bits::DIRTY)
+    }
+
+    /// Put any entry into an empty place, as hardware's owner could.
+    #[cfg(test)]
+    pub(crate) fn place(&mut self, slot: Slot, pfn: Pfn, bits: Bits) {
+        self.replace(slot, Entry::new(pfn, bits));
+    }
+
+    #[inline]
+    fn set_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
+        Entry::from_raw(
+            self.base.machine.table(slot.table)[slot.index as usize].fetch_or(bits.bits(), AcqRel),
+        )
+    }
+
+    #[inline]
+    fn clear_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
+        Entry::from_raw(
+            self.base.machine.table(slot.table)[slot.index as usize].fetch_and(!bits.bits(), AcqRel),
+        )
     }
 
     /// Make the way to the entry of `page`, with new tables where they are missing.
@@ -290,34 +393,6 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.base.charge(Work::TableLevel, LEVELS as u64);
         self.counts.recent.set(page, table);
         Ok(Slot { table, index: walk::index(page, 0) as u16 })
-    }
-
-    /// Free frames of an aligned 2 MiB range: install one large entry. The range has no table.
-    pub fn map_large(
-        &mut self,
-        alloc: &Allocator,
-        page: Vpn,
-        entry: Entry,
-        mark: Mark,
-        reserve: Reserve,
-    ) -> Result<(), NeedsReclaim> {
-        assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64) && entry.is_present());
-        let mut table = self.root;
-        for level in (2..LEVELS).rev() {
-            let slot = Slot { table, index: walk::index(page, level) as u16 };
-            let next = self.read(slot);
-            table = if next.is_present() {
-                next.pfn()
-            } else {
-                let new = new_table(self.base, alloc, mark, reserve)?;
-                self.replace(slot, Entry::table(new));
-                self.counts.tables += 1;
-                new
-            };
-        }
-        let old = self.replace(Slot { table, index: walk::index(page, 1) as u16 }, entry.with(Bits::LARGE));
-        assert!(old.is_none(), "a large entry over {old:?}");
-        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::knobs::Knobs;
 use crate::testing::TestMachine;
+use crate::tlb::Purpose;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -10,15 +11,16 @@ use std_alloc::vec::Vec;
 const SPACE: SpaceId = SpaceId(0);
 
 struct Bench {
-    base: Base<TestMachine>,
+    base: Ground<TestMachine>,
     alloc: Allocator,
     tables: Tables,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let base = Base::new(TestMachine::simple(1, 4096), Knobs::default());
+        let base = Ground::new(TestMachine::simple(1, 4096), Knobs::default());
         let alloc = Allocator::new(&base).unwrap();
+        assert_eq!(base.tlb.create(), SPACE);
         let tables = Tables::default();
         tables.create(&base, &alloc, SPACE, Mark::Min, Reserve::None).unwrap();
         Bench { base, alloc, tables }
@@ -57,8 +59,9 @@ fn an_entry_is_found_where_it_was_put() {
 #[test]
 fn a_large_entry_is_found_from_each_of_its_pages() {
     let bench = Bench::new();
-    let (page, large) = (Vpn(512 * 9), entry(512));
-    bench.lock().map_large(&bench.alloc, page, large, Mark::Min, Reserve::None).unwrap();
+    let page = Vpn(512 * 9);
+    let entry = (Pfn(512), Rights::USER, Writes::No);
+    bench.lock().settle().map_large(&bench.alloc, page, entry, Mark::Min, Reserve::None).unwrap();
     let leaf = bench.lock().find(Vpn(page.0 + 77)).unwrap();
     assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (page, Order(9), Pfn(512)));
     let mut seen = Vec::new();
@@ -118,7 +121,7 @@ proptest! {
                     prop_assert_eq!(old, model.remove(&page).unwrap_or(Entry::NONE));
                 }
                 Op::TakeEmpty(start, end) => {
-                    let mut gather = Gather::new(SPACE, false);
+                    let mut gather = Gather::new(SPACE, Purpose::Age);
                     bench.lock().take_empty_tables(Vpn(start), Vpn(end), &mut gather);
                     bench.finish(gather);
                 }
@@ -135,7 +138,7 @@ proptest! {
             tables.replace(leaf.slot, Entry::NONE);
         });
         drop(tables);
-        let mut gather = Gather::new(SPACE, true);
+        let mut gather = Gather::new(SPACE, Purpose::Exit);
         bench.tables.destroy(&bench.base, SPACE, &mut gather);
         bench.finish(gather);
         bench.alloc.drain_all(&bench.base);

@@ -2,7 +2,7 @@
 
 use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Slot};
 use crate::machine::{Machine, Work};
-use crate::tlb::Gather;
+use crate::tlb::{Cleared, Gather};
 use crate::units::*;
 
 /// Index of a page's entry in the table of `level`.
@@ -28,6 +28,21 @@ pub struct Leaf {
     pub entry: Entry,
     /// Size of what it maps: one page, or 2 MiB.
     pub order: Order,
+}
+
+impl Leaf {
+    /// The entry of `space`, which mapped a page of the folio at `head`, has been cleared; `old`: as it was.
+    pub fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
+        Cleared {
+            space,
+            page: self.page,
+            pfn: old.pfn(),
+            head,
+            writable: old.has(Bits::WRITE),
+            never_used: !old.bits().intersects(Bits::YOUNG | Bits::AGED | Bits::DIRTY),
+            dropped: false,
+        }
+    }
 }
 
 impl<'a, M: Machine> Locked<'a, M> {

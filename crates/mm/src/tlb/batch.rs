@@ -1,49 +1,229 @@
-//! What an unmapper owes: translations of folios that it has unmapped and that some CPU may still hold.
+//! Unmapping by reclaim: when the CPUs that hold a page's translations drop them.
+//!
+//! | policy | flushes | what waits |
+//! |---|---|---|
+//! | eager | at every page | nothing |
+//! | batch | at the end of the batch, everything on each CPU (Linux since 4.3) | the batch's pages |
+//! | list | after a number of pages, page by page on each CPU (seed 004) | these pages |
+//! | lazy | when a frame is used again, an address or a file changes, or the debt is old (LUF) | frames that are free |
+//! | abis | at every page, and not at all where no CPU has used the entry (ABIS) | nothing |
+//! | latr | at each CPU's next tick, without asking it (LATR) | frames that are free |
+//!
+//! Whatever the policy, a page that waits has left its debt with its space and file first (see `ledger`), so that who
+//! changes an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which a CPU may
+//! still store is flushed at the end of the batch: a store that comes later would be lost.
+//!
+//! `list` differs from the published patch, which hands physical addresses to an instruction that takes linear ones: here
+//! a list holds spaces and pages.
+//!
+//! `abis` is the half of the idea that shared page tables allow: an entry whose young bit hardware has never set was never
+//! in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not modelled.
+//! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
 
-use super::{Range, Tlb};
+use super::debt::Debt;
+use super::{Epoch, Range, Tlb};
 use crate::base::Base;
-use crate::machine::Machine;
+use crate::event::Event;
+use crate::frame::Owner;
+use crate::knobs::Knob;
+use crate::machine::{CpuSet, Machine};
+use crate::primitive::Ordering::*;
+use crate::stat::Stat;
 use crate::units::*;
+use std_alloc::vec::Vec;
+
+const EAGER: u64 = 0;
+const LIST: u64 = 2;
+pub(super) const LAZY: u64 = 3;
+/// The value of `tlb.unmap` that spares flushes of what was never used.
+pub const ABIS: u64 = 4;
+pub(super) const LATR: u64 = 5;
+
+/// An entry that was cleared, under the lock of its space's tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Cleared {
+    /// The space.
+    pub space: SpaceId,
+    /// The page.
+    pub page: Vpn,
+    /// The frame that it mapped.
+    pub pfn: Pfn,
+    /// The folio's head.
+    pub head: Pfn,
+    /// Could a CPU store through it?
+    pub writable: bool,
+    /// Can it be that no CPU ever used it? (Hardware sets the young bit before it keeps a translation.)
+    pub never_used: bool,
+    /// Is the content given up, so that the address reads something else from now on?
+    pub dropped: bool,
+}
+
+/// Pages to flush one by one.
+#[derive(Clone, Copy)]
+struct Listed {
+    space: SpaceId,
+    page: Vpn,
+    /// The space's generation after its entry was cleared.
+    generation: u64,
+}
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers, whatever the policy: every entry that is cleared is noted; the batch is settled before a folio
-/// from it is freed, and before the content of a folio with a writable or dirty entry is written to its store.
-///
-/// Policy today: pay at once, one flush a page.
+/// Rules for callers, whatever the policy: every entry that is cleared is noted; the batch is settled before a folio from
+/// it is freed, and before the content of a folio with a writable entry is written to its store.
 #[must_use = "debts must be settled"]
-#[derive(Default)]
 pub struct Batch {
-    noted: u64,
+    policy: u64,
+    /// What must be paid when the batch is settled.
+    debt: Debt,
+    owes: bool,
+    /// A part of it is for entries through which a CPU may still store.
+    writable: bool,
+    /// All of what `debt` is for; kept by the policy `list` only.
+    list: Vec<Listed>,
 }
 
 impl Batch {
     /// No debts.
-    pub fn new() -> Batch {
-        Batch::default()
+    pub fn new<M: Machine>(base: &Base<M>) -> Batch {
+        let policy = base.knobs.get(Knob::TlbUnmap);
+        Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new() }
     }
 
-    /// The entry of `page` was cleared, under the lock of the space's tables.
-    pub fn note<M: Machine>(
-        &mut self,
-        base: &Base<M>,
-        tlb: &Tlb,
-        space: SpaceId,
-        page: Vpn,
-        _writable: bool,
-    ) {
-        self.noted += 1;
-        tlb.flush(base, space, Range::page(page));
+    /// An entry was cleared, under the lock of the space's tables, which is still held.
+    pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) {
+        let context = &tlb.contexts[cleared.space.0];
+        let must = cleared.writable
+            || cleared.dropped
+            || context.tightening.load(Acquire) > 0
+            || context.never_deferred.load(Relaxed);
+        stale(base, cleared, false);
+        match self.policy {
+            ABIS if cleared.never_used => base.count(Stat::TlbFlushSpared, 1),
+            EAGER | ABIS => tlb.flush(base, cleared.space, Range::page(cleared.page)),
+            _ => {
+                let generation = context.generation.fetch_add(1, SeqCst) + 1;
+                // Drawn last: a CPU that catches up before this sees the new generation of the space.
+                let debt = Debt { cpus: context.cpus(), generation: tlb.draw() };
+                if debt.cpus.is_empty() {
+                    return;
+                }
+                let file = match base.frames[cleared.head].owner() {
+                    Owner::File(file) => Some(file),
+                    _ => None,
+                };
+                tlb.owe(base, cleared.space, file, &debt);
+                if !must && matches!(self.policy, LAZY | LATR) {
+                    self.defer(base, tlb, cleared, &debt);
+                } else {
+                    let Cleared { space, page, .. } = *cleared;
+                    self.add(base, tlb, debt, cleared.writable, Listed { space, page, generation });
+                }
+            }
+        }
     }
 
-    /// Pages noted so far.
-    pub fn noted(&self) -> u64 {
-        self.noted
+    /// The flush waits until the frame is used again.
+    fn defer<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared, debt: &Debt) {
+        let frame = &base.frames[cleared.head];
+        let epoch: Epoch = tlb.owe_frame(base, frame.zone(), debt);
+        frame.set_debt(epoch.tag());
+        base.count(Stat::TlbDeferred, 1);
     }
 
-    /// Pay what is owed for entries that were writable or dirty.
-    pub fn settle_dirty<M: Machine>(&mut self, _base: &Base<M>, _tlb: &Tlb) {}
+    fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
+        self.debt.join(&debt, |cpu| tlb.done(cpu));
+        self.owes = true;
+        self.writable |= writable;
+        if self.policy == LIST {
+            self.list.push(listed);
+            if self.list.len() as u64 >= base.knobs.get(Knob::TlbUnmapPages) {
+                self.settle(base, tlb);
+            }
+        }
+    }
 
-    /// Pay everything.
-    pub fn settle<M: Machine>(&mut self, _base: &Base<M>, _tlb: &Tlb) {}
+    /// Pay what is owed for entries that were writable.
+    pub fn settle_dirty<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb) {
+        if self.writable {
+            self.settle(base, tlb);
+        }
+    }
+
+    /// Pay everything that does not wait for the frame's next use.
+    pub fn settle<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb) {
+        if !self.owes {
+            return;
+        }
+        if self.policy == LIST && self.list.len() as u64 <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
+            tlb.pay_list(base, &self.debt, &self.list);
+        } else {
+            tlb.pay(base, &self.debt);
+        }
+        (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
+        self.list.clear();
+    }
+}
+
+impl Tlb {
+    /// As [`Tlb::pay`], but each CPU drops only the listed pages if these are all that it owes.
+    fn pay_list<M: Machine>(&self, base: &Base<M>, debt: &Debt, list: &[Listed]) {
+        let mut owing: CpuSet = self.owing(debt);
+        let me = base.machine.cpu();
+        let here = owing.contains(me);
+        owing.remove(me);
+        let mut local = || {
+            if here {
+                self.catch_up_listed(base, me, list);
+            }
+        };
+        if owing.is_empty() {
+            return local();
+        }
+        base.count(Stat::NrTlbRemoteFlush, 1);
+        base.event(Event::TlbFlush, [4, list.len() as u64, 0, 0]);
+        let remote = |cpu| {
+            base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
+            self.catch_up_listed(base, cpu, list);
+        };
+        base.machine.shootdown(&owing, &remote, &mut local);
+    }
+
+    fn catch_up_listed<M: Machine>(&self, base: &Base<M>, cpu: CpuId, list: &[Listed]) {
+        let state = &self.cpus[cpu.index()];
+        let (Some(space), false) = (state.space(), state.is_lazy()) else {
+            return self.catch_up_fully(base, cpu);
+        };
+        let drawn = self.newest();
+        let newest = self.contexts[space.0].generation.load(SeqCst);
+        let caught_up = state.generation();
+        if caught_up == newest {
+            return state.set_done(drawn, base.machine.now());
+        }
+        let missed = |listed: &&Listed| listed.space == space && listed.generation > caught_up;
+        // Every generation that this CPU has missed must be that of a listed page.
+        if list.iter().filter(missed).count() as u64 != newest - caught_up {
+            return self.catch_up_fully(base, cpu);
+        }
+        for listed in list.iter().filter(missed) {
+            self.drop_pages(base, cpu, listed.page, 1);
+        }
+        state.set_generation(newest);
+        state.set_done(drawn, base.machine.now());
+    }
+}
+
+/// Tell who traces that CPUs may now hold a translation that is no longer in the table. `sync`: who cleared it flushes.
+#[inline]
+pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
+    let frame = &base.frames[cleared.head];
+    let (file, index) = match frame.owner() {
+        Owner::File(file) => {
+            (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)
+        }
+        _ => (0, 0),
+    };
+    let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33;
+    let place = cleared.space.0 as u64 | file << 32;
+    base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
 }

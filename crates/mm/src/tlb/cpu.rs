@@ -1,5 +1,6 @@
 //! One CPU: the space that it runs, and what it has kept under each address-space number.
 
+use super::debt::Generation;
 use crate::machine::Asid;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -25,6 +26,9 @@ pub(super) struct CpuTlb {
     slots: Box<[Slot]>,
     /// The slot to reuse next.
     next: AtomicU32,
+    /// Debts up to this generation are paid on this CPU, and when it last caught up.
+    done: AtomicU64,
+    done_at: AtomicU64,
 }
 
 impl CpuTlb {
@@ -35,7 +39,32 @@ impl CpuTlb {
             loaded: AtomicU32::new(0),
             slots: (0..asids.max(1)).map(|_| Slot::default()).collect(),
             next: AtomicU32::new(0),
+            done: AtomicU64::new(0),
+            done_at: AtomicU64::new(0),
         }
+    }
+
+    /// The CPU has caught up with every debt up to this generation.
+    #[inline]
+    pub(super) fn done(&self) -> Generation {
+        Generation(self.done.load(Acquire))
+    }
+
+    /// When it last did, by its own clock.
+    pub(super) fn done_at(&self) -> Nanos {
+        self.done_at.load(Relaxed)
+    }
+
+    /// The CPU has caught up with its space since `drawn` was the newest generation.
+    pub(super) fn set_done(&self, drawn: Generation, now: Nanos) {
+        self.done.fetch_max(drawn.0, AcqRel);
+        self.done_at.store(now, Relaxed);
+    }
+
+    /// Could an access of a program use what this CPU holds, without the CPU looking at generations first?
+    #[inline]
+    pub(super) fn runs_user_code(&self) -> bool {
+        !self.lazy.load(SeqCst) && self.space.load(SeqCst) != NO_SPACE
     }
 
     pub(super) fn space(&self) -> Option<SpaceId> {

@@ -1,18 +1,33 @@
-//! Unmapping by the process itself: collect the pages and tables of one range, flush once, then let go of them.
+//! Changing a range of a space: collect what was taken away, flush once, then let go of it.
 
 use super::Range;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// What one munmap, madvise or exit takes away. Settled by [`Memory::finish`](crate::memory::Memory::finish).
-#[must_use = "a gather must be finished: pages wait in it"]
+/// Why entries are changed, which decides what must be true when the change is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Addresses get another meaning, or lose rights: on return no CPU may use what the entries said before, nor what
+    /// entries said that reclaim had cleared already.
+    Meaning,
+    /// Only what is known of their use changes.
+    Age,
+    /// The whole space goes, and no CPU runs it.
+    Exit,
+}
+
+/// What one munmap, mprotect, madvise or exit takes away.
+///
+/// Only [`Memory::gather`](crate::memory::Memory::gather) makes one, and settles when the change is over. So whoever holds
+/// one may change what addresses mean: nobody will hold an old translation when the call returns.
 pub struct Gather {
     pub(crate) space: SpaceId,
-    pub(crate) start: Vpn,
-    pub(crate) end: Vpn,
-    pub(crate) freed_tables: bool,
-    /// Is the whole space going? Then no CPU runs it and there is nothing to flush.
-    pub(crate) whole_space: bool,
+    pub(crate) purpose: Purpose,
+    start: Vpn,
+    end: Vpn,
+    freed_tables: bool,
+    /// Pages whose meaning or rights change.
+    changed: Option<(Vpn, Vpn)>,
     /// Folios that lost a mapping: one reference each is to be dropped after the flush.
     pub(crate) pages: Vec<Pfn>,
     /// Page-table pages to free after the flush.
@@ -21,9 +36,35 @@ pub struct Gather {
 
 impl Gather {
     /// Nothing taken yet.
-    pub fn new(space: SpaceId, whole_space: bool) -> Gather {
+    pub(crate) fn new(space: SpaceId, purpose: Purpose) -> Gather {
         let (pages, tables) = (Vec::new(), Vec::new());
-        Gather { space, start: Vpn(u64::MAX), end: Vpn(0), freed_tables: false, whole_space, pages, tables }
+        Gather {
+            space,
+            purpose,
+            start: Vpn(u64::MAX),
+            end: Vpn(0),
+            freed_tables: false,
+            changed: None,
+            pages,
+            tables,
+        }
+    }
+
+    /// The meaning or the rights of `[start, end)` change, whatever entries say.
+    pub fn changes(&mut self, start: Vpn, end: Vpn) {
+        assert_ne!(self.purpose, Purpose::Age, "a change of meaning under a gather that does not settle");
+        let (first, last) = self.changed.unwrap_or((start, end));
+        self.changed = Some((first.min(start), last.max(end)));
+    }
+
+    /// The hull of what changes its meaning or its rights.
+    pub(crate) fn changed(&self) -> Option<(Vpn, Vpn)> {
+        self.changed
+    }
+
+    /// The space whose entries are changed.
+    pub fn space(&self) -> SpaceId {
+        self.space
     }
 
     /// A present entry was cleared; if it mapped a folio whose reference is to be dropped, that too.
@@ -49,7 +90,7 @@ impl Gather {
     /// What must be flushed, if anything.
     pub(crate) fn range(&self) -> Option<Range> {
         let something = self.start < self.end || self.freed_tables;
-        (something && !self.whole_space).then(|| Range {
+        (something && self.purpose != Purpose::Exit).then(|| Range {
             start: self.start.min(self.end),
             pages: if self.freed_tables { u64::MAX } else { self.end.0 - self.start.0 },
             freed_tables: self.freed_tables,

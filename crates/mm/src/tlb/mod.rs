@@ -8,26 +8,32 @@
 //! loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up on return.
 //!
 //! When the third step happens is policy: [`Batch`] (unmapping by reclaim) and [`Gather`] (unmapping by the process)
-//! stand between callers and the flush. Today both are the plain kind: a `Batch` flushes at every page, a `Gather` once.
+//! stand between callers and the flush. A step that is put off is a debt; `ledger` says where debts lie and who pays.
 //!
-//! Source: the scheme is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
+//! Source: the scheme of generations is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
 
 mod batch;
 mod cpu;
+mod debt;
 mod gather;
+mod ledger;
 
-pub use batch::Batch;
-pub use gather::Gather;
+pub use batch::{ABIS, Batch, Cleared, stale};
+pub use debt::{Debt, Generation};
+pub use gather::{Gather, Purpose};
+pub use ledger::{Epoch, FileSettled};
 
 use crate::arena::Arena;
 use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
-use crate::primitive::{AtomicU64, Ordering::*};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::units::*;
 use cpu::CpuTlb;
+use debt::Domain;
+use ledger::{ZoneLedger, ZoneLedgers};
 use std_alloc::boxed::Box;
 
 /// What the room knows of one space.
@@ -39,6 +45,13 @@ struct Context {
     generation: AtomicU64,
     /// CPUs that may hold translations of the space under the ASID that is loaded.
     cpus: [AtomicU64; MAX_CPUS / 64],
+    /// Whoever has taken rights from entries and not flushed yet. While there is one, an entry that forbids stores does
+    /// not mean that no CPU can store.
+    tightening: AtomicU32,
+    /// Its pages are flushed when they are unmapped, whatever the policy.
+    never_deferred: AtomicBool,
+    /// What is owed for pages that were unmapped.
+    debts: Domain,
 }
 
 impl Context {
@@ -92,13 +105,21 @@ pub struct Tlb {
     contexts: Arena<Context>,
     cpus: Box<[CpuTlb]>,
     last_id: AtomicU64,
+    /// The newest generation of a debt.
+    drawn: AtomicU64,
+    /// Debts by file.
+    files: Arena<Domain>,
+    /// Debts by zone.
+    zones: ZoneLedgers,
 }
 
 impl Tlb {
     /// Nothing loaded anywhere.
     pub fn new<M: Machine>(base: &Base<M>) -> Tlb {
         let cpus = (0..base.machine.cpus()).map(|_| CpuTlb::new(base.machine.asids())).collect();
-        Tlb { contexts: Arena::default(), cpus, last_id: AtomicU64::new(0) }
+        let zones = base.machine.memory().iter().map(|_| ZoneLedger::new()).collect();
+        let (contexts, files) = (Arena::default(), Arena::default());
+        Tlb { contexts, cpus, last_id: AtomicU64::new(0), drawn: AtomicU64::new(0), files, zones }
     }
 
     /// A new space. Its id is used by every room.
@@ -107,6 +128,7 @@ impl Tlb {
         let context = &self.contexts[space.0];
         context.id.store(self.last_id.fetch_add(1, Relaxed) + 1, Release);
         context.generation.store(1, Release);
+        context.never_deferred.store(false, Release);
         space
     }
 
@@ -131,9 +153,25 @@ impl Tlb {
         self.contexts.bound()
     }
 
+    /// From now on, pages of this space are flushed when reclaim unmaps them (`false`: as the policy says).
+    pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
+        self.contexts[space.0].never_deferred.store(never, Release);
+    }
+
     /// CPUs that may hold translations of a space.
     pub fn cpus_of(&self, space: SpaceId) -> CpuSet {
         self.contexts[space.0].cpus()
+    }
+
+    /// Somebody takes rights from entries of a space and will flush later: until [`Tlb::end_tightening`], what an entry
+    /// forbids may still be allowed by a CPU's translation.
+    pub fn begin_tightening(&self, space: SpaceId) {
+        self.contexts[space.0].tightening.fetch_add(1, AcqRel);
+    }
+
+    /// It has been flushed.
+    pub fn end_tightening(&self, space: SpaceId) {
+        self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
     }
 
     /// Make every CPU that may hold translations of `range` drop them, before this returns.
@@ -161,13 +199,20 @@ impl Tlb {
             catch_up_here();
             return;
         }
+        let mut others = targets;
+        self.widen(base, &mut others);
+        others.remove(me);
         base.count(Stat::NrTlbRemoteFlush, 1);
         base.event(Event::TlbFlush, [4, range.pages, 0, 0]);
         let remote = |cpu| {
             base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up(base, cpu, &request);
+            if targets.contains(cpu) {
+                self.catch_up(base, cpu, &request);
+            } else {
+                self.catch_up_fully(base, cpu);
+            }
         };
-        base.machine.shootdown(&targets, &remote, &mut catch_up_here);
+        base.machine.shootdown(&others, &remote, &mut catch_up_here);
     }
 
     /// One CPU does what a request asks, on that CPU.
@@ -180,6 +225,7 @@ impl Tlb {
             self.leave(base, cpu);
             return;
         }
+        let drawn = self.newest();
         let newest = self.contexts[request.space.0].generation.load(SeqCst);
         let caught_up = state.generation();
         if caught_up >= request.generation || caught_up == newest {
@@ -188,14 +234,19 @@ impl Tlb {
         let ceiling = base.knobs.get(Knob::TlbSinglePageFlushCeiling);
         let exactly_next = request.generation == caught_up + 1 && request.generation == newest;
         if exactly_next && request.range.pages <= ceiling {
-            let (start, count) = (request.range.start, request.range.pages as u32);
-            base.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
-            base.machine.flush(Flush::Pages { start, count, stride: Order::ZERO });
+            self.drop_pages(base, cpu, request.range.start, request.range.pages as u32);
         } else {
             base.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
             base.machine.flush(Flush::Current);
         }
         state.set_generation(newest);
+        state.set_done(drawn, base.machine.now());
+    }
+
+    /// This CPU drops some pages of the space that it has loaded.
+    fn drop_pages<M: Machine>(&self, base: &Base<M>, cpu: CpuId, start: Vpn, count: u32) {
+        base.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
+        base.machine.flush(Flush::Pages { start, count, stride: Order::ZERO });
     }
 
     /// This CPU goes over to `space`, whose tables stand under `root`.
@@ -206,20 +257,24 @@ impl Tlb {
         if state.runs(space) {
             // Coming back from a kernel task: what was taken away meanwhile was not told to this CPU.
             state.set_lazy(false);
+            let drawn = self.newest();
             let newest = context.generation.load(SeqCst);
             if state.generation() != newest {
                 base.stats.add(me, Stat::NrTlbLocalFlushAll, 1);
                 base.machine.flush(Flush::Current);
                 state.set_generation(newest);
             }
+            state.set_done(drawn, base.machine.now());
             return;
         }
         self.leave_context(me);
         // Join before the generation is read: whoever raises it later sees this CPU in the set.
         context.join(me);
+        let drawn = self.newest();
         let newest = context.generation.load(SeqCst);
         let (asid, keep) = state.load(space, context.id.load(Acquire), newest);
         base.machine.load_root(root, asid, keep);
+        state.set_done(drawn, base.machine.now());
     }
 
     /// This CPU goes over to a kernel task, which keeps the tables of the last space.

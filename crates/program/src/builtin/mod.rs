@@ -4,8 +4,11 @@
 //! `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed and use integers
 //! only, so a program makes the same accesses on every machine.
 
+mod scalability;
 mod walks;
 mod work;
+
+pub use scalability::LruFileMmapRead;
 
 use crate::{Os, Program, Role, Signal};
 
@@ -18,6 +21,11 @@ const CHILD: Role = 1 << 16;
 const LEAST: u64 = 1 << 20;
 /// Most threads.
 const THREADS: u32 = 1024;
+
+/// A call that may only fail for want of memory.
+fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
+    result.map_err(|_| Signal::Kill)
+}
 
 /// The habits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Setting up, and the programs that make system calls as they go.
 
-use super::{BASE, Builtin, CHILD, Habit, PAGE};
+use super::{BASE, Builtin, CHILD, Habit, PAGE, must};
 use crate::rng::Rng;
 use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Signal};
 use alloc::collections::VecDeque;
@@ -11,11 +11,6 @@ const CHUNK: u64 = 128 << 10;
 const GUST: u64 = 64;
 /// Accesses to a page.
 const SOME: u32 = 8;
-
-/// A call that may only fail for want of memory.
-fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
-    result.map_err(|_| Signal::Kill)
-}
 
 impl Builtin {
     /// Map what all tasks share.

@@ -19,7 +19,7 @@ impl<M: Machine> Reclaim<'_, M> {
         pages: u64,
         sc: &ScanControl,
     ) {
-        let (st, base) = (self.st, self.st.memory().base());
+        let (st, base) = (self.st, self.st.memory().ground());
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(base, node, group, &scan);
         if !sc.is_group() {
@@ -58,7 +58,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Put folios back, and free those that nobody else refers to. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn put_back(self, folios: &mut List) -> u64 {
-        let mut put = self.st.lru.putback_batch(self.st.memory().base(), folios);
+        let mut put = self.st.lru.putback_batch(self.st.memory().ground(), folios);
         while let Some(pfn) = put.dead.pop_tail(&self.st.frames) {
             self.st.free_folio(pfn);
         }

@@ -26,7 +26,7 @@ impl<M: Machine> Reclaim<'_, M> {
             }
         }
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
-        let mut held = st.lru.isolate_batch(st.memory().base(), node, group, &scan);
+        let mut held = st.lru.isolate_batch(st.memory().ground(), node, group, &scan);
         self.count_scan(sc, file, held.scanned);
         if held.taken == 0 {
             return 0;

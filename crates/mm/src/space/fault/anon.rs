@@ -3,7 +3,7 @@
 use super::{Fault, FaultStop, Served};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
-use crate::table::{Bits, Entry};
+use crate::table::{Entry, Writes};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -13,9 +13,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn zero_page(&self) -> Result<Served, FaultStop> {
-        let mut tables = self.lock();
+        let mut tables = self.lock().settle();
         if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
-            tables.replace(slot, Entry::new(self.st.zero, self.vma.bits() | Bits::YOUNG));
+            tables.install(slot, self.page, self.st.zero, self.rights(false), Writes::No);
             self.st.charge(Work::EntrySet, 1);
         }
         Ok(Served::MINOR)
@@ -44,9 +44,10 @@ impl<M: Machine> Fault<'_, M> {
         match self.slot_if(&mut tables, expected) {
             Ok(Some(slot)) => {
                 let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
-                self.install(&mut tables, slot, pfn, self.bits(true));
+                let mut tables = tables.settle();
+                self.install(&mut tables, slot, pfn, Writes::Private);
                 drop(tables);
-                self.st.lru.add(self.st.memory().base(), pfn);
+                self.st.lru.add(self.st.memory().ground(), pfn);
                 if let Some(old) = old.flatten() {
                     self.st.put(old);
                 }

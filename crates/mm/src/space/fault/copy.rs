@@ -1,11 +1,12 @@
 //! Stores to pages that are mapped read-only: copy on write, reuse, and the first store to a shared page.
 
 use super::{Fault, FaultStop, Served};
+use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::stat::Stat;
-use crate::table::{Bits, Entry, Locked, Slot};
-use crate::tlb::{Gather, Range};
+use crate::table::{Absent, Entry, Leaf, Locked, Slot, Writes};
+use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -49,9 +50,9 @@ impl<M: Machine> Fault<'_, M> {
     /// Give the entry the right to write. More rights need no flush elsewhere: a CPU that still holds the old
     /// translation faults and finds the new one.
     fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
-        let mut tables = self.lock();
+        let mut tables = self.lock().settle();
         if let Some(slot) = self.slot_if(&mut tables, entry)? {
-            tables.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+            tables.allow_writes(slot, self.page, Writes::Private);
             self.st.charge(Work::EntrySet, 1);
             self.count(Stat::Pgreuse);
         }
@@ -102,11 +103,14 @@ impl<M: Machine> Fault<'_, M> {
     /// thread could write to the new page while another still reads the old one. Returns the folio, whose reference
     /// the caller drops when the tables are unlocked.
     pub(super) fn take_old(&self, tables: &mut Locked<'_, M>, slot: Slot) -> Option<Pfn> {
-        let base = self.st.memory().base();
-        let old = tables.replace(slot, Entry::NONE);
+        let base = self.st.memory().ground();
+        let old = tables.clear(slot, Absent::None).entry();
         self.st.charge(Work::EntryClear, 1);
-        self.st.tlb.flush(base, self.id, Range::page(self.page));
         let pfn = old.pfn();
+        let leaf = Leaf { page: self.page, slot, entry: old, order: Order::ZERO };
+        stale(base, &leaf.cleared(self.id, old, base.frames.head(pfn)), true);
+        self.st.tlb.flush(base, self.id, Range::page(self.page));
+        base.event(Event::TlbHazard, [4, self.id.0 as u64, self.page.0, 1]);
         if pfn == self.st.zero {
             return None;
         }
@@ -127,10 +131,11 @@ impl<M: Machine> Fault<'_, M> {
         let mut outcome = Ok(Served::MINOR);
         if still_there {
             self.st.cache.mark_dirty(self.st.memory(), pfn);
-            let mut tables = self.lock();
+            let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+            let mut tables = self.lock().settle();
             outcome = self.slot_if(&mut tables, entry).map(|slot| {
                 if let Some(slot) = slot {
-                    tables.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+                    tables.allow_writes(slot, self.page, Writes::Shared(settled));
                     self.st.charge(Work::EntrySet, 1);
                 }
                 Served { dirtied: Some(file), ..Served::MINOR }
@@ -147,12 +152,12 @@ impl<M: Machine> Fault<'_, M> {
     /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone, which
     /// may take long. It goes now, so that the next try meets the file's end instead of this page again.
     fn drop_cut_off(&self, entry: Entry) {
-        let mut gather = Gather::new(self.id, false);
-        let mut tables = self.lock();
-        if let Some(leaf) = tables.find(self.page).filter(|leaf| super::same_page(leaf.entry, entry)) {
-            super::super::unmap::zap_entry(self.st, &mut tables, leaf, false, &mut gather);
-        }
-        drop(tables);
-        self.st.finish(gather);
+        self.st.gather(self.id, Purpose::Meaning, |gather| {
+            gather.changes(self.page, Vpn(self.page.0 + 1));
+            let mut tables = self.lock();
+            if let Some(leaf) = tables.find(self.page).filter(|leaf| super::same_page(leaf.entry, entry)) {
+                super::super::unmap::zap_entry(self.st, &mut tables, leaf, false, gather);
+            }
+        });
     }
 }

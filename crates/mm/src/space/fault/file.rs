@@ -6,7 +6,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::space::VmaFlags;
-use crate::table::{Bits, Entry};
+use crate::table::{Entry, Rights, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around itself.
@@ -23,8 +23,12 @@ impl<M: Machine> Fault<'_, M> {
         match self.slot_if(&mut tables, Entry::NONE) {
             // The page may have been cut off the file while we were not looking: the folio then has no owner.
             Ok(Some(slot)) if self.st.frames[page.pfn].owner() == Owner::File(file) => {
-                let writable = self.may_write_untracked(page.pfn);
-                self.install(&mut tables, slot, page.pfn, self.bits(writable));
+                if self.may_write_untracked(page.pfn) {
+                    let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+                    self.install(&mut tables.settle(), slot, page.pfn, Writes::Shared(settled));
+                } else {
+                    self.install_unchanged(&mut tables, slot, page.pfn, self.rights(false));
+                }
                 Ok(Served::from_major(page.major))
             }
             other => {
@@ -78,6 +82,10 @@ impl<M: Machine> Fault<'_, M> {
             self.put_all(found);
             return Err(needs.into());
         }
+        // One payment for all: cheap where nothing is owed, and needed where shmem is mapped for writing.
+        let mut tables = tables.settle();
+        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
+        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
         let mut mapped = false;
         for (at, pfn) in found.iter_mut() {
             let page = Vpn(start + (at.0 - first.0));
@@ -85,9 +93,15 @@ impl<M: Machine> Fault<'_, M> {
             let Some(leaf) = tables.find(page) else { continue };
             let still_there = self.st.frames[*pfn].owner() == Owner::File(file);
             if leaf.entry.is_none() && still_there {
-                let mut bits = self.vma.bits() | Bits::YOUNG;
-                bits.set(Bits::WRITE, self.may_write_untracked(*pfn));
-                self.install(&mut tables, leaf.slot, *pfn, bits);
+                let mut rights = self.vma.rights();
+                rights.set(Rights::YOUNG, page == self.page || !old_around);
+                if self.may_write_untracked(*pfn) {
+                    let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+                    self.count_mapped(&mut tables, *pfn);
+                    tables.install(leaf.slot, page, *pfn, rights, Writes::Shared(settled));
+                } else {
+                    self.install_unchanged(&mut tables, leaf.slot, *pfn, rights);
+                }
                 *pfn = Pfn::NONE;
             }
             mapped |= page == self.page;
@@ -129,10 +143,11 @@ impl<M: Machine> Fault<'_, M> {
         let mut given = false;
         if self.st.frames[pfn].owner() == Owner::File(file) {
             self.st.cache.mark_dirty(self.st.memory(), pfn);
-            let mut tables = self.lock();
+            let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+            let mut tables = self.lock().settle();
             outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
                 if let Some(slot) = slot {
-                    self.install(&mut tables, slot, pfn, self.bits(true));
+                    self.install(&mut tables, slot, pfn, Writes::Shared(settled));
                     given = true;
                 }
             });

@@ -13,7 +13,7 @@ use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Slot};
+use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -123,27 +123,24 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn lock(&self) -> Locked<'_, M> {
-        self.st.tables.lock(self.st.memory().base(), self.id)
+        self.st.tables.lock(self.st.memory().ground(), self.id)
     }
 
     /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
     fn spurious(&self) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         if let Some(leaf) = tables.find(self.page).filter(|leaf| leaf.entry.is_present()) {
-            let mut bits = Bits::YOUNG;
-            bits.set(Bits::DIRTY, self.is_store() && leaf.entry.has(Bits::WRITE));
-            tables.set_bits(leaf.slot, bits);
+            tables.mark_used(leaf.slot, self.is_store() && leaf.entry.has(Bits::WRITE));
             self.st.charge(Work::EntrySet, 1);
         }
         Ok(Served::MINOR)
     }
 
-    /// Bits of a new entry for this access. `writable`: the page may be written without another fault.
-    fn bits(&self, writable: bool) -> Bits {
-        let mut bits = self.vma.bits() | Bits::YOUNG;
-        bits.set(Bits::WRITE, writable);
-        bits.set(Bits::DIRTY, writable && self.is_store());
-        bits
+    /// Rights of a new entry for this access. `writable`: the page may be written without another fault.
+    fn rights(&self, writable: bool) -> Rights {
+        let mut rights = self.vma.rights() | Rights::YOUNG;
+        rights.set(Rights::DIRTY, writable && self.is_store());
+        rights
     }
 
     /// Make the way to the page's entry; `None` if it is no longer as `expected`.
@@ -152,11 +149,22 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
     }
 
-    /// Map a folio, of which the caller gives one reference to the entry.
-    fn install(&self, tables: &mut Locked<'_, M>, slot: Slot, pfn: Pfn, bits: Bits) {
-        self.st.rmap.add(self.st.memory().base(), pfn);
+    /// Map a folio, of which the caller gives one reference to the entry, for this access.
+    fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, pfn: Pfn, writes: Writes) {
+        self.count_mapped(tables, pfn);
+        let rights = self.rights(!matches!(writes, Writes::No));
+        tables.install(slot, self.page, pfn, rights, writes);
+    }
+
+    /// Map a folio that shows, for loads, what `page` has shown since its content or meaning last changed.
+    fn install_unchanged(&self, tables: &mut Locked<'_, M>, slot: Slot, pfn: Pfn, rights: Rights) {
+        self.count_mapped(tables, pfn);
+        tables.install_unchanged(slot, pfn, rights);
+    }
+
+    fn count_mapped(&self, tables: &mut Locked<'_, M>, pfn: Pfn) {
+        self.st.rmap.add(self.st.memory().ground(), pfn);
         tables.counts().add(super::unmap::resident_kind(self.st, pfn), 1);
-        tables.replace(slot, Entry::new(pfn, bits));
         self.st.charge(Work::EntrySet, 1);
     }
 
@@ -183,7 +191,7 @@ impl<M: Machine> Fault<'_, M> {
     fn mlock_page(&self) {
         let found = self.lock().find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
         if let Some(entry) = found.filter(|entry| entry.pfn() != self.st.zero) {
-            self.st.lru.mlock(self.st.memory().base(), entry.pfn());
+            self.st.lru.mlock(self.st.memory().ground(), entry.pfn());
         }
     }
 

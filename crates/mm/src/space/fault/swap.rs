@@ -6,7 +6,7 @@ use crate::cache::{drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::space::VmaFlags;
-use crate::table::{Entry, Resident};
+use crate::table::{Entry, Resident, Writes};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -43,7 +43,8 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// Map the locked folio that holds the slot's content. Returns whether the entry took the caller's reference.
+    /// Map the locked folio that holds the slot's content; while that is being written to the slot it must not change, so
+    /// only for loads then. Returns whether the entry took the caller's reference.
     fn map_swapped(
         &self,
         pfn: Pfn,
@@ -56,6 +57,8 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(false);
         }
         let set = self.set_for(exclusive);
+        let writable = self.is_store() && exclusive && !frame.has(FrameFlags::WRITEBACK);
+        let writable = writable && self.vma.prot.contains(Prot::WRITE);
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
         if frame.owner() == Owner::None {
@@ -64,14 +67,14 @@ impl<M: Machine> Fault<'_, M> {
         if exclusive {
             frame.set(FrameFlags::EXCLUSIVE);
         }
-        // While it is written to its slot it must not change.
-        let stable = frame.has(FrameFlags::WRITEBACK);
-        let writable = self.is_store() && exclusive && !stable && self.vma.prot.contains(Prot::WRITE);
         tables.counts().add(Resident::Swap, -1);
-        self.install(&mut tables, at, pfn, self.bits(writable));
-        drop(tables);
+        if writable {
+            self.install(&mut tables.settle(), at, pfn, Writes::Private);
+        } else {
+            self.install_unchanged(&mut tables, at, pfn, self.rights(false));
+        }
         // The entry's hold on the slot; the caller keeps one of its own until it has done.
-        self.st.swap.free_entry(self.st.memory().base(), slot);
+        self.st.swap.free_entry(self.st.memory().ground(), slot);
         if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.swap_is_half_full() {
             self.drop_slot(pfn, slot);
         }

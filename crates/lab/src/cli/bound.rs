@@ -1,0 +1,26 @@
+//! `bound`: one run of each policy, held against the fewest flushes that can be safe.
+
+use super::args::BoundArgs;
+use super::experiment::{interrupted, measure, understand};
+use super::output;
+use crate::bound::{self, BoundSummary};
+use crate::error::Result;
+use crate::experiment::Ended;
+use crate::interrupt;
+
+/// `pagefold bound`.
+pub(super) fn bound(args: BoundArgs) -> Result<()> {
+    let profiles = match args.profiles.is_empty() {
+        true => bound::policies().map(str::to_owned).collect(),
+        false => args.profiles,
+    };
+    let plan = understand("bound", None, &profiles, 1, &args.what)?;
+    interrupt::install()?;
+    let setup = plan.setup.clone();
+    let (records, ended, host_seconds) = measure(plan, None, &args.what)?;
+    if ended == Ended::Interrupted {
+        return Err(interrupted(&setup, &records, None));
+    }
+    let summary = BoundSummary::of(setup, &records, host_seconds);
+    output::print(&if args.json { output::json(&summary)? } else { bound::render(&summary) })
+}

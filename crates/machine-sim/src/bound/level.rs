@@ -1,0 +1,266 @@
+//! One level of the bound: the stale translations that are open, and the greedy choice at their deadlines.
+//!
+//! A record is an interval for each CPU of its mask: the CPU must flush after `since` and no later than the deadline.
+//! The least number of points that meet all intervals of one CPU is found by going through them in order of their ends
+//! and choosing an end whenever its interval is not met yet. Deadlines come in order of time, so the choice is made as
+//! they come, and all that must be kept of the past is the last point chosen: by CPU for receptions, one for rounds.
+
+use super::report::{BoundLevel, Cause, CauseCount};
+use std::collections::BTreeSet;
+
+/// Number of a record.
+type Slot = u32;
+
+/// Records that are worth a sweep.
+const SWEEP_FROM: usize = 4096;
+
+/// A translation that was taken away and that CPUs may still hold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Stale {
+    /// When it was taken away.
+    pub(super) since: u64,
+    pub(super) page: u64,
+    /// Index of the page in the file.
+    pub(super) index: u64,
+    pub(super) space: u32,
+    /// The file's number and one; 0: none.
+    pub(super) file: u32,
+    pub(super) pfn: u32,
+    pub(super) writable: bool,
+    /// Whoever took it away flushes it.
+    pub(super) sync: bool,
+}
+
+/// Which records something concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Concern {
+    Pages { space: u32, first: u64, count: u64, only_sync: bool },
+    Indices { file: u32, first: u64, count: u64 },
+    Frames { first: u32, count: u32, only_writable: bool },
+    All,
+}
+
+/// When something happens, on which CPU, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: u64,
+    pub(super) cpu: usize,
+    pub(super) cause: Cause,
+}
+
+/// What the CPUs have done, whatever the level: times of the last happening of each.
+pub(super) struct Past {
+    /// Flushes that cost no interrupt.
+    pub(super) free: Vec<u64>,
+    /// Interrupts for a flush.
+    pub(super) interrupted: Vec<u64>,
+}
+
+/// The CPUs of a mask.
+pub(super) fn cpus(mask: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    mask.iter().enumerate().flat_map(|(word, &bits)| {
+        let bits = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
+        bits.take_while(|&bits| bits != 0).map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+    })
+}
+
+/// One level.
+pub(super) struct Level {
+    /// Words of a mask.
+    words: usize,
+    /// Records, each with its mask at the same place; what is not in the indices is unused.
+    records: Vec<Stale>,
+    masks: Vec<u64>,
+    unused: Vec<Slot>,
+    by_page: BTreeSet<(u32, bool, u64, Slot)>,
+    by_index: BTreeSet<(u32, u64, Slot)>,
+    by_frame: BTreeSet<(u32, Slot)>,
+    /// Number of records that brings the next sweep.
+    sweep_at: usize,
+    /// The last chosen reception of each CPU.
+    received: Vec<u64>,
+    /// The last chosen round.
+    round: u64,
+    count: BoundLevel,
+    open_max: usize,
+}
+
+impl Level {
+    pub(super) fn new(cpus: usize) -> Level {
+        Level {
+            words: cpus.div_ceil(64),
+            records: Vec::new(),
+            masks: Vec::new(),
+            unused: Vec::new(),
+            by_page: BTreeSet::new(),
+            by_index: BTreeSet::new(),
+            by_frame: BTreeSet::new(),
+            sweep_at: SWEEP_FROM,
+            received: vec![0; cpus],
+            round: 0,
+            count: BoundLevel::default(),
+            open_max: 0,
+        }
+    }
+
+    pub(super) fn count(&self) -> &BoundLevel {
+        &self.count
+    }
+
+    /// Open records at the moment when they were most.
+    pub(super) fn open_max(&self) -> usize {
+        self.open_max
+    }
+
+    pub(super) fn open_now(&self) -> usize {
+        self.by_frame.len()
+    }
+
+    fn mask(&self, slot: Slot) -> &[u64] {
+        &self.masks[slot as usize * self.words..][..self.words]
+    }
+
+    /// CPUs in `mask` may hold a translation from now on that is there no more.
+    pub(super) fn open(&mut self, stale: Stale, mask: &[u64], past: &Past) {
+        self.replace(&stale, mask);
+        if self.open_now() >= self.sweep_at {
+            self.sweep(past);
+        }
+        let slot = self.unused.pop().unwrap_or_else(|| {
+            self.records.push(Stale::default());
+            self.masks.resize(self.masks.len() + self.words, 0);
+            self.records.len() as Slot - 1
+        });
+        self.records[slot as usize] = stale;
+        self.masks[slot as usize * self.words..][..self.words].copy_from_slice(mask);
+        self.by_page.insert((stale.space, stale.sync, stale.page, slot));
+        self.by_frame.insert((stale.pfn, slot));
+        if stale.file != 0 {
+            self.by_index.insert((stale.file, stale.index, slot));
+        }
+        self.open_max = self.open_max.max(self.open_now());
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let Stale { space, sync, page, pfn, file, index, .. } = self.records[slot as usize];
+        self.by_page.remove(&(space, sync, page, slot));
+        self.by_frame.remove(&(pfn, slot));
+        if file != 0 {
+            self.by_index.remove(&(file, index, slot));
+        }
+        self.unused.push(slot);
+    }
+
+    /// An older record of the same translation asks for nothing that the new one does not ask for: its deadline will be
+    /// the same, its interval is longer.
+    fn replace(&mut self, new: &Stale, mask: &[u64]) {
+        let key = |slot| (new.space, new.sync, new.page, slot);
+        let same_page = self.by_page.range(key(0)..=key(Slot::MAX));
+        let implied = |&(.., slot): &(u32, bool, u64, Slot)| {
+            let old = self.records[slot as usize];
+            let same = Stale { since: new.since, writable: new.writable, ..old } == *new;
+            let covered = self.mask(slot).iter().zip(mask).all(|(old, new)| old & !new == 0);
+            (same && covered && old.writable <= new.writable).then_some(slot)
+        };
+        let implied: Vec<Slot> = same_page.filter_map(implied).collect();
+        implied.into_iter().for_each(|slot| self.remove(slot));
+    }
+
+    /// Forget the records that can ask for nothing more.
+    pub(super) fn sweep(&mut self, past: &Past) {
+        let slots = self.by_frame.iter().map(|&(_, slot)| slot);
+        let done = |&slot: &Slot| self.is_met(slot, past) && self.owes(slot, past).next().is_none();
+        let done: Vec<Slot> = slots.filter(done).collect();
+        done.into_iter().for_each(|slot| self.remove(slot));
+        self.sweep_at = SWEEP_FROM.max(2 * self.open_now());
+    }
+
+    /// Do the points that are chosen, and what CPUs did by themselves, meet its intervals?
+    fn is_met(&self, slot: Slot, past: &Past) -> bool {
+        let since = self.records[slot as usize].since;
+        cpus(self.mask(slot))
+            .all(|cpu| past.free[cpu] > since || (self.received[cpu] > since && self.round > since))
+    }
+
+    /// CPUs that have really done nothing since.
+    fn owes<'a>(&'a self, slot: Slot, past: &'a Past) -> impl Iterator<Item = usize> + 'a {
+        let since = self.records[slot as usize].since;
+        cpus(self.mask(slot)).filter(move |&cpu| past.free[cpu] <= since && past.interrupted[cpu] <= since)
+    }
+
+    fn find(&self, concern: &Concern) -> Vec<Slot> {
+        match *concern {
+            Concern::All => self.by_frame.iter().map(|&(_, slot)| slot).collect(),
+            Concern::Pages { space, first, count, only_sync } => {
+                let end = first.saturating_add(count);
+                let with = |sync| {
+                    let range = (space, sync, first, 0)..(space, sync, end, 0);
+                    self.by_page.range(range).map(|&(.., slot)| slot)
+                };
+                match only_sync {
+                    true => with(true).collect(),
+                    false => with(true).chain(with(false)).collect(),
+                }
+            }
+            Concern::Indices { file, first, count } => {
+                let range = (file, first, 0)..(file, first.saturating_add(count), 0);
+                self.by_index.range(range).map(|&(.., slot)| slot).collect()
+            }
+            Concern::Frames { first, count, only_writable } => {
+                let found = self.by_frame.range((first, 0)..(first.saturating_add(count), 0));
+                let wanted = |slot: &Slot| !only_writable || self.records[*slot as usize].writable;
+                found.map(|&(_, slot)| slot).filter(wanted).collect()
+            }
+        }
+    }
+
+    /// The deadline of all records that something concerns. Returns the first of them that a CPU has not been interrupted
+    /// for, although it had to be, with that CPU.
+    pub(super) fn due(&mut self, concern: &Concern, at: &Moment, past: &mut Past) -> Option<(Stale, usize)> {
+        if self.by_frame.is_empty() {
+            return None;
+        }
+        let mut missed = None;
+        for slot in self.find(concern) {
+            let missing = self.close(slot, at, past).map(|cpu| (self.records[slot as usize], cpu));
+            missed = missed.or(missing);
+            self.remove(slot);
+        }
+        missed
+    }
+
+    /// The greedy choice for one record; which CPU, if any, was not interrupted for it in time?
+    fn close(&mut self, slot: Slot, at: &Moment, past: &mut Past) -> Option<usize> {
+        let missed = self.owes(slot, past).find(|&cpu| cpu != at.cpu);
+        if self.is_met(slot, past) {
+            return missed;
+        }
+        let since = self.records[slot as usize].since;
+        let mut needed = false;
+        for cpu in cpus(&self.masks[slot as usize * self.words..][..self.words]) {
+            if past.free[cpu] > since {
+                continue;
+            }
+            if cpu == at.cpu {
+                // It does the thing that must not meet a stale translation, so it can flush just before.
+                past.free[cpu] = at.now;
+                continue;
+            }
+            needed = true;
+            if self.received[cpu] <= since {
+                self.received[cpu] = at.now;
+                self.count.receptions += 1;
+            }
+        }
+        if needed {
+            let of_cause: &mut CauseCount = self.count.causes.entry(at.cause).or_default();
+            of_cause.deadlines += 1;
+            if self.round <= since {
+                self.round = at.now;
+                self.count.rounds += 1;
+                of_cause.rounds += 1;
+            }
+        }
+        missed
+    }
+}

@@ -1,0 +1,217 @@
+//! The lower bound: how few flush rounds and receptions can be safe for the trace of this run.
+//!
+//! Problem: a policy that defers flushes can always be compared with a worse one. What is missing is the best: how many
+//! rounds (requests to other CPUs) and receptions (CPUs that flush for one) *any* policy needs that keeps every CPU
+//! from using a translation that is wrong.
+//!
+//! Rule: a translation that is taken away at r and must be gone at d needs, on each CPU that may hold it, a flush in
+//! (r, d]. The memory manager tells r (`tlb_stale`) and the things that make it wrong (`mm_page_alloc`, `tlb_hazard`);
+//! their first is d. The least number of points that meet all intervals is exact and can be found while the run goes on
+//! (see [`level`]). Two levels: L1 takes the latest safe moments, L2 also those at which the memory manager looks
+//! (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy stays below L1.
+//!
+//! What CPUs do is seen here, and not told by the memory manager: which space each runs, and when it flushes. A CPU may
+//! hold whatever its space has mapped while it runs it. What costs no interrupt is free: going over to another space or
+//! to a kernel task, a flush that a CPU does of its own accord (it counts as one of everything), and the entry of the
+//! CPU that does the thing that must not meet it. This can only make the bound smaller.
+//!
+//! The same sight finds the first CPU that was *not* interrupted in time: such a run fails, wherever its sums stand.
+//!
+//! Source: reference on deferred flushes, section 5; interval stabbing is a classic.
+
+mod level;
+mod report;
+
+use level::{Concern, Level, Moment, Past, Stale};
+use mm::event::Event;
+use mm::machine::CpuSet;
+use mm::units::{Pfn, SpaceId, Vpn};
+pub use report::{BoundLevel, BoundReport, Cause, CauseCount};
+
+/// Which CPUs may hold a translation of a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// All that run it: what a kernel must assume.
+    Running,
+    /// Those of them whose TLB does hold it: for a policy that knows where a page was used.
+    Holding,
+}
+
+/// The observer.
+pub(crate) struct Bound {
+    reach: Reach,
+    /// Counts what happens.
+    now: u64,
+    /// The space that each CPU runs.
+    running: Vec<Option<SpaceId>>,
+    past: Past,
+    l1: Level,
+    l2: Level,
+    rounds: u64,
+    receptions: u64,
+    stale: u64,
+    mask: Vec<u64>,
+    /// The first flush that was missing, in words.
+    missing: Option<String>,
+}
+
+impl Bound {
+    pub(crate) fn new(cpus: usize, reach: Reach) -> Bound {
+        Bound {
+            reach,
+            now: 0,
+            running: vec![None; cpus],
+            past: Past { free: vec![0; cpus], interrupted: vec![0; cpus] },
+            l1: Level::new(cpus),
+            l2: Level::new(cpus),
+            rounds: 0,
+            receptions: 0,
+            stale: 0,
+            mask: vec![0; cpus.div_ceil(64)],
+            missing: None,
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// From now on the CPU runs this space, or a kernel task, or nothing.
+    pub(crate) fn runs(&mut self, cpu: usize, space: Option<SpaceId>) {
+        self.running[cpu] = space;
+        self.flushes(cpu);
+    }
+
+    /// The CPU drops what it holds, and nobody asked it to.
+    pub(crate) fn flushes(&mut self, cpu: usize) {
+        self.past.free[cpu] = self.tick();
+    }
+
+    /// A request goes to other CPUs.
+    pub(crate) fn round(&mut self, targets: &CpuSet) {
+        let now = self.tick();
+        self.rounds += u64::from(!targets.is_empty());
+        for target in targets.iter() {
+            self.receptions += 1;
+            self.past.interrupted[target.index()] = now;
+        }
+    }
+
+    /// The memory manager tells of something, on `cpu`. `holds`: does the TLB of a CPU, which runs the space, hold a page?
+    pub(crate) fn event(
+        &mut self,
+        cpu: usize,
+        event: Event,
+        args: [u64; 4],
+        holds: impl Fn(usize, Vpn) -> bool,
+    ) {
+        let [a, b, c, d] = args;
+        let frames = |first, count| Concern::Frames { first, count, only_writable: false };
+        let pages = |first, count, only_sync| Concern::Pages { space: b as u32, first, count, only_sync };
+        let whole = |space| Concern::Pages { space, first: 0, count: u64::MAX, only_sync: false };
+        match (event, a) {
+            (Event::TlbStale, _) => self.goes_stale(args, holds),
+            (Event::MmPageAlloc, _) => self.hazard(cpu, Cause::Reuse, frames(a as u32, 1 << b)),
+            (Event::TlbHazard, 0) => self.hazard(cpu, Cause::Address, pages(c, d, false)),
+            (Event::TlbHazard, 1) => {
+                let concern = Concern::Indices { file: b as u32 + 1, first: c, count: d };
+                self.hazard(cpu, Cause::Content, concern);
+            }
+            (Event::TlbHazard, 2) => {
+                let concern = Concern::Frames { first: b as u32, count: c as u32, only_writable: true };
+                self.hazard(cpu, Cause::Writable, concern);
+            }
+            (Event::TlbHazard, 3) => self.hazard(cpu, Cause::Age, Concern::All),
+            (Event::TlbHazard, 4) => self.hazard(cpu, Cause::Return, pages(c, d, true)),
+            (Event::TlbSettle, 0) => self.settle(cpu, Cause::SettleSpace, whole(b as u32)),
+            (Event::TlbSettle, 1) => {
+                let concern = Concern::Indices { file: b as u32 + 1, first: 0, count: u64::MAX };
+                self.settle(cpu, Cause::SettleFile, concern);
+            }
+            (Event::TlbSettle, 2) => self.settle(cpu, Cause::SettleFrames, frames(b as u32, c as u32)),
+            (Event::TlbSettle, 3) => self.settle(cpu, Cause::SettleAll, Concern::All),
+            _ => {}
+        }
+    }
+
+    fn goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
+        let (now, space) = (self.tick(), SpaceId(a as u32));
+        self.mask.fill(0);
+        for (cpu, _) in self.running.iter().enumerate().filter(|(_, running)| **running == Some(space)) {
+            if self.reach == Reach::Running || holds(cpu, Vpn(page)) {
+                self.mask[cpu / 64] |= 1 << (cpu % 64);
+            }
+        }
+        if self.mask.iter().all(|&word| word == 0) {
+            return;
+        }
+        let stale = Stale {
+            since: now,
+            page,
+            index,
+            space: space.0,
+            file: (a >> 32) as u32,
+            pfn: c as u32,
+            writable: c >> 32 & 1 != 0,
+            sync: c >> 33 & 1 != 0,
+        };
+        self.stale += 1;
+        self.l1.open(stale, &self.mask, &self.past);
+        self.l2.open(stale, &self.mask, &self.past);
+    }
+
+    /// What this concerns must be gone: at both levels, if it is not so already.
+    fn hazard(&mut self, cpu: usize, cause: Cause, concern: Concern) {
+        let at = Moment { now: self.tick(), cpu, cause };
+        self.l2.due(&concern, &at, &mut self.past);
+        let missed = self.l1.due(&concern, &at, &mut self.past);
+        if let Some((stale, late)) = missed
+            && self.missing.is_none()
+        {
+            self.missing = Some(self.explain(&stale, late, &at));
+        }
+    }
+
+    fn settle(&mut self, cpu: usize, cause: Cause, concern: Concern) {
+        let at = Moment { now: self.tick(), cpu, cause };
+        self.l2.due(&concern, &at, &mut self.past);
+    }
+
+    fn explain(&self, stale: &Stale, late: usize, at: &Moment) -> String {
+        let rights = if stale.writable { "writable" } else { "read-only" };
+        let l1 = self.l1.count();
+        format!(
+            "the policy flushes less than is safe: {} on CPU {} while CPU {late} might still hold page {} of {} ({rights}, frame {}), \
+             which was taken away before; {} rounds and {} receptions so far, at least {} and {} are needed",
+            at.cause.happening(),
+            at.cpu,
+            Vpn(stale.page),
+            SpaceId(stale.space),
+            Pfn(stale.pfn),
+            self.rounds,
+            self.receptions,
+            l1.rounds,
+            l1.receptions,
+        )
+    }
+
+    /// The first flush that was missing, once.
+    pub(crate) fn take_missing(&mut self) -> Option<String> {
+        self.missing.take()
+    }
+
+    pub(crate) fn report(&self) -> BoundReport {
+        BoundReport {
+            rounds: self.rounds,
+            receptions: self.receptions,
+            l1: self.l1.count().clone(),
+            l2: self.l2.count().clone(),
+            stale: self.stale,
+            open_max: self.l1.open_max() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

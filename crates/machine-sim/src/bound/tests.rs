@@ -1,0 +1,419 @@
+//! The bound by itself: events go in, numbers come out. Small random cases are held against all choices there are.
+
+use super::*;
+use mm::units::CpuId;
+use proptest::prelude::*;
+
+const SPACE: SpaceId = SpaceId(7);
+/// A CPU that runs nothing.
+const AWAY: usize = 9;
+
+/// CPUs 0 to `running` - 1 of ten run the space.
+fn bound(running: usize) -> Bound {
+    let mut bound = Bound::new(10, Reach::Running);
+    (0..running).for_each(|cpu| bound.runs(cpu, Some(SPACE)));
+    bound
+}
+
+fn tell(bound: &mut Bound, cpu: usize, event: Event, args: [u64; 4]) {
+    bound.event(cpu, event, args, |_, _| panic!("asked without need"));
+}
+
+/// Page `page` at frame 100 + page is taken away; it shows the same index of file 3.
+fn stale(bound: &mut Bound, page: u64, writable: bool, sync: bool) {
+    let rights = u64::from(writable) << 32 | u64::from(sync) << 33;
+    tell(bound, AWAY, Event::TlbStale, [u64::from(SPACE.0) | 4 << 32, page, (100 + page) | rights, page]);
+}
+
+fn reuse(bound: &mut Bound, cpu: usize, page: u64) {
+    tell(bound, cpu, Event::MmPageAlloc, [100 + page, 0, 0, 0]);
+}
+
+fn interrupt(bound: &mut Bound, cpus: &[u16]) {
+    let mut targets = CpuSet::EMPTY;
+    cpus.iter().for_each(|&cpu| targets.insert(CpuId(cpu)));
+    bound.round(&targets);
+}
+
+/// (rounds, receptions) of L1, then of L2.
+fn least(bound: &Bound) -> [(u64, u64); 2] {
+    let report = bound.report();
+    [&report.l1, &report.l2].map(|level| (level.rounds, level.receptions))
+}
+
+#[test]
+fn one_round_serves_all_that_is_stale_before_it() {
+    let mut bound = bound(3);
+    (0..5).for_each(|page| stale(&mut bound, page, false, false));
+    interrupt(&mut bound, &[0, 1, 2]);
+    (0..5).for_each(|page| reuse(&mut bound, AWAY, page));
+    assert_eq!(least(&bound), [(1, 3); 2]);
+    stale(&mut bound, 5, false, false);
+    interrupt(&mut bound, &[0, 1, 2]);
+    reuse(&mut bound, AWAY, 5);
+    assert_eq!(least(&bound), [(2, 6); 2]);
+    let report = bound.report();
+    assert_eq!((report.rounds, report.receptions, report.stale, report.open_max), (2, 6, 6, 5));
+    assert_eq!(report.l1.causes[&Cause::Reuse], CauseCount { deadlines: 2, rounds: 2 });
+    assert_eq!(bound.take_missing(), None);
+}
+
+#[test]
+fn what_no_cpu_can_hold_costs_nothing() {
+    let mut bound = bound(0);
+    stale(&mut bound, 1, false, false);
+    reuse(&mut bound, AWAY, 1);
+    assert_eq!((least(&bound), bound.report().stale), ([(0, 0); 2], 0));
+}
+
+#[test]
+fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
+    let mut bound = bound(3);
+    stale(&mut bound, 1, false, false);
+    bound.runs(0, None);
+    bound.runs(0, Some(SPACE));
+    bound.flushes(1);
+    interrupt(&mut bound, &[2]);
+    reuse(&mut bound, AWAY, 1);
+    assert_eq!(least(&bound), [(1, 1); 2]);
+    // What goes stale after that is another matter.
+    stale(&mut bound, 2, false, false);
+    reuse(&mut bound, AWAY, 2);
+    assert_eq!(least(&bound), [(2, 4); 2]);
+    assert!(bound.take_missing().unwrap().contains("while CPU 0"));
+}
+
+#[test]
+fn the_cpu_that_does_it_needs_no_interrupt() {
+    let mut bound = bound(2);
+    stale(&mut bound, 1, false, false);
+    stale(&mut bound, 2, false, false);
+    interrupt(&mut bound, &[1]);
+    reuse(&mut bound, 0, 1);
+    assert_eq!(least(&bound), [(1, 1); 2]);
+    // It flushed everything then, so it owes nothing for the other page.
+    reuse(&mut bound, AWAY, 2);
+    assert_eq!((least(&bound), bound.take_missing()), ([(1, 1); 2], None));
+    stale(&mut bound, 3, false, false);
+    bound.runs(1, None);
+    reuse(&mut bound, 0, 3);
+    assert_eq!(least(&bound), [(1, 1); 2]);
+}
+
+#[test]
+fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
+    let mut bound = bound(1);
+    stale(&mut bound, 1, false, false);
+    stale(&mut bound, 2, true, false);
+    interrupt(&mut bound, &[0]);
+    tell(&mut bound, AWAY, Event::TlbHazard, [2, 101, 1, 0]);
+    assert_eq!(least(&bound), [(0, 0); 2]);
+    tell(&mut bound, AWAY, Event::TlbHazard, [2, 100, 8, 0]);
+    assert_eq!(least(&bound), [(1, 1); 2]);
+    assert_eq!(bound.report().l1.causes[&Cause::Writable].deadlines, 1);
+    assert_eq!((bound.l1.open_now(), bound.l2.open_now()), (1, 1));
+}
+
+#[test]
+fn each_hazard_concerns_what_it_says() {
+    let hazards = [
+        (Event::TlbHazard, [0, 7, 4, 2], vec![4, 5], Cause::Address),
+        (Event::TlbHazard, [0, 8, 4, 2], vec![], Cause::Address),
+        (Event::TlbHazard, [0, 7, 6, u64::MAX], vec![6, 7], Cause::Address),
+        (Event::TlbHazard, [1, 3, 2, 2], vec![2, 3], Cause::Content),
+        (Event::TlbHazard, [1, 4, 2, 2], vec![], Cause::Content),
+        (Event::TlbHazard, [2, 100, 8, 0], vec![0, 2, 4, 6], Cause::Writable),
+        (Event::TlbHazard, [3, 0, 0, 0], (0..8).collect(), Cause::Age),
+        (Event::TlbHazard, [4, 7, 0, 100], vec![4, 5, 6, 7], Cause::Return),
+        (Event::TlbHazard, [4, 7, 0, 6], vec![4, 5], Cause::Return),
+        (Event::MmPageAlloc, [100, 2, 0, 0], vec![0, 1, 2, 3], Cause::Reuse),
+        (Event::TlbFlush, [4, 1, 0, 0], vec![], Cause::Age),
+    ];
+    for (event, args, gone, cause) in hazards {
+        let mut bound = bound(1);
+        (0..8).for_each(|page| stale(&mut bound, page, page % 2 == 0, page >= 4));
+        tell(&mut bound, AWAY, event, args);
+        let left: Vec<u64> = (0..8)
+            .filter(|&page| {
+                let before = bound.l1.open_now();
+                reuse(&mut bound, AWAY, page);
+                bound.l1.open_now() < before
+            })
+            .collect();
+        let expected: Vec<u64> = (0..8).filter(|page| !gone.contains(page)).collect();
+        assert_eq!(left, expected, "{event:?} {args:?}");
+        let deadlines = bound.report().l1.causes.get(&cause).copied().unwrap_or_default().deadlines;
+        let own = u64::from(!gone.is_empty());
+        assert!(
+            deadlines >= own,
+            "{event:?} {args:?}: the first met deadline counts, later ones were served"
+        );
+    }
+}
+
+#[test]
+fn settling_counts_for_the_second_level_only() {
+    for (args, cause) in [
+        ([0, 7, 0, 0], Cause::SettleSpace),
+        ([1, 3, 0, 0], Cause::SettleFile),
+        ([2, 101, 1, 0], Cause::SettleFrames),
+        ([3, 0, 0, 0], Cause::SettleAll),
+    ] {
+        let mut bound = bound(2);
+        stale(&mut bound, 1, false, false);
+        tell(&mut bound, AWAY, Event::TlbSettle, args);
+        assert_eq!(least(&bound), [(0, 0), (1, 2)], "{args:?}");
+        stale(&mut bound, 2, false, false);
+        interrupt(&mut bound, &[0, 1]);
+        (1..3).for_each(|page| reuse(&mut bound, AWAY, page));
+        assert_eq!(least(&bound), [(1, 2), (2, 4)], "{args:?}");
+        let causes = bound.report().l2.causes;
+        assert_eq!((causes[&cause].rounds, causes[&Cause::Reuse].rounds), (1, 1));
+    }
+}
+
+#[test]
+fn a_missing_flush_is_told_at_once() {
+    let mut bound = bound(3);
+    interrupt(&mut bound, &[0, 1, 2]);
+    stale(&mut bound, 1, true, false);
+    interrupt(&mut bound, &[0, 2]);
+    reuse(&mut bound, 0, 1);
+    let text = bound.take_missing().unwrap();
+    for word in
+        ["less than is safe", "handed out again", "on CPU 0", "CPU 1 might", "writable", "at least 1 and 2"]
+    {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert_eq!(bound.take_missing(), None);
+}
+
+#[test]
+fn a_policy_that_knows_what_is_held_is_asked_for_no_more() {
+    let mut bound = bound(3);
+    bound.reach = Reach::Holding;
+    let args = [u64::from(SPACE.0), 5, 105, 0];
+    bound.event(AWAY, Event::TlbStale, args, |cpu, page| cpu == 1 && page == Vpn(5));
+    reuse(&mut bound, AWAY, 5);
+    assert_eq!(least(&bound), [(1, 1); 2]);
+}
+
+#[test]
+fn the_same_page_again_and_again_keeps_one_record() {
+    let mut bound = bound(2);
+    (0..100).for_each(|_| stale(&mut bound, 1, false, false));
+    assert_eq!(bound.report().open_max, 1);
+    // One with more rights, or on fewer CPUs, asks for something else.
+    stale(&mut bound, 1, true, false);
+    bound.runs(1, None);
+    stale(&mut bound, 1, true, false);
+    stale(&mut bound, 1, false, false);
+    assert_eq!(bound.report().open_max, 3);
+}
+
+#[test]
+fn records_that_ask_for_nothing_more_are_swept() {
+    let mut bound = bound(2);
+    for page in 0..100_000 {
+        stale(&mut bound, page, false, false);
+        if page % 1000 == 999 {
+            (0..2).for_each(|cpu| bound.flushes(cpu));
+        }
+    }
+    assert!(bound.report().open_max < 8192, "{}", bound.report().open_max);
+}
+
+#[test]
+fn large_machines_have_masks_of_several_words() {
+    let mut bound = Bound::new(130, Reach::Running);
+    [0, 63, 64, 129].into_iter().for_each(|cpu| bound.runs(cpu, Some(SPACE)));
+    stale(&mut bound, 1, false, false);
+    reuse(&mut bound, 129, 1);
+    assert_eq!(least(&bound), [(1, 3); 2]);
+}
+
+// --- against all choices there are ---
+
+/// One step of a small history over three CPUs and four pages.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Stale {
+        page: u64,
+        writable: bool,
+        sync: bool,
+    },
+    Free {
+        cpu: usize,
+    },
+    /// The CPU goes to a kernel task, or comes back.
+    Turn {
+        cpu: usize,
+    },
+    Reuse {
+        page: u64,
+        cpu: usize,
+    },
+    Hazard {
+        kind: u64,
+        page: u64,
+        cpu: usize,
+    },
+    Settle {
+        page: u64,
+        cpu: usize,
+    },
+}
+
+const CPUS: usize = 3;
+
+fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
+    let cpu = move || if own { prop_oneof![0..CPUS, Just(AWAY)].boxed() } else { Just(AWAY).boxed() };
+    let stale = || {
+        (0..4u64, any::<bool>(), any::<bool>()).prop_map(|(page, writable, sync)| Step::Stale {
+            page,
+            writable,
+            sync,
+        })
+    };
+    let step = prop_oneof![
+        4 => stale(),
+        1 => (0..CPUS).prop_map(|cpu| Step::Free { cpu }),
+        1 => (0..CPUS).prop_map(|cpu| Step::Turn { cpu }),
+        3 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Reuse { page, cpu }),
+        1 => (0..5u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard { kind, page, cpu }),
+        1 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Settle { page, cpu }),
+    ];
+    prop::collection::vec(step, 1..16)
+}
+
+/// Play a history.
+fn play(history: &[Step], sweep: bool) -> Bound {
+    let mut bound = bound(CPUS);
+    for &step in history {
+        match step {
+            Step::Stale { page, writable, sync } => stale(&mut bound, page, writable, sync),
+            Step::Free { cpu } => bound.flushes(cpu),
+            Step::Turn { cpu } => {
+                let to = if bound.running[cpu].is_none() { Some(SPACE) } else { None };
+                bound.runs(cpu, to);
+            }
+            Step::Reuse { page, cpu } => reuse(&mut bound, cpu, page),
+            Step::Hazard { kind, page, cpu } => {
+                let args =
+                    [[0, 7, page, 1], [1, 3, page, 1], [2, 100 + page, 1, 0], [3, 0, 0, 0], [4, 7, page, 1]];
+                tell(&mut bound, cpu, Event::TlbHazard, args[kind as usize]);
+            }
+            Step::Settle { page, cpu } => tell(&mut bound, cpu, Event::TlbSettle, [2, 100 + page, 1, 0]),
+        }
+        if sweep {
+            bound.l1.sweep(&bound.past);
+            bound.l2.sweep(&bound.past);
+        }
+    }
+    bound
+}
+
+/// An interval of the plain model: after step `.0`, not after step `.1`, on that CPU.
+type Interval = (usize, usize, usize);
+
+/// All intervals of a history that must be met at a level, and to which record each belongs.
+fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
+    let mut running = [true; CPUS];
+    let mut free: Vec<Vec<usize>> = vec![Vec::new(); CPUS];
+    let mut open: Vec<(usize, u64, bool, bool, [bool; CPUS])> = Vec::new();
+    let mut due: Vec<Vec<Interval>> = Vec::new();
+    for (now, &step) in history.iter().enumerate() {
+        let concerns = |page: u64, writable: bool, sync: bool| match step {
+            Step::Reuse { page: p, .. } => p == page,
+            Step::Hazard { kind: 3, .. } => true,
+            Step::Hazard { kind: 2, page: p, .. } => p == page && writable,
+            Step::Hazard { kind: 4, page: p, .. } => p == page && sync,
+            Step::Hazard { page: p, .. } => p == page,
+            Step::Settle { page: p, .. } => second && p == page,
+            _ => false,
+        };
+        open.retain(|&(since, page, writable, sync, mask)| {
+            let now_due = concerns(page, writable, sync);
+            if now_due {
+                let held = (0..CPUS).filter(|&cpu| mask[cpu] && !free[cpu].iter().any(|&at| at > since));
+                due.push(held.map(|cpu| (since, now, cpu)).collect());
+            }
+            !now_due
+        });
+        match step {
+            Step::Stale { page, writable, sync } => open.push((now, page, writable, sync, running)),
+            Step::Free { cpu } => free[cpu].push(now),
+            Step::Turn { cpu } => {
+                running[cpu] = !running[cpu];
+                free[cpu].push(now);
+            }
+            _ => {}
+        }
+    }
+    due.retain(|intervals| !intervals.is_empty());
+    due
+}
+
+/// The fewest points that meet all intervals, by trying all sets of points.
+fn fewest(intervals: &[(usize, usize)], steps: usize) -> u64 {
+    let met =
+        |points: u32| intervals.iter().all(|&(since, end)| (since + 1..=end).any(|at| points & 1 << at != 0));
+    (0..1u32 << steps)
+        .filter(|&points| met(points))
+        .map(|points| u64::from(points.count_ones()))
+        .min()
+        .unwrap()
+}
+
+proptest! {
+    #[test]
+    fn the_greedy_choice_is_the_best_there_is(history in steps(false)) {
+        let bound = play(&history, false);
+        for (second, (rounds, receptions)) in [false, true].into_iter().zip(least(&bound)) {
+            let due = intervals(&history, second);
+            let union: Vec<_> = due.iter().map(|record| (record[0].0, record[0].1)).collect();
+            prop_assert_eq!(rounds, fewest(&union, history.len()));
+            let of = |cpu| -> Vec<_> {
+                due.iter().flatten().filter(|of| of.2 == cpu).map(|of| (of.0, of.1)).collect()
+            };
+            let sum: u64 = (0..CPUS).map(|cpu| fewest(&of(cpu), history.len())).sum();
+            prop_assert_eq!(receptions, sum);
+        }
+    }
+
+    #[test]
+    fn the_first_level_asks_for_no_more_than_the_second(history in steps(true)) {
+        let [first, second] = least(&play(&history, false));
+        prop_assert!(first.0 <= second.0 && first.1 <= second.1 && first.0 <= first.1);
+    }
+
+    #[test]
+    fn what_is_swept_is_not_missed(history in steps(true)) {
+        prop_assert_eq!(least(&play(&history, true)), least(&play(&history, false)));
+    }
+
+    /// Who interrupts everybody right behind every change is safe, and so not below the bound; who never does is told so
+    /// exactly if the bound asks for a round.
+    #[test]
+    fn a_safe_policy_is_not_below_the_bound(history in steps(true)) {
+        let mut eager = bound(CPUS);
+        let mut never = bound(CPUS);
+        for &step in &history {
+            for bound in [&mut eager, &mut never] {
+                match step {
+                    Step::Stale { page, writable, sync } => stale(bound, page, writable, sync),
+                    Step::Free { cpu } => bound.flushes(cpu),
+                    Step::Reuse { page, cpu } => reuse(bound, cpu, page),
+                    _ => {}
+                }
+            }
+            if matches!(step, Step::Stale { .. }) {
+                interrupt(&mut eager, &[0, 1, 2]);
+            }
+        }
+        let report = eager.report();
+        prop_assert!(report.l1.rounds <= report.rounds && report.l1.receptions <= report.receptions);
+        prop_assert_eq!(eager.take_missing(), None);
+        prop_assert_eq!(never.take_missing().is_some(), never.report().l1.rounds > 0);
+    }
+}

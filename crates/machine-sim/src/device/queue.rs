@@ -1,0 +1,223 @@
+//! From transfers of single folios to requests: plugging and merging.
+//!
+//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the task
+//! sleeps or is done submitting, so that transfers of neighbouring blocks can join one request before the first of them
+//! starts. Here a CPU's plug is emptied
+//!
+//! - when its task sleeps, ends, leaves the memory manager, or is replaced by another;
+//! - when the oldest request in it has waited for [`PLUG_TIME`] (daemons work for long without doing any of that);
+//! - when it holds [`PLUG_REQUESTS`], or its last request has [`PLUG_PAGES`] and another one begins.
+//!
+//! A request that then finds the device busy waits, and may still be joined: the last few that wait are looked at. No
+//! request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
+//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, no time limits a plug, but its
+//! owner closes it after each pass over a list.
+//!
+//! Requests start in the order in which they came: there is no elevator that sorts them.
+
+use mm::machine::Io;
+use std::collections::VecDeque;
+
+/// Most requests in a plug.
+const PLUG_REQUESTS: usize = 32;
+/// A request of so many pages is worth no more waiting: 128 KiB.
+const PLUG_PAGES: u32 = 32;
+/// Longest that a plug holds anything back: 1 ms.
+const PLUG_TIME: u64 = 1_000_000_000;
+/// Pages of the largest request: 1280 KiB.
+const REQUEST_PAGES: u32 = 320;
+/// Requests that wait, and are looked at for one to join.
+const LOOK_BACK: usize = 8;
+
+/// Transfers of blocks that follow each other, in one direction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    /// In the order of blocks, each with the CPU that asked for it.
+    parts: VecDeque<(Io, usize)>,
+    pages: u32,
+    /// When the last part was submitted.
+    since: u64,
+}
+
+impl Request {
+    fn new(now: u64, io: Io, cpu: usize) -> Request {
+        Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages, since: now }
+    }
+
+    /// Its parts, in the order of blocks.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Io> {
+        self.parts.iter().map(|(io, _)| io)
+    }
+
+    /// The CPU that is told of its end.
+    pub(crate) fn cpu(&self) -> usize {
+        self.parts[0].1
+    }
+
+    /// The number of its device.
+    pub(crate) fn device(&self) -> usize {
+        self.parts[0].0.device.index()
+    }
+
+    pub(super) fn write(&self) -> bool {
+        self.parts[0].0.write
+    }
+
+    pub(super) fn first(&self) -> u64 {
+        self.parts[0].0.block
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.first() + self.pages as u64
+    }
+
+    pub(super) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Take `other` in, before or behind, if it is of the same kind and its blocks are next to these.
+    fn join(&mut self, other: Request) -> Result<(), Request> {
+        let alike = self.device() == other.device() && self.write() == other.write();
+        if !alike || self.pages + other.pages > REQUEST_PAGES {
+            return Err(other);
+        }
+        if self.end() == other.first() {
+            self.parts.extend(other.parts);
+        } else if other.end() == self.first() {
+            other.parts.into_iter().rev().for_each(|part| self.parts.push_front(part));
+        } else {
+            return Err(other);
+        }
+        self.pages += other.pages;
+        self.since = self.since.max(other.since);
+        Ok(())
+    }
+}
+
+/// Let a request join one of `requests`, the last first. It comes back if none is next to it.
+fn join_one_of<'a>(requests: impl Iterator<Item = &'a mut Request>, request: Request) -> Option<Request> {
+    let mut request = request;
+    for other in requests {
+        match other.join(request) {
+            Ok(()) => return None,
+            Err(back) => request = back,
+        }
+    }
+    Some(request)
+}
+
+/// Let a request join one of the last that wait. It comes back if none is next to it.
+pub(super) fn join_waiting(waiting: &mut VecDeque<Request>, request: Request) -> Option<Request> {
+    join_one_of(waiting.iter_mut().rev().take(LOOK_BACK), request)
+}
+
+/// What a CPU's task has submitted and the devices do not know of yet.
+#[derive(Default)]
+pub(crate) struct Plug {
+    requests: Vec<Request>,
+    opened: u64,
+}
+
+impl Plug {
+    /// Does it hold nothing back?
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Has it held something back for long enough?
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        !self.is_empty() && now >= self.opened + PLUG_TIME
+    }
+
+    /// Add a transfer. `Some`: it joined a request (`true`) or became one. `None`: the plug must be emptied first.
+    pub(crate) fn add(&mut self, now: u64, io: Io, cpu: usize) -> Option<bool> {
+        if self.is_empty() {
+            self.opened = now;
+        }
+        let Some(request) = join_one_of(self.requests.iter_mut().rev(), Request::new(now, io, cpu)) else {
+            return Some(true);
+        };
+        let full = self.requests.len() >= PLUG_REQUESTS
+            || self.requests.last().is_some_and(|last| last.pages >= PLUG_PAGES);
+        if full {
+            return None;
+        }
+        self.requests.push(request);
+        Some(false)
+    }
+
+    /// Empty it.
+    pub(crate) fn take(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.requests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mm::units::{DeviceId, Pfn};
+
+    fn io(write: bool, block: u64) -> Io {
+        Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1 }
+    }
+
+    fn blocks(request: &Request) -> Vec<u64> {
+        request.parts().map(|io| io.block).collect()
+    }
+
+    #[test]
+    fn neighbours_join_in_either_direction_and_stay_in_order() {
+        let mut plug = Plug::default();
+        let joined = [5, 6, 9, 4, 8, 7].map(|block| plug.add(0, io(false, block), 0).unwrap());
+        assert_eq!(joined, [false, true, false, true, true, true]);
+        let requests = plug.take();
+        // 7 joined what it came to first; nothing looks whether two requests have met.
+        assert_eq!(requests.iter().map(blocks).collect::<Vec<_>>(), [vec![4, 5, 6], vec![7, 8, 9]]);
+        assert!(plug.is_empty());
+    }
+
+    #[test]
+    fn reads_and_writes_and_devices_stay_apart() {
+        let mut plug = Plug::default();
+        let other = Io { device: DeviceId(1), ..io(true, 2) };
+        let joined = [io(false, 1), io(true, 2), other, io(true, 3)].map(|io| plug.add(0, io, 0).unwrap());
+        assert_eq!(joined, [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_plug_fills_up_and_grows_old() {
+        let mut plug = Plug::default();
+        assert!((0..PLUG_REQUESTS as u64).all(|i| plug.add(7, io(false, 2 * i), 0) == Some(false)));
+        assert_eq!(plug.add(8, io(false, 1000), 0), None);
+        assert_eq!(plug.add(8, io(false, 1), 0), Some(true), "who joins needs no room");
+        assert!(!plug.is_due(PLUG_TIME) && plug.is_due(PLUG_TIME + 7));
+        plug.take();
+        assert!(!plug.is_due(u64::MAX));
+        assert!((0..PLUG_PAGES as u64).all(|block| plug.add(0, io(false, block), 0).is_some()));
+        assert_eq!(plug.add(0, io(false, 1000), 0), None, "the last one is large enough");
+    }
+
+    #[test]
+    fn no_request_grows_too_large() {
+        let mut plug = Plug::default();
+        let joined: Vec<_> =
+            (0..REQUEST_PAGES as u64 + 1).map(|block| plug.add(0, io(true, block), 0)).collect();
+        assert!(joined[1..REQUEST_PAGES as usize].iter().all(|&joined| joined == Some(true)));
+        assert_eq!(joined.last(), Some(&None));
+    }
+
+    #[test]
+    fn only_the_last_that_wait_are_looked_at() {
+        let request = |block: u64| Request::new(3, io(false, block), 1);
+        let mut waiting: VecDeque<Request> = (0..10).map(|i| request(10 * i)).collect();
+        assert_eq!(join_waiting(&mut waiting, request(1)), Some(request(1)));
+        assert_eq!(join_waiting(&mut waiting, request(21)), None);
+        assert_eq!((blocks(&waiting[2]), waiting[2].cpu()), (vec![20, 21], 1));
+    }
+}

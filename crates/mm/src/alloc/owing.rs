@@ -1,0 +1,110 @@
+//! From the buddy lists to use, by way of the ledger.
+//!
+//! A block leaves the buddy lists as [`Owing`]: CPUs may still hold translations to its frames. Nothing can be done with it
+//! but to settle it, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on a CPU's list
+//! or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until it is paid for.
+
+use super::zone::Zone;
+use crate::frame::{FrameTable, List};
+use crate::ground::Ground;
+use crate::machine::Machine;
+use crate::stat::Stat;
+use crate::tlb::Epoch;
+use crate::units::*;
+
+/// A block just taken from the buddy lists.
+#[derive(Debug)]
+#[must_use = "dropping it loses the pages"]
+pub(super) struct Owing {
+    pfn: Pfn,
+    order: Order,
+    epoch: Epoch,
+}
+
+impl Owing {
+    pub fn new(pfn: Pfn, order: Order, epoch: Epoch) -> Owing {
+        Owing { pfn, order, epoch }
+    }
+
+    /// Where it is.
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// The payment that it waits for.
+    #[cfg(test)]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Pay what it owes, if that has not been done.
+    pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> Clean {
+        settle(ground, zone, self.epoch, self.pfn, self.order);
+        Clean { pfn: self.pfn }
+    }
+}
+
+/// A block that owes nothing.
+#[derive(Debug)]
+#[must_use = "dropping it loses the pages"]
+pub(super) struct Clean {
+    pfn: Pfn,
+}
+
+impl Clean {
+    pub fn into_pfn(self) -> Pfn {
+        self.pfn
+    }
+}
+
+/// Blocks of one order just taken from the buddy lists.
+#[must_use = "dropping it loses the pages"]
+pub(super) struct OwingList {
+    blocks: List,
+    order: Order,
+    newest: Epoch,
+}
+
+impl OwingList {
+    pub fn new(order: Order) -> OwingList {
+        OwingList { blocks: List::new(), order, newest: Epoch::NONE }
+    }
+
+    pub fn push(&mut self, frames: &FrameTable, block: Owing) {
+        debug_assert_eq!(block.order, self.order);
+        self.newest = self.newest.max(block.epoch);
+        self.blocks.push_tail(frames, block.pfn);
+    }
+
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Pay what they owe, with one payment.
+    pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> CleanList {
+        if let Some(first) = self.blocks.head() {
+            settle(ground, zone, self.newest, first, self.order);
+        }
+        CleanList(self.blocks)
+    }
+}
+
+/// Blocks that owe nothing.
+#[must_use = "dropping it loses the pages"]
+pub(super) struct CleanList(List);
+
+impl CleanList {
+    pub fn pop(&mut self, frames: &FrameTable) -> Option<Clean> {
+        self.0.pop_head(frames).map(|pfn| Clean { pfn })
+    }
+}
+
+fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, epoch: Epoch, pfn: Pfn, order: Order) {
+    if epoch == Epoch::NONE {
+        return;
+    }
+    ground.count(Stat::TlbPendingTaken, 1);
+    if epoch > ground.tlb.paid_epoch(zone.id()) {
+        ground.tlb.settle_zone(ground, zone.id(), pfn, order);
+    }
+}

@@ -1,0 +1,129 @@
+//! A locked tree of a space that nobody holds an old translation of.
+
+use super::{Bits, Entry, LEVELS, Locked, Rights, Slot, TABLE_ENTRIES, new_table, walk};
+use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use crate::event::Event;
+use crate::frame::Owner;
+use crate::machine::Machine;
+use crate::tlb::FileSettled;
+use crate::units::*;
+use core::ops::{Deref, DerefMut};
+
+/// May a page be written through an entry?
+#[derive(Debug)]
+pub enum Writes {
+    /// No.
+    No,
+    /// Yes; only this space sees it.
+    Private,
+    /// Yes; everybody who maps the file sees it.
+    Shared(FileSettled),
+}
+
+/// The locked tree of a space, when all that was owed for the space has been paid under this very lock. Only
+/// [`Locked::settle`] makes one. Pages may now change what they show, and be written.
+pub struct Settled<'a, M>(Locked<'a, M>);
+
+impl<'a, M> Deref for Settled<'a, M> {
+    type Target = Locked<'a, M>;
+
+    #[inline]
+    fn deref(&self) -> &Locked<'a, M> {
+        &self.0
+    }
+}
+
+impl<M> DerefMut for Settled<'_, M> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<'a, M: Machine> Settled<'a, M> {
+    #[inline]
+    pub(super) fn new(locked: Locked<'a, M>) -> Settled<'a, M> {
+        Settled(locked)
+    }
+
+    /// Map a frame for `page`. The entry was empty, or has been cleared and flushed under this lock.
+    #[inline]
+    pub fn install(&mut self, slot: Slot, page: Vpn, pfn: Pfn, rights: Rights, writes: Writes) {
+        let mut bits = Bits::PRESENT | rights.bits_of_entry();
+        bits.set(Bits::WRITE, self.admit(pfn, writes));
+        self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
+        let old = self.replace(slot, Entry::new(pfn, bits));
+        debug_assert!(!old.is_present(), "{old:?} was not cleared first");
+    }
+
+    /// Let a present entry be written; it counts as written and used.
+    #[inline]
+    pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
+        let allowed = self.admit(self.read(slot).pfn(), writes);
+        assert!(allowed, "nothing is allowed to {page}");
+        self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
+        self.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+    }
+
+    /// May the frame be written through the entry? Tells who traces that a file is about to change.
+    fn admit(&self, pfn: Pfn, writes: Writes) -> bool {
+        let head = self.base.frames.head(pfn);
+        match (writes, self.base.frames[head].owner()) {
+            (Writes::No, _) => false,
+            (Writes::Private, owner) => {
+                assert!(!matches!(owner, Owner::File(_)), "{pfn} of {owner:?} is not private");
+                true
+            }
+            (Writes::Shared(settled), owner) => {
+                assert_eq!(owner, Owner::File(settled.file()), "{pfn} is of another file");
+                let index = self.base.frames[head].page_index().0 + (pfn.0 - head.0) as u64;
+                self.base.event(Event::TlbHazard, [1, settled.file().0 as u64, index, 1]);
+                true
+            }
+        }
+    }
+
+    /// Move an entry, whatever it is, to an empty place. The caller flushes the old page before it unlocks the tree.
+    pub fn move_entry(&mut self, from: Slot, to: Slot) -> Entry {
+        let entry = self.replace(from, Entry::NONE);
+        let old = self.replace(to, entry);
+        assert!(old.is_none(), "{entry:?} is moved over {old:?}");
+        entry
+    }
+
+    /// Let a child's empty entry say what its parent's says, without the marks in `forget`.
+    pub fn inherit(&mut self, slot: Slot, parent: Entry, forget: Rights) {
+        let old = self.replace(slot, parent.without(forget.bits_of_entry()));
+        debug_assert!(old.is_none());
+    }
+
+    /// Map an aligned 2 MiB range with one large entry. The range has no table.
+    pub fn map_large(
+        &mut self,
+        alloc: &Allocator,
+        page: Vpn,
+        (pfn, rights, writes): (Pfn, Rights, Writes),
+        mark: Mark,
+        reserve: Reserve,
+    ) -> Result<(), NeedsReclaim> {
+        assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64));
+        let mut table = self.root;
+        for level in (2..LEVELS).rev() {
+            let slot = Slot { table, index: walk::index(page, level) as u16 };
+            let next = self.read(slot);
+            table = if next.is_present() {
+                next.pfn()
+            } else {
+                let new = new_table(self.base, alloc, mark, reserve)?;
+                self.replace(slot, Entry::table(new));
+                self.counts.tables += 1;
+                new
+            };
+        }
+        let mut bits = Bits::PRESENT | Bits::LARGE | rights.bits_of_entry();
+        bits.set(Bits::WRITE, self.admit(pfn, writes));
+        let old = self.replace(Slot { table, index: walk::index(page, 1) as u16 }, Entry::new(pfn, bits));
+        assert!(old.is_none(), "a large entry over {old:?}");
+        Ok(())
+    }
+}
