@@ -93,8 +93,13 @@ impl Lists {
 
     /// Smallest order of at least `order` that the group has a block of.
     fn fitting(&self, order: Order, mobility: Mobility) -> Option<Order> {
-        let fitting = self.occupied[mobility as usize] >> order.0;
-        (fitting != 0).then(|| Order(order.0 + fitting.trailing_zeros() as u8))
+        self.all_fitting(order, mobility).next()
+    }
+
+    /// All such orders.
+    fn all_fitting(&self, order: Order, mobility: Mobility) -> impl Iterator<Item = Order> + use<> {
+        let occupied = self.occupied[mobility as usize];
+        (order.0..ORDERS as u8).filter(move |order| occupied >> order & 1 != 0).map(Order)
     }
 }
 
@@ -142,8 +147,8 @@ impl FreeLists {
 pub(super) enum Debts {
     /// A block that owes will be paid for.
     Allowed,
-    /// Only blocks that owe nothing.
-    None,
+    /// Only blocks whose debts are not newer than this.
+    UpTo(Epoch),
 }
 
 /// May a request mix mobility groups within a page block?
@@ -310,7 +315,8 @@ impl<'a, M: Machine> Area<'a, M> {
     /// The smallest sufficient block of the group itself; one that owes nothing if there are enough of those.
     fn take_own(&mut self, order: Order, mobility: Mobility) -> Option<Owing> {
         let clean = self.lists.clean.fitting(order, mobility);
-        let pending = self.lists.pending.fitting(order, mobility).filter(|_| self.debts == Debts::Allowed);
+        let pending = &self.lists.pending;
+        let pending = pending.all_fitting(order, mobility).find(|&order| self.may_take(order, mobility));
         let scarce = self.lists.free - self.lists.owing <= self.zone.bare_mark(Mark::Min);
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
@@ -334,7 +340,16 @@ impl<'a, M: Machine> Area<'a, M> {
     /// The first block of a list that will do.
     fn first(&self, order: Order, mobility: Mobility) -> Option<Pfn> {
         let [clean, pending] = self.lists.both(order, mobility);
-        clean.head().or_else(|| pending.head().filter(|_| self.debts == Debts::Allowed))
+        clean.head().or_else(|| pending.head().filter(|_| self.may_take(order, mobility)))
+    }
+
+    /// May the first block of a pending list be taken?
+    fn may_take(&self, order: Order, mobility: Mobility) -> bool {
+        let head = self.lists.pending.list(order, mobility).head();
+        head.is_some_and(|head| match self.debts {
+            Debts::Allowed => true,
+            Debts::UpTo(limit) => self.lists.epoch_of(self.frame(head)) <= limit,
+        })
     }
 
     /// The first other group that has a block of this order.

@@ -69,7 +69,7 @@ pub struct Request {
 
 impl Request {
     fn debts(&self) -> Debts {
-        if self.atomic { Debts::None } else { Debts::Allowed }
+        if self.atomic { Debts::UpTo(Epoch::NONE) } else { Debts::Allowed }
     }
 }
 

@@ -5,6 +5,7 @@
 //! or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until it is paid for.
 
 use super::zone::Zone;
+use crate::event::Event;
 use crate::frame::{FrameTable, List};
 use crate::ground::Ground;
 use crate::machine::Machine;
@@ -32,7 +33,6 @@ impl Owing {
     }
 
     /// The payment that it waits for.
-    #[cfg(test)]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -84,6 +84,11 @@ impl OwingList {
     pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> CleanList {
         if let Some(first) = self.blocks.head() {
             settle(ground, zone, self.newest, first, self.order);
+        }
+        if self.newest != Epoch::NONE {
+            for pfn in self.blocks.iter(&ground.frames) {
+                ground.event(Event::TlbSettle, [2, pfn.0 as u64, self.order.frames() as u64, 0]);
+            }
         }
         CleanList(self.blocks)
     }

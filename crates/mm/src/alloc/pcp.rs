@@ -25,6 +25,7 @@ use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
 use crate::ground::Ground;
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::tlb::Epoch;
 use crate::units::*;
 
 /// Orders 0 to 3, and the order of a page block.
@@ -316,13 +317,19 @@ fn holds_many(order: Order) -> bool {
     order < PAGEBLOCK_ORDER
 }
 
+/// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block does not.
+fn beside<M: Machine>(base: &Ground<M>, zone: &Zone, epoch: Epoch) -> Debts {
+    let free = base.tlb.free_epoch(base, zone.id());
+    if epoch > free { Debts::Allowed } else { Debts::UpTo(free) }
+}
+
 /// Fetch up to `want` blocks for a CPU's list from the buddy, and whether that boosted the zone's watermarks.
 #[cold]
 pub(super) fn fetch<M: Machine>(
     base: &Ground<M>,
     zone: &Zone,
     (order, mobility): (Order, Mobility),
-    (mixing, debts): (Mixing, Debts),
+    (mixing, mut debts): (Mixing, Debts),
     want: u32,
 ) -> (OwingList, bool) {
     let mut blocks = OwingList::new(order);
@@ -330,6 +337,9 @@ pub(super) fn fetch<M: Machine>(
     while blocks.len() < want as usize
         && let Some(block) = area.take(order, mobility, mixing, debts)
     {
+        if debts == Debts::Allowed && blocks.len() == 0 {
+            debts = beside(base, zone, block.epoch());
+        }
         blocks.push(&base.frames, block);
     }
     base.charge(Work::AllocBuddy, blocks.len() as u64);

@@ -285,6 +285,14 @@ impl Tlb {
         }
     }
 
+    /// Frames of a zone with an epoch up to this one can be settled by this CPU without asking another.
+    pub fn free_epoch<M: Machine>(&self, base: &Base<M>, zone: ZoneId) -> Epoch {
+        let Some(sum) = self.zones[zone.index()].domain.read() else { return Epoch(u64::MAX) };
+        let mut others = self.owing(&sum.debt);
+        others.remove(base.machine.cpu());
+        others.iter().map(|cpu| Epoch(self.done(cpu).0)).min().unwrap_or(Epoch(u64::MAX))
+    }
+
     /// Frames of a zone with an epoch up to this one owe nothing.
     #[inline]
     pub fn paid_epoch(&self, zone: ZoneId) -> Epoch {
