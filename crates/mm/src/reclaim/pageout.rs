@@ -49,7 +49,6 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
-        st.event(Event::TlbHazard, [2, pfn.0 as u64, pages, 0]);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
             return Err(Fate::Keep);
