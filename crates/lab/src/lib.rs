@@ -11,6 +11,7 @@
 //! metrics        the rows of a result       statistics  means and intervals
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
+//! reproduce      published comparisons, done again
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod metrics;
 pub mod profile;
 pub mod record;
 pub mod replay;
+pub mod reproduce;
 pub mod rundir;
 pub mod size;
 pub mod statistics;

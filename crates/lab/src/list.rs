@@ -3,7 +3,7 @@
 use crate::engine::{self, Machine};
 use crate::error::Result;
 use crate::table::Grid;
-use crate::{metrics, profile};
+use crate::{metrics, profile, reproduce};
 use mm::event::Event;
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -129,6 +129,12 @@ pub fn metrics() -> Listing {
 /// Trace events.
 pub fn events() -> Listing {
     Listing::new(&["event", "help"], Event::ALL.iter().map(|event| row![event.name(), event.help()]))
+}
+
+/// Published comparisons that can be done again.
+pub fn reproductions() -> Listing {
+    let row = |one: &reproduce::Reproduction| row![one.name, one.help];
+    Listing::new(&["reproduction", "help"], reproduce::ALL.iter().map(row))
 }
 
 /// What work costs on a machine.

@@ -57,12 +57,22 @@ const COMPARE: &str =
 #[test]
 fn help_tells_everything_and_shows_examples() {
     let help = good("--help");
-    for word in
-        ["run", "compare", "bound", "report", "record", "import", "info", "list", "Examples:", "Exit codes:"]
-    {
+    for word in [
+        "run",
+        "compare",
+        "bound",
+        "reproduce",
+        "report",
+        "record",
+        "import",
+        "info",
+        "list",
+        "Examples:",
+        "Exit codes:",
+    ] {
         assert!(help.contains(word), "{word}");
     }
-    for command in ["run", "compare", "bound", "report", "record", "import", "info", "list"] {
+    for command in ["run", "compare", "bound", "reproduce", "report", "record", "import", "info", "list"] {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -104,6 +114,11 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("report no-such-dir", "config.json"),
         ("compare zipf --with classic+vm.swappiness=1 --svg no-such-dir/x.svg", "its folder does not exist"),
         ("list knob", "'knobs'"),
+        ("reproduce", "NAME"),
+        ("reproduce pfn-flash", "did you mean 'pfn-flush'?"),
+        ("reproduce pfn-flush --scale 2", "like 1/16"),
+        ("reproduce pfn-flush --scale 0.00001", "choose a larger scale"),
+        ("run lru-file-mmap-read:64M", "give it less with --memory"),
         ("import --format lackey no-such-file -o x.pft", "no-such-file"),
         ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
         ("record -o x.pft -- no-such-program", ""),
@@ -126,6 +141,7 @@ fn lists_are_for_people_and_for_scripts() {
         ("counters", "counter", "pgmajfault"),
         ("metrics", "metric", "run_time"),
         ("events", "event", "mm_page_alloc"),
+        ("reproductions", "reproduction", "pfn-flush"),
         ("costs", "work", "zero_page"),
     ] {
         let text = good(&format!("list {topic}"));
@@ -327,6 +343,67 @@ fn documents_agree_with_the_code() {
     for key in json.as_object().unwrap().keys().chain(inner) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
+}
+
+/// A reproduction that takes seconds.
+const REPRODUCE: &str = "reproduce pfn-flush --scale 1/512 --runs 1 --no-host-time";
+
+#[test]
+fn a_reproduction_stands_beside_what_was_published() {
+    let line = format!("{REPRODUCE} --quiet --json");
+    let first = good(&line);
+    assert_eq!(first, good(&format!("{line} --jobs 1")), "the same seed prints the same bytes");
+    let json: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!((&json["command"], &json["complete"]), (&"reproduce".into(), &true.into()));
+    let settings = json["settings"].as_array().unwrap();
+    let machines: Vec<&str> = settings.iter().map(|one| one["machine"].as_str().unwrap()).collect();
+    assert_eq!(machines, ["uma-1s-2015", "numa-4s-2015"]);
+    for setting in settings {
+        assert_eq!(setting["same_work"], true);
+        let rows = setting["rows"].as_array().unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["User", "System", "Elapsed", "lru-file-mmap-read-elapsed"]);
+        for row in rows {
+            assert!(row["seconds"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
+            assert!(row["ratio"].as_f64().unwrap() > 0.0 && row["published_ratio"].as_f64().unwrap() > 0.0);
+        }
+        let reclaimed = &setting["counts"]["pgsteal_direct"];
+        assert!(reclaimed["classic"].as_f64().unwrap() + reclaimed["list"].as_f64().unwrap() > 0.0);
+    }
+    let text = good(&format!("{REPRODUCE} --quiet"));
+    for expected in ["1 socket", "4 sockets", "620.84", "batchunmap-v6", "INVLPG", "scale         1/512"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+
+    // Every key is documented.
+    let keys = include_str!("../../../docs/json.md");
+    let objects = [&json, &settings[0], &settings[0]["rows"][0]];
+    for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_reproduction_shows_what_was_finished() {
+    use std::io::{BufRead, BufReader};
+    let line = format!("{REPRODUCE} --jobs 1").replace("--runs 1", "--runs 10000");
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut progress = String::new();
+    errors.read_line(&mut progress).unwrap();
+    assert!(progress.contains("on uma-1s-2015"), "{progress}");
+    // However much is finished by now: what there is is shown.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut message = String::new();
+    errors.read_line(&mut message).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupted after"), "{message}");
+    assert_eq!(message.contains("nothing is finished"), stdout(&output).is_empty());
+    assert_eq!(message.contains("is above"), stdout(&output).contains("INTERRUPTED"));
 }
 
 #[test]

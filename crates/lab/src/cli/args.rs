@@ -1,6 +1,7 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use crate::engine;
+use crate::reproduce::parse_scale;
 use crate::size::Memory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -40,6 +41,15 @@ Examples:
   pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
   pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result")]
     Compare(CompareArgs),
+    /// Do a published comparison again, and show the ratios beside the published ones
+    #[command(after_help = "\
+Memory and files shrink together by the scale. Each reproduction has its own default, of a few minutes on two cores.
+
+Examples:
+  pagefold list reproductions
+  pagefold reproduce pfn-flush
+  pagefold reproduce pfn-flush --scale 1 --runs 1 --json")]
+    Reproduce(ReproduceArgs),
     /// Hold policies of deferred flushes against the fewest flushes that can be safe
     #[command(after_help = "\
 Rounds are flush requests to other CPUs, receptions the CPUs that flush for one. L1 and L2 are the fewest that can be safe for
@@ -107,6 +117,35 @@ pub struct CompareArgs {
     /// What both have in common.
     #[command(flatten)]
     pub common: ExperimentArgs,
+}
+
+/// What `reproduce` takes.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// Which ('pagefold list reproductions')
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Share of the memory and files of the published measurement, up to 1, like 1/16 [default: the reproduction's own]
+    #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
+    pub scale: Option<f64>,
+    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
 }
 
 /// What `bound` takes.
@@ -263,6 +302,8 @@ pub enum Topic {
     Metrics,
     /// Trace events
     Events,
+    /// Published comparisons that can be done again
+    Reproductions,
     /// What each kind of work costs on a machine, with the source of the number
     Costs,
 }

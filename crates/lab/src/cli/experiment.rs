@@ -200,12 +200,12 @@ pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Run
 }
 
 /// Progress over the runs. It is hidden when standard error is not a terminal.
-fn progress_bar(jobs: usize, quiet: bool) -> ProgressBar {
+pub(super) fn progress_bar(jobs: usize, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(jobs as u64);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} (left: {eta})");
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs{msg}, {elapsed} (left: {eta})");
     bar.set_style(style.expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_millis(250));
     bar

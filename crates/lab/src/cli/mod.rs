@@ -4,6 +4,7 @@ mod args;
 mod bound;
 mod experiment;
 mod output;
+mod reproduce;
 mod tracing;
 
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     match cli.command {
         Command::Run(args) => experiment::run(args),
         Command::Compare(args) => experiment::compare(args),
+        Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Bound(args) => bound::bound(args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
@@ -90,6 +92,7 @@ fn list_topic(args: &ListArgs) -> Result<()> {
         Topic::Counters => list::counters(),
         Topic::Metrics => list::metrics(),
         Topic::Events => list::events(),
+        Topic::Reproductions => list::reproductions(),
         Topic::Costs => list::costs(&args.machine)?,
     };
     if args.json {

@@ -1,0 +1,116 @@
+//! `reproduce`: do a published comparison again.
+
+use super::args::ReproduceArgs;
+use super::experiment::progress_bar;
+use super::output;
+use crate::engine;
+use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::profile::Profile;
+use crate::record::RunRecord;
+use crate::reproduce::{Case, Outcome, Reproduction, render};
+use crate::{interrupt, replay};
+use indicatif::ProgressBar;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// `pagefold reproduce`.
+pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
+    let what = Reproduction::find(&args.name)?;
+    let scale = args.scale.unwrap_or(what.scale);
+    if args.seed.checked_add(u64::from(args.runs)).is_none() {
+        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
+    }
+    let profiles: Vec<Profile> =
+        what.profiles().iter().map(|name| Profile::parse(name, &[])).collect::<Result<_>>()?;
+    let cases: Vec<Case> =
+        what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
+    interrupt::install()?;
+    let mut outcome = Outcome::new(what, scale, args.seed, args.runs);
+    let all = cases.len() * profiles.len() * args.runs as usize;
+    let bar = progress_bar(all, args.quiet);
+    let start = Instant::now();
+    let (mut done, mut ended) = (0, Ended::Complete);
+    for case in cases {
+        bar.set_message(format!(" on {}", case.setting.machine));
+        if bar.is_hidden() && !args.quiet {
+            eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * args.runs as usize);
+        }
+        let case = Arc::new(case);
+        let (records, how) = measure(&case, &profiles, args, &bar, done)?;
+        outcome.add(&case, &records);
+        done += records.len();
+        ended = how;
+        if ended == Ended::Interrupted {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    outcome.complete = ended == Ended::Complete;
+    outcome.host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    if outcome.complete || !outcome.settings.is_empty() {
+        output::print(&if args.json { output::json(&outcome)? } else { render(&outcome) })?;
+    }
+    if ended == Ended::Interrupted {
+        let shown =
+            if outcome.settings.is_empty() { "nothing is finished" } else { "what they have shown is above" };
+        return Err(Error::Interrupted(format!("interrupted after {done} of {all} runs; {shown}")));
+    }
+    match outcome.settings.iter().all(|setting| setting.same_work) {
+        true => Ok(()),
+        false => Err(Error::Failed(
+            "the profiles did not do the same work, so their results cannot be compared".into(),
+        )),
+    }
+}
+
+/// Do the runs of one setting; `before` have been done already.
+fn measure(
+    case: &Arc<Case>,
+    profiles: &[Profile],
+    args: &ReproduceArgs,
+    bar: &ProgressBar,
+    before: usize,
+) -> Result<(Vec<RunRecord>, Ended)> {
+    let jobs = jobs(profiles.len(), args.seed, args.runs);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+    let finished = |records: &[RunRecord]| {
+        bar.set_position((before + records.len()) as u64);
+        Ok(())
+    };
+    let (case, profiles) = (case.clone(), profiles.to_vec());
+    run_jobs(jobs, threads, move |job| one_run(&case, &profiles, job), interrupt::requested, finished)
+}
+
+fn one_run(case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
+    let profile = &profiles[job.profile];
+    let command = replay::shell_line([
+        "pagefold",
+        "run",
+        &case.name,
+        "--machine",
+        case.setting.machine,
+        "--memory",
+        &case.memory.to_string(),
+        "--profile",
+        &profile.name,
+        "--seed",
+        &job.seed.to_string(),
+        "--verify",
+    ]);
+    let run = engine::Run {
+        machine: &case.machine,
+        program: &case.program,
+        memory: Some(case.memory),
+        knobs: &profile.knobs,
+        seed: job.seed,
+        verify: false,
+        bound: false,
+    };
+    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
+    record.map_err(|error| match error {
+        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
+        other => other,
+    })
+}

@@ -1,0 +1,265 @@
+//! What a reproduction has shown.
+
+use super::{Case, Reproduction};
+use crate::record::{RunRecord, WorkDone};
+use crate::statistics::{CONFIDENCE, Change, Interval, mean};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Version of the JSON document.
+const SCHEMA: u32 = 1;
+
+/// Counts that explain the times.
+const COUNTS: &[&str] = &[
+    "tlb_rounds",
+    "ipis_received",
+    "nr_tlb_local_flush_all",
+    "nr_tlb_local_flush_one",
+    "dtlb_misses",
+    "stlb_misses",
+    "pgfault",
+    "pgsteal_kswapd",
+    "pgsteal_direct",
+];
+
+/// The result of a reproduction; keys as in docs/json.md.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// Version of this document.
+    pub schema: u32,
+    /// Of Pagefold.
+    pub version: String,
+    /// Of Pagefold's source.
+    pub commit: String,
+    /// Always `reproduce`.
+    pub command: String,
+    /// Which.
+    pub reproduction: String,
+    /// Where the figures are published.
+    pub source: String,
+    /// Share of full size.
+    pub scale: f64,
+    /// The first seed.
+    pub seed: u64,
+    /// Seeds for each setting.
+    pub runs: u32,
+    /// The first two are the sides.
+    pub profiles: Vec<String>,
+    /// What the publication calls the two sides.
+    pub published_sides: [String; 2],
+    /// Probability of intervals.
+    pub confidence: f64,
+    /// Setting by setting; those that nothing was finished of are left out.
+    pub settings: Vec<SettingOutcome>,
+    /// Was everything finished?
+    pub complete: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// How long it took on this computer.
+    pub host_seconds: f64,
+}
+
+/// The result on one machine.
+#[derive(Debug, Serialize)]
+pub struct SettingOutcome {
+    /// For people.
+    pub title: String,
+    /// The preset.
+    pub machine: String,
+    /// As `pagefold run` takes it.
+    pub program: String,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes that the program touches.
+    pub footprint: u64,
+    /// Seeds that were finished under all profiles.
+    pub finished: u32,
+    /// The published times.
+    pub rows: Vec<Row>,
+    /// By name and profile, at this scale: what the times come from.
+    pub counts: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Did all profiles do the same work with every seed?
+    pub same_work: bool,
+}
+
+/// A published pair, and ours.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// As published.
+    pub name: String,
+    /// Seconds as published: of the first side and of the second.
+    pub published: [f64; 2],
+    /// Second / first, as published.
+    pub published_ratio: f64,
+    /// By profile: our seconds, divided by the scale.
+    pub seconds: BTreeMap<String, f64>,
+    /// Second / first, ours.
+    pub ratio: Option<f64>,
+    /// Its interval.
+    pub ratio_ci: Option<Interval>,
+    /// Our ratio against the published one, in per cent of that.
+    pub miss_pct: Option<f64>,
+}
+
+impl Outcome {
+    /// An outcome without settings.
+    pub fn new(of: &Reproduction, scale: f64, seed: u64, runs: u32) -> Outcome {
+        Outcome {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("PAGEFOLD_COMMIT").to_owned(),
+            command: "reproduce".to_owned(),
+            reproduction: of.name.to_owned(),
+            source: of.source.to_owned(),
+            scale,
+            seed,
+            runs,
+            profiles: of.profiles().into_iter().map(str::to_owned).collect(),
+            published_sides: of.sides.each_ref().map(|side| side.published.to_owned()),
+            confidence: CONFIDENCE,
+            settings: Vec::new(),
+            complete: false,
+            notes: of.notes.iter().map(|&note| note.to_owned()).collect(),
+            host_seconds: 0.0,
+        }
+    }
+
+    /// Add what the runs of one setting have shown. Seeds that not all profiles have finished are left out.
+    pub fn add(&mut self, case: &Case, runs: &[RunRecord]) {
+        let finished = |seed: &u64| {
+            self.profiles.iter().all(|name| runs.iter().any(|run| run.profile == *name && run.seed == *seed))
+        };
+        let seeds: BTreeSet<u64> = runs.iter().map(|run| run.seed).filter(finished).collect();
+        if seeds.is_empty() {
+            return;
+        }
+        let of_profile = |name: &str| -> Vec<&RunRecord> {
+            let mut own: Vec<_> =
+                runs.iter().filter(|run| run.profile == name && seeds.contains(&run.seed)).collect();
+            own.sort_by_key(|run| run.seed);
+            own
+        };
+        let by_profile = |value: &dyn Fn(&RunRecord) -> f64| -> BTreeMap<String, f64> {
+            let of = |name: &String| mean(&of_profile(name).into_iter().map(value).collect::<Vec<_>>());
+            self.profiles.iter().map(|name| (name.clone(), of(name))).collect()
+        };
+        let row = |published: &super::Published| {
+            let measure = |run: &RunRecord| published.measure.of(run) / self.scale;
+            let side = |i: usize| of_profile(&self.profiles[i]).into_iter().map(measure).collect::<Vec<_>>();
+            let change = Change::of(&side(0), &side(1));
+            let published_ratio = published.seconds[1] / published.seconds[0];
+            Row {
+                name: published.name.to_owned(),
+                published: published.seconds,
+                published_ratio,
+                seconds: by_profile(&measure),
+                ratio: change.ratio,
+                ratio_ci: change.ratio_interval,
+                miss_pct: change.ratio.map(|ratio| (ratio / published_ratio - 1.0) * 100.0),
+            }
+        };
+        let counted = |name: &str| by_profile(&|run: &RunRecord| count(run, name));
+        let mut counts: BTreeMap<String, _> =
+            COUNTS.iter().map(|&name| (name.to_owned(), counted(name))).collect();
+        counts.insert("kswapd_seconds".to_owned(), by_profile(&|run| count(run, "cpu_kswapd") / 1e9));
+        let same = |seed: &u64| {
+            let work: Vec<WorkDone> =
+                runs.iter().filter(|run| run.seed == *seed).map(|run| run.work).collect();
+            work.windows(2).all(|pair| pair[0] == pair[1])
+        };
+        let setting = SettingOutcome {
+            title: case.setting.title.to_owned(),
+            machine: case.setting.machine.to_owned(),
+            program: case.name.clone(),
+            memory: case.memory,
+            footprint: case.program.footprint(),
+            finished: seeds.len() as u32,
+            rows: case.setting.published.iter().map(row).collect(),
+            counts,
+            same_work: seeds.iter().all(same),
+        };
+        self.settings.push(setting);
+    }
+}
+
+/// A counter or something that the machine counted.
+fn count(run: &RunRecord, name: &str) -> f64 {
+    let metric = run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    metric.or_else(|| run.counters.get(name).map(|&value| value as f64)).unwrap_or(0.0)
+}
+
+impl Row {
+    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1.
+    pub fn agrees(&self) -> Option<bool> {
+        let ratio = self.ratio?;
+        let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0) && ratio != 1.0;
+        told.then_some((ratio > 1.0) == (self.published_ratio > 1.0))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::metrics::tests::run;
+    use crate::record::{Better, Measured};
+    use crate::reproduce::{ALL, Measure};
+
+    /// A run of so many seconds of user, system and elapsed time.
+    fn timed(profile: &str, seed: u64, times: [f64; 3]) -> RunRecord {
+        let mut record = run(profile, seed, (times[2] * 1e9) as u64, &[]);
+        for (name, value) in [("cpu_user", times[0]), ("cpu_system", times[1]), ("ipis_received", 5e-9)] {
+            let (name, value) = (name.to_owned(), value * 1e9);
+            record.metrics.push(Measured { name, value, unit: String::new(), better: Better::Lower });
+        }
+        record
+    }
+
+    /// The first setting, two seeds, of which the second is finished only by two profiles.
+    pub(in crate::reproduce) fn outcome() -> Outcome {
+        let one = &ALL[0];
+        let mut outcome = Outcome::new(one, 0.5, 1, 3);
+        let case = Case::new(&one.settings[0], 0.5).unwrap();
+        let mut runs = Vec::new();
+        for (seed, noise) in [(1, 0.0), (2, 0.01)] {
+            runs.push(timed("classic", seed, [10.0 + noise, 20.0, 4.0]));
+            runs.push(timed("list", seed, [11.0, 19.0, 4.0]));
+            runs.push(timed("eager", seed, [10.0, 40.0, 8.0]));
+        }
+        runs.push(timed("classic", 3, [99.0; 3]));
+        outcome.add(&case, &runs);
+        outcome
+    }
+
+    #[test]
+    fn ratios_are_of_the_second_side_to_the_first_and_times_of_full_size() {
+        let outcome = outcome();
+        let setting = &outcome.settings[0];
+        assert_eq!((setting.finished, setting.memory, setting.same_work), (2, 4 << 30, true));
+        let user = &setting.rows[0];
+        assert!((user.ratio.unwrap() - 11.0 / 10.005).abs() < 1e-9);
+        assert!((user.seconds["eager"] - 20.0).abs() < 1e-9);
+        assert!((user.published_ratio - 60.70 / 58.02).abs() < 1e-12);
+        assert!((user.miss_pct.unwrap() - (11.0 / 10.005 / (60.70 / 58.02) - 1.0) * 100.0).abs() < 1e-9);
+        let agree: Vec<_> = setting.rows.iter().map(Row::agrees).collect();
+        assert_eq!(agree, [Some(true), Some(false), None, None]);
+        assert_eq!(setting.counts["ipis_received"]["list"], 5.0);
+    }
+
+    #[test]
+    fn what_no_seed_finished_is_left_out() {
+        let mut outcome = Outcome::new(&ALL[0], 0.5, 1, 3);
+        outcome.add(&Case::new(&ALL[0].settings[0], 0.5).unwrap(), &[timed("classic", 1, [1.0; 3])]);
+        assert!(outcome.settings.is_empty());
+    }
+
+    #[test]
+    fn system_time_has_no_daemons() {
+        let mut record = timed("classic", 1, [1.0, 2.0, 3.0]);
+        for (name, value) in [("cpu_kswapd", 9e9), ("cpu_interrupt", 5e8)] {
+            let name = name.to_owned();
+            record.metrics.push(Measured { name, value, unit: "ns".into(), better: Better::Lower });
+        }
+        let times = [Measure::User, Measure::System, Measure::Elapsed].map(|measure| measure.of(&record));
+        assert_eq!(times, [1.0, 2.5, 3.0]);
+    }
+}
