@@ -129,7 +129,11 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");
     for (name, histogram, help) in [
         ("takeoff", &machine.takeoff, "time that a take of a frame waited for the flush that it owed"),
-        ("stale_age", &machine.age, "age of the oldest part of a debt when it was paid"),
+        (
+            "stale_age",
+            &machine.age,
+            "age of the oldest part of a debt that a CPU still owed when it was paid",
+        ),
     ] {
         let histogram = histogram.borrow();
         for (quantile, value) in
