@@ -3,7 +3,7 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
-use crate::bound::{Bound, Reach};
+use crate::bound::Bound;
 use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
@@ -122,7 +122,7 @@ impl SimMachine {
     pub(crate) fn new(
         spec: MachineSpec,
         content: bool,
-        bound: Option<Reach>,
+        bound: bool,
         fault: Option<Fault>,
         seed: u64,
     ) -> SimMachine {
@@ -163,7 +163,7 @@ impl SimMachine {
             devices: RefCell::new(devices),
             tables: Tables::new(frames),
             content: content.then(|| RefCell::new(Content::new(frames))),
-            bound: bound.map(|reach| RefCell::new(Bound::new(nodes.len(), reach))),
+            bound: bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),

@@ -1,6 +1,5 @@
 //! One run: a program on a machine, from an empty memory to the end of its last task.
 
-use crate::bound::Reach;
 use crate::coroutine::Coroutine;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
@@ -118,11 +117,7 @@ fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
     }
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
-    // The policy 'abis' is the one that knows more than which CPUs run a space.
-    let unmap = Knob::TlbUnmap.info().words[knobs.get(Knob::TlbUnmap) as usize];
-    let reach = if unmap == "abis" { Reach::Holding } else { Reach::Running };
-    let bound = config.bound.then_some(reach);
-    let machine = SimMachine::new(spec, config.verify, bound, config.faulty, config.seed);
+    let machine = SimMachine::new(spec, config.verify, config.bound, config.faulty, config.seed);
     Mm::new(machine, Config { knobs, swap }).map_err(input)
 }
 

@@ -11,7 +11,8 @@
 //! (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy stays below L1.
 //!
 //! What CPUs do is seen here, and not told by the memory manager: which space each runs, and when it flushes. A CPU may
-//! hold whatever its space has mapped while it runs it. What costs no interrupt is free: going over to another space or
+//! hold whatever its space has mapped while it runs it; where the memory manager knows that an entry was never used, only
+//! if its TLB does hold it. What costs no interrupt is free: going over to another space or
 //! to a kernel task, a flush that a CPU does of its own accord (it counts as one of everything), and the entry of the
 //! CPU that does the thing that must not meet it. This can only make the bound smaller.
 //!
@@ -28,18 +29,8 @@ use mm::machine::CpuSet;
 use mm::units::{Pfn, SpaceId, Vpn};
 pub use report::{BoundLevel, BoundReport, Cause, CauseCount};
 
-/// Which CPUs may hold a translation of a space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    /// All that run it: what a kernel must assume.
-    Running,
-    /// Those of them whose TLB does hold it: for a policy that knows where a page was used.
-    Holding,
-}
-
 /// The observer.
 pub(crate) struct Bound {
-    reach: Reach,
     /// Counts what happens.
     now: u64,
     /// The space that each CPU runs.
@@ -56,9 +47,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    pub(crate) fn new(cpus: usize, reach: Reach) -> Bound {
+    pub(crate) fn new(cpus: usize) -> Bound {
         Bound {
-            reach,
             now: 0,
             running: vec![None; cpus],
             past: Past { free: vec![0; cpus], interrupted: vec![0; cpus] },
@@ -137,9 +127,11 @@ impl Bound {
 
     fn goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
         let (now, space) = (self.tick(), SpaceId(a as u32));
+        let flag = |bit: u32| c >> bit & 1 != 0;
+        let spared = flag(34);
         self.mask.fill(0);
         for (cpu, _) in self.running.iter().enumerate().filter(|(_, running)| **running == Some(space)) {
-            if self.reach == Reach::Running || holds(cpu, Vpn(page)) {
+            if !spared || holds(cpu, Vpn(page)) {
                 self.mask[cpu / 64] |= 1 << (cpu % 64);
             }
         }
@@ -153,8 +145,8 @@ impl Bound {
             space: space.0,
             file: (a >> 32) as u32,
             pfn: c as u32,
-            writable: c >> 32 & 1 != 0,
-            sync: c >> 33 & 1 != 0,
+            writable: flag(32),
+            sync: flag(33),
         };
         self.stale += 1;
         self.l1.open(stale, &self.mask, &self.past);

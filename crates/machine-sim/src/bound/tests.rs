@@ -10,7 +10,7 @@ const AWAY: usize = 9;
 
 /// CPUs 0 to `running` - 1 of ten run the space.
 fn bound(running: usize) -> Bound {
-    let mut bound = Bound::new(10, Reach::Running);
+    let mut bound = Bound::new(10);
     (0..running).for_each(|cpu| bound.runs(cpu, Some(SPACE)));
     bound
 }
@@ -189,10 +189,9 @@ fn a_missing_flush_is_told_at_once() {
 }
 
 #[test]
-fn a_policy_that_knows_what_is_held_is_asked_for_no_more() {
+fn what_was_never_used_must_be_gone_only_where_it_is_held_all_the_same() {
     let mut bound = bound(3);
-    bound.reach = Reach::Holding;
-    let args = [u64::from(SPACE.0), 5, 105, 0];
+    let args = [u64::from(SPACE.0), 5, 105 | 1 << 34, 0];
     bound.event(AWAY, Event::TlbStale, args, |cpu, page| cpu == 1 && page == Vpn(5));
     reuse(&mut bound, AWAY, 5);
     assert_eq!(least(&bound), [(1, 1); 2]);
@@ -225,7 +224,7 @@ fn records_that_ask_for_nothing_more_are_swept() {
 
 #[test]
 fn large_machines_have_masks_of_several_words() {
-    let mut bound = Bound::new(130, Reach::Running);
+    let mut bound = Bound::new(130);
     [0, 63, 64, 129].into_iter().for_each(|cpu| bound.runs(cpu, Some(SPACE)));
     stale(&mut bound, 1, false, false);
     reuse(&mut bound, 129, 1);

@@ -110,6 +110,8 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         self.free_batch(&mut lists.free, &mut pass.batch);
         while let Some(pfn) = lists.held.pop_tail(frames) {
+            // Who takes the lock next may write it: the batch was settled for it, whatever becomes of it.
+            self.st.event(Event::TlbSettle, [2, pfn.0 as u64, frames[pfn].pages() as u64, 0]);
             self.st.unlock_folio(pfn);
             lists.kept.push_head(frames, pfn);
         }

@@ -225,6 +225,7 @@ impl Tlb {
 }
 
 /// Tell who traces that CPUs may now hold a translation that is no longer in the table. `sync`: who cleared it flushes.
+/// What the policy `abis` takes for never used is marked: no CPU should hold it.
 #[inline]
 pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
     let frame = &base.frames[cleared.head];
@@ -234,7 +235,8 @@ pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
         }
         _ => (0, 0),
     };
-    let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33;
+    let spared = cleared.never_used && base.knobs.get(Knob::TlbUnmap) == ABIS;
+    let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
     let place = cleared.space.0 as u64 | file << 32;
     base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
 }
