@@ -17,6 +17,7 @@ mod bound;
 mod content;
 mod coroutine;
 pub mod device;
+mod histogram;
 mod machine;
 mod oracle;
 mod os;

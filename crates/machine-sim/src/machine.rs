@@ -7,6 +7,7 @@ use crate::bound::{Bound, Reach};
 use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
+use crate::histogram::Histogram;
 use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
@@ -101,6 +102,10 @@ pub struct SimMachine {
     /// Does the current CPU flush because another asked it to?
     answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
+    /// Nanoseconds that takes of frames waited for a payment.
+    pub(crate) takeoff: RefCell<Histogram>,
+    /// How old debts were when they were paid, in nanoseconds.
+    pub(crate) age: RefCell<Histogram>,
     /// Units of work done and picoseconds spent on it.
     pub(crate) work: [Cell<u64>; Work::COUNT],
     /// For each memory range: its end, and the read latency from each node.
@@ -161,6 +166,8 @@ impl SimMachine {
             bound: bound.map(|reach| RefCell::new(Bound::new(nodes.len(), reach))),
             answering: Cell::new(false),
             stopping: Cell::new(false),
+            takeoff: RefCell::new(Histogram::new()),
+            age: RefCell::new(Histogram::new()),
             work: std::array::from_fn(|_| Cell::new(0)),
             fault,
             flushes: Cell::new(0),
@@ -529,6 +536,12 @@ impl Machine for SimMachine {
 
     #[inline]
     fn event(&self, event: Event, args: [u64; 4]) {
+        if let (Event::TlbPaid, [kind, took, age, _]) = (event, args) {
+            self.age.borrow_mut().record(age);
+            if kind == 2 {
+                self.takeoff.borrow_mut().record(took);
+            }
+        }
         if let Some(bound) = &self.bound {
             let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
             bound.borrow_mut().event(self.current.get(), event, args, holds);

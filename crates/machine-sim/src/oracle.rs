@@ -114,6 +114,8 @@ pub(crate) enum Forget {
 pub struct OracleReport {
     /// Loads, stores and file reads that were judged.
     pub checked: u64,
+    /// Accesses that used a translation which the page table no longer had: a flush was deferred.
+    pub stale: u64,
     /// How many of them were wrong. A run stops at the first.
     pub violations: u64,
 }

@@ -479,6 +479,13 @@ impl<P: Program> Os for SimOs<'_, P> {
         self.done(result)
     }
 
+    fn never_defer_flushes(&mut self, never: bool) {
+        let _ = self.call(|mm, space| {
+            mm.set_never_deferred(space, never);
+            Ok(())
+        });
+    }
+
     fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
         let file = self.file_id(self.file(fd)?);
         let advice = match advice {

@@ -127,6 +127,22 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");
     count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
     count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");
+    for (name, histogram, help) in [
+        ("takeoff", &machine.takeoff, "time that a take of a frame waited for the flush that it owed"),
+        (
+            "stale_age",
+            &machine.age,
+            "age of the oldest part of a debt that a CPU still owed when it was paid",
+        ),
+    ] {
+        let histogram = histogram.borrow();
+        for (quantile, value) in
+            [("p50", histogram.quantile(50)), ("p99", histogram.quantile(99)), ("max", histogram.max())]
+        {
+            count(&format!("{name}_{quantile}"), value, "ns", help);
+        }
+        count(&format!("{name}_count"), histogram.total(), "", help);
+    }
     count("context_switches", sum(|cpu| &cpu.counts.switches), "", "changes of the task that a CPU runs");
     let sched = machine.sched.borrow();
     let end = machine.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or(0);

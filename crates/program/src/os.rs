@@ -253,6 +253,8 @@ pub trait Os {
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno>;
     /// Give advice.
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno>;
+    /// Ask that flushes for this process's pages are never deferred (`false`: as the system's policy says).
+    fn never_defer_flushes(&mut self, never: bool);
     /// Lock pages in memory.
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
     /// Undo `mlock`.

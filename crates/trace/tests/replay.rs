@@ -94,6 +94,8 @@ impl Os for Books {
         self.log(format!("madvise {:x} {len:x} {advice:?}", addr / PAGE));
         Ok(())
     }
+    fn never_defer_flushes(&mut self, _: bool) {}
+
     fn mlock(&mut self, _: u64, _: u64) -> Result<(), Errno> {
         Err(Errno::NoMem)
     }

@@ -147,6 +147,8 @@ impl Os for Light {
     fn madvise(&mut self, _: u64, _: u64, _: Advice) -> Result<(), Errno> {
         Ok(())
     }
+    fn never_defer_flushes(&mut self, _: bool) {}
+
     fn mlock(&mut self, _: u64, _: u64) -> Result<(), Errno> {
         Ok(())
     }

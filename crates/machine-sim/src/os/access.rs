@@ -151,6 +151,7 @@ impl<P: Program> SimOs<'_, P> {
     fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         let Some(content) = &self.machine.content else { return };
         let got = content.borrow().frame(cached.pfn());
+        self.note_stale(vpn, cached);
         let mut verdict =
             self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
         if kind == AccessKind::Store && verdict.is_ok() {
@@ -173,6 +174,14 @@ impl<P: Program> SimOs<'_, P> {
                 self.world.mm.ground().frames[cached.pfn()].owner(),
                 self.world.mm.ground().frames[cached.pfn()].flags(),
             ));
+        }
+    }
+
+    /// Count an access through a translation that the page table no longer has. It may be right all the same.
+    fn note_stale(&self, vpn: Vpn, cached: Cached) {
+        let now = self.machine.look_up(self.world.mm.root(self.space), vpn);
+        if now.is_none_or(|(pfn, _)| pfn != cached.pfn()) {
+            self.oracle(|oracle| oracle.report.stale += 1);
         }
     }
 

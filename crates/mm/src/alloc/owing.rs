@@ -105,6 +105,6 @@ fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, epoch: Epoch, pfn: Pfn, o
     }
     ground.count(Stat::TlbPendingTaken, 1);
     if epoch > ground.tlb.paid_epoch(zone.id()) {
-        ground.tlb.settle_zone(ground, zone.id(), pfn, order);
+        ground.tlb.settle_zone(ground, zone.id(), epoch, pfn, order);
     }
 }

@@ -305,7 +305,7 @@ fn the_newer_of_two_debts_wins() {
     assert_eq!(pages[0].buddy(Order(4)), pages[1]);
     base.frames[pages[0]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[0]);
-    base.tlb.settle_zone(&base, ZoneId(0), pages[0], Order(4));
+    base.tlb.settle_zone(&base, ZoneId(0), Epoch(u64::MAX), pages[0], Order(4));
     base.frames[pages[1]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[1]);
     assert_eq!(shootdowns(&base), 1);

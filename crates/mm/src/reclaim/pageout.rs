@@ -33,7 +33,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if verdict == Verdict::ReclaimClean || !pass.sc.may_writepage {
             return Err(Fate::Keep);
         }
-        pass.batch.settle_dirty(self.st.memory().ground(), &self.st.tlb);
+        if pass.batch.defers() && pass.batch.owes_for_writable() {
+            return Err(Fate::Write);
+        }
         self.write(pfn, pages, pass)
     }
 
@@ -43,8 +45,10 @@ impl<M: Machine> Reclaim<'_, M> {
         sc.kswapd && frame.has(FrameFlags::RECLAIM) && self.node(node).dirty.load(Relaxed)
     }
 
-    fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
+    /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean already.
+    pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
+        pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
             return Err(Fate::Keep);

@@ -1,6 +1,7 @@
 //! The inner loop that all reclaim shares: for each isolated folio decide, unmap, write, free.
 //!
-//! The steps and their order are Linux's `shrink_folio_list`. What a step means for the folio is a [`Fate`]. A folio is
+//! The steps and their order are Linux's `shrink_folio_list`, but for one thing: a flush policy that defers gathers the folios
+//! that are to be written, and writes them after one payment, where Linux flushes before each. What a step means for the folio is a [`Fate`]. A folio is
 //! freed only after the batch of unmaps has been settled, so no CPU can reach it through an old translation; a folio
 //! whose entries could have been written through is settled before its content goes to the store.
 
@@ -42,8 +43,21 @@ pub(super) enum Fate {
     Keep,
     /// The same, and its lock is gone already.
     KeepUnlocked,
+    /// To be written once the batch has been settled; it stays locked until then.
+    Write,
     /// Nobody refers to it any more.
     Free,
+}
+
+/// Folios by what becomes of them.
+#[derive(Default)]
+struct Lists {
+    kept: List,
+    /// To be written when the batch has been settled.
+    write: List,
+    /// To be kept, and locked until the batch has been settled.
+    held: List,
+    free: List,
 }
 
 /// Who asks, and what is owed meanwhile.
@@ -76,7 +90,7 @@ impl<M: Machine> Reclaim<'_, M> {
             batch: Batch::new(self.st.memory().ground()),
             out: Shrunk::default(),
         };
-        let (mut kept, mut free) = (List::new(), List::new());
+        let mut lists = Lists::default();
         while let Some(pfn) = folios.pop_tail(frames) {
             let pages = frames[pfn].pages() as u64;
             let fate = if self.st.try_lock_folio(pfn) {
@@ -84,29 +98,52 @@ impl<M: Machine> Reclaim<'_, M> {
             } else {
                 Fate::KeepUnlocked
             };
-            if fate == Fate::Activate {
-                self.activate(pfn, pages, &mut pass.out);
-            }
-            if fate != Fate::KeepUnlocked {
-                self.st.unlock_folio(pfn);
-            }
-            if fate == Fate::Free {
-                pass.out.reclaimed += pages;
-                free.push_head(frames, pfn);
-                if free.len() == FREE_BATCH {
-                    self.free_batch(&mut free, &mut pass.batch);
-                }
-            } else {
-                kept.push_head(frames, pfn);
-            }
+            self.sort(pfn, pages, fate, &mut pass, &mut lists);
         }
-        self.free_batch(&mut free, &mut pass.batch);
+        while let Some(pfn) = lists.write.pop_tail(frames) {
+            let pages = frames[pfn].pages() as u64;
+            let fate = match self.write(pfn, pages, &mut pass) {
+                Ok(()) => self.release(pfn, pages, pass.sc),
+                Err(fate) => fate,
+            };
+            self.sort(pfn, pages, fate, &mut pass, &mut lists);
+        }
+        self.free_batch(&mut lists.free, &mut pass.batch);
+        while let Some(pfn) = lists.held.pop_tail(frames) {
+            self.st.unlock_folio(pfn);
+            lists.kept.push_head(frames, pfn);
+        }
         let out = pass.out;
-        *folios = kept;
+        *folios = lists.kept;
         if out.activated > 0 {
             self.st.count(Stat::Pgactivate, out.activated as i64);
         }
         out
+    }
+
+    /// Put a folio where its fate sends it.
+    fn sort(self, pfn: Pfn, pages: u64, fate: Fate, pass: &mut Pass<'_>, lists: &mut Lists) {
+        let frames = &self.st.frames;
+        match fate {
+            Fate::Write => return lists.write.push_head(frames, pfn),
+            Fate::KeepUnlocked => return lists.kept.push_head(frames, pfn),
+            Fate::Activate => self.activate(pfn, pages, &mut pass.out),
+            Fate::Keep | Fate::Free => {}
+        }
+        if fate == Fate::Free {
+            self.st.unlock_folio(pfn);
+            pass.out.reclaimed += pages;
+            lists.free.push_head(frames, pfn);
+            if lists.free.len() == FREE_BATCH {
+                self.free_batch(&mut lists.free, &mut pass.batch);
+            }
+        } else if pass.batch.owes_for_writable() {
+            // Somebody else could write its content away while a CPU can still store to it.
+            lists.held.push_head(frames, pfn);
+        } else {
+            self.st.unlock_folio(pfn);
+            lists.kept.push_head(frames, pfn);
+        }
     }
 
     fn free_batch(self, free: &mut List, batch: &mut Batch) {
@@ -159,6 +196,12 @@ impl<M: Machine> Reclaim<'_, M> {
         {
             return fate;
         }
+        self.release(pfn, pages, pass.sc)
+    }
+
+    /// The last step for a clean folio that is not mapped: nobody but us may refer to it.
+    fn release(self, pfn: Pfn, pages: u64, sc: &ScanControl) -> Fate {
+        let frame = &self.st.frames[pfn];
         if frame.is_anon() && !frame.has(FrameFlags::SWAPBACKED) {
             // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
             if !frame.freeze(1) {
@@ -167,7 +210,7 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.count(Stat::Pglazyfreed, pages as i64);
             return Fate::Free;
         }
-        if self.remove_mapping(pfn, pass.sc.top()) { Fate::Free } else { Fate::Keep }
+        if self.remove_mapping(pfn, sc.top()) { Fate::Free } else { Fate::Keep }
     }
 
     /// A folio that is being written cannot be freed now. It is marked, so that it is freed first when the write ends,

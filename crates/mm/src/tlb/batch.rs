@@ -143,6 +143,17 @@ impl Batch {
         }
     }
 
+    /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is good for
+    /// several.
+    pub fn defers(&self) -> bool {
+        matches!(self.policy, LAZY | LATR)
+    }
+
+    /// Can a CPU still store to a page of the batch?
+    pub fn owes_for_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Pay what is owed for entries that were writable.
     pub fn settle_dirty<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb) {
         if self.writable {

@@ -55,21 +55,21 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    /// Add a debt. Returns what `under` does while the domain cannot change.
-    pub fn join<R>(
+    /// Add a debt. `arrive` may change it before, while the domain cannot change.
+    pub fn join(
         &self,
-        debt: &Debt,
+        debt: &mut Debt,
         now: Nanos,
         done: impl Fn(CpuId) -> Generation,
-        under: impl FnOnce() -> R,
-    ) -> R {
+        arrive: impl FnOnce(&mut Debt),
+    ) {
         let mut sum = self.sum.lock();
+        arrive(debt);
         match &mut *sum {
             Some(sum) => sum.debt.join(debt, done),
             None => *sum = Some(Sum { debt: *debt, since: now }),
         }
         self.owes.store(true, Release);
-        under()
     }
 
     /// Is something owed, as far as is known without looking at CPUs?
@@ -78,19 +78,27 @@ impl Domain {
         self.owes.load(Acquire)
     }
 
-    /// What is owed. `under` runs while the domain cannot change.
-    pub fn read<R>(&self, under: impl FnOnce() -> R) -> (Option<Sum>, R) {
-        let sum = self.sum.lock();
-        (*sum, under())
+    /// What is owed.
+    pub fn read(&self) -> Option<Sum> {
+        *self.sum.lock()
     }
 
-    /// What was read has been paid. It stays if anything came meanwhile, be it an older generation that was drawn before
-    /// and arrives late: its CPUs may be others.
-    pub fn forget(&self, paid: &Debt) {
+    /// Do something while the domain cannot change, if nothing came since `debt` was read, be it an older generation that
+    /// was drawn before and arrives late: its CPUs may be others.
+    pub fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
+        let sum = self.sum.lock();
+        if sum.is_some_and(|sum| sum.debt == *debt) {
+            then();
+        }
+    }
+
+    /// What was read has been paid: as [`Domain::if_unchanged`], and nothing is owed any more.
+    pub fn forget<R>(&self, paid: &Debt, then: impl FnOnce() -> R) {
         let mut sum = self.sum.lock();
         if sum.is_some_and(|sum| sum.debt == *paid) {
             *sum = None;
             self.owes.store(false, Release);
+            then();
         }
     }
 }
@@ -125,28 +133,32 @@ mod tests {
         assert_eq!(sum, debt(&[0, 1], 8));
     }
 
+    fn join(domain: &Domain, debt: Debt, now: Nanos) {
+        domain.join(&mut debt.clone(), now, |_| Generation(0), |_| ());
+    }
+
     #[test]
     fn an_older_generation_that_arrives_late_is_not_forgotten() {
         let domain = Domain::default();
-        let none_done = |_| Generation(0);
-        domain.join(&debt(&[1], 5), 0, none_done, || ());
-        let (read, ()) = domain.read(|| ());
-        domain.join(&debt(&[2], 4), 0, none_done, || ());
-        domain.forget(&read.unwrap().debt);
+        join(&domain, debt(&[1], 5), 0);
+        let read = domain.read().unwrap();
+        join(&domain, debt(&[2], 4), 0);
+        let unreachable = || panic!("it has changed");
+        domain.if_unchanged(&read.debt, unreachable);
+        domain.forget(&read.debt, unreachable);
         assert!(domain.owes());
     }
 
     #[test]
     fn what_comes_while_a_payment_is_under_way_is_not_forgotten() {
         let domain = Domain::default();
-        let none_done = |_| Generation(0);
-        domain.join(&debt(&[1], 5), 100, none_done, || ());
-        let (read, ()) = domain.read(|| ());
-        domain.join(&debt(&[2], 6), 200, none_done, || ());
-        domain.forget(&read.unwrap().debt);
+        join(&domain, debt(&[1], 5), 100);
+        let read = domain.read().unwrap();
+        join(&domain, debt(&[2], 6), 200);
+        domain.forget(&read.debt, || ());
         assert!(domain.owes());
-        assert_eq!(domain.read(|| ()).0, Some(Sum { debt: debt(&[1, 2], 6), since: 100 }));
-        domain.forget(&debt(&[1, 2], 6));
+        assert_eq!(domain.read(), Some(Sum { debt: debt(&[1, 2], 6), since: 100 }));
+        domain.forget(&debt(&[1, 2], 6), || ());
         assert!(!domain.owes());
     }
 }

@@ -14,9 +14,11 @@
 //! Rounds go to all CPUs of the debt that are not done. A CPU that runs a kernel task, or nothing, need not be asked: it
 //! compares generations before it uses a user translation again.
 //!
-//! **Epochs.** A zone's tags count its payments: a payment reads the zone's debt and closes the epoch under one lock, so
-//! that frames tagged later belong to the next. Two who pay at once both pay all of what they read; nobody waits for
-//! another, so no order of payments has to be kept, and none can block.
+//! **Frames.** A frame's tag is the generation of its debt (an [`Epoch`]); a tag is paid when no CPU that owes for any frame of
+//! the zone is behind it. The zone remembers the newest generation up to which all tags are known to be paid. It moves only if
+//! nothing was added to the zone's debt while a payment was made, and a debt that is drawn before it moves and arrives
+//! after gets a newer generation: so no tag up to it is ever owed for. Nobody waits for another's payment: two who pay
+//! at once both pay all of what they read.
 //!
 //! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12); that each of its published forms can forget a flush, and
 //! how, is the reason for the three places and for the types in `table`, `alloc` and `cache` that ask for them.
@@ -32,7 +34,7 @@ use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Number of a zone's payment. Frames are tagged with the number of the payment that will clear them; 0 owes nothing.
+/// The generation of a frame's debt: the frame is clean when every CPU that owes has caught up with it. 0 owes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Epoch(pub u64);
 
@@ -50,24 +52,13 @@ impl Epoch {
 /// Debts of the frames of one zone.
 pub(super) struct ZoneLedger {
     domain: Domain,
-    /// The payment that is to come. Changes under the domain's lock.
-    current: AtomicU64,
-    /// Payments up to this one have been made.
+    /// All tags up to this generation are paid. Changes under the domain's lock.
     paid: AtomicU64,
 }
 
 impl ZoneLedger {
     pub fn new() -> ZoneLedger {
-        ZoneLedger { domain: Domain::default(), current: AtomicU64::new(1), paid: AtomicU64::new(0) }
-    }
-
-    /// Begin the next epoch; returns the one that ends. Under the domain's lock. No epoch's low 32 bits are 0: a tag of 0
-    /// owes nothing.
-    fn close_epoch(&self) -> u64 {
-        let ended = self.current.load(Relaxed);
-        let next = if ended as u32 == u32::MAX { ended + 2 } else { ended + 1 };
-        self.current.store(next, Release);
-        ended
+        ZoneLedger { domain: Domain::default(), paid: AtomicU64::new(0) }
     }
 }
 
@@ -97,7 +88,13 @@ pub(super) enum Cause {
 impl Tlb {
     /// Draw a generation: after entries were cleared and their space's generation was raised.
     pub(super) fn draw(&self) -> Generation {
-        Generation(self.drawn.fetch_add(1, SeqCst) + 1)
+        loop {
+            let drawn = self.drawn.fetch_add(1, SeqCst) + 1;
+            // No generation's low 32 bits are 0: a tag of 0 owes nothing.
+            if drawn as u32 != 0 {
+                return Generation(drawn);
+            }
+        }
     }
 
     /// The newest generation drawn: read before a CPU begins to catch up.
@@ -113,17 +110,25 @@ impl Tlb {
     pub(super) fn owe<M: Machine>(&self, base: &Base<M>, space: SpaceId, file: Option<FileId>, debt: &Debt) {
         let now = base.machine.now();
         let done = |cpu| self.done(cpu);
-        self.contexts[space.0].debts.join(debt, now, done, || ());
+        let as_it_is = |_: &mut Debt| ();
+        self.contexts[space.0].debts.join(&mut debt.clone(), now, done, as_it_is);
         if let Some(file) = file {
-            self.files.ensure(file.0).join(debt, now, done, || ());
+            self.files.ensure(file.0).join(&mut debt.clone(), now, done, as_it_is);
         }
     }
 
     /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid for.
     pub(super) fn owe_frame<M: Machine>(&self, base: &Base<M>, zone: ZoneId, debt: &Debt) -> Epoch {
         let ledger = &self.zones[zone.index()];
-        let now = base.machine.now();
-        ledger.domain.join(debt, now, |cpu| self.done(cpu), || Epoch(ledger.current.load(Relaxed)))
+        let mut debt = *debt;
+        // Under the lock: what a payment is said to cover does not grow while we arrive.
+        let arrive = |debt: &mut Debt| {
+            if debt.generation.0 <= ledger.paid.load(Relaxed) {
+                debt.generation = self.draw();
+            }
+        };
+        ledger.domain.join(&mut debt, base.machine.now(), |cpu| self.done(cpu), arrive);
+        Epoch(debt.generation.0)
     }
 
     /// CPUs of a debt that have still to catch up. Those that run no user code do it by themselves.
@@ -142,7 +147,7 @@ impl Tlb {
     fn all_owing(&self) -> CpuSet {
         let mut all = CpuSet::EMPTY;
         for ledger in self.zones.iter().filter(|ledger| ledger.domain.owes()) {
-            if let (Some(sum), ()) = ledger.domain.read(|| ()) {
+            if let Some(sum) = ledger.domain.read() {
                 all.union(&self.owing(&sum.debt));
             }
         }
@@ -206,14 +211,17 @@ impl Tlb {
         if !domain.owes() {
             return;
         }
-        if let (Some(sum), ()) = domain.read(|| ()) {
+        if let Some(sum) = domain.read() {
             self.pay_sum(base, &sum.debt, sum.since, cause);
-            domain.forget(&sum.debt);
+            domain.forget(&sum.debt, || ());
         }
     }
 
     fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
         let started = base.machine.now();
+        // A CPU that caught up after the oldest debt owes only for what came later.
+        let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
+        let age = self.owing(debt).iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
         let before = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush);
         self.pay(base, debt);
         let sent = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush) != before;
@@ -230,8 +238,7 @@ impl Tlb {
             Cause::Frames(pfn, order) => (2, pfn.0, order.frames()),
         };
         base.event(Event::TlbSettle, [kind, id as u64, count as u64, 0]);
-        let now = base.machine.now();
-        base.event(Event::TlbPaid, [kind, now - started, now - since.min(now), sent as u64]);
+        base.event(Event::TlbPaid, [kind, base.machine.now() - started, age, sent as u64]);
     }
 
     /// Nobody holds a translation of `space` that was taken away before this was called.
@@ -254,18 +261,31 @@ impl Tlb {
         FileSettled(file)
     }
 
-    /// All frames of `zone` that are free now can be used when this returns; `pfn` is the one that is wanted.
-    pub fn settle_zone<M: Machine>(&self, base: &Base<M>, zone: ZoneId, pfn: Pfn, order: Order) {
+    /// A frame of `zone` with this epoch, and all that are older, can be used when this returns; `pfn` is the one that is wanted.
+    /// If a round must be sent for it, the whole zone is clean afterwards.
+    pub fn settle_zone<M: Machine>(
+        &self,
+        base: &Base<M>,
+        zone: ZoneId,
+        epoch: Epoch,
+        pfn: Pfn,
+        order: Order,
+    ) {
         let ledger = &self.zones[zone.index()];
-        let (sum, epoch) = ledger.domain.read(|| ledger.close_epoch());
-        if let Some(sum) = sum {
-            self.pay_sum(base, &sum.debt, sum.since, Cause::Frames(pfn, order));
-            ledger.domain.forget(&sum.debt);
+        let Some(sum) = ledger.domain.read() else { return };
+        let wanted = Debt { cpus: sum.debt.cpus, generation: Generation(epoch.0).min(sum.debt.generation) };
+        self.pay_sum(base, &wanted, sum.since, Cause::Frames(pfn, order));
+        let all_paid = self.owing(&sum.debt).is_empty();
+        let paid = if all_paid { sum.debt.generation } else { wanted.generation };
+        let advance = || ledger.paid.fetch_max(paid.0, AcqRel);
+        if all_paid {
+            ledger.domain.forget(&sum.debt, advance);
+        } else {
+            ledger.domain.if_unchanged(&sum.debt, advance);
         }
-        ledger.paid.fetch_max(epoch, AcqRel);
     }
 
-    /// The last payment of a zone that has been made: frames tagged with it, or with one before, owe nothing.
+    /// Frames of a zone with an epoch up to this one owe nothing.
     #[inline]
     pub fn paid_epoch(&self, zone: ZoneId) -> Epoch {
         Epoch(self.zones[zone.index()].paid.load(Acquire))
@@ -278,14 +298,9 @@ impl Tlb {
         if tag == 0 {
             return Epoch::NONE;
         }
-        let current = self.zones[zone.index()].current.load(Acquire);
-        let epoch = Epoch(current.saturating_sub((current as u32).wrapping_sub(tag) as u64));
+        let Generation(newest) = self.newest();
+        let epoch = Epoch(newest.saturating_sub((newest as u32).wrapping_sub(tag) as u64));
         if epoch <= self.paid_epoch(zone) { Epoch::NONE } else { epoch }
-    }
-
-    /// The payment that is to come for a zone. A frame may always be tagged with it: it is the latest of all.
-    pub fn current_epoch(&self, zone: ZoneId) -> Epoch {
-        Epoch(self.zones[zone.index()].current.load(Acquire))
     }
 
     /// Nanoseconds after which a CPU pays by itself what it owes.
@@ -314,7 +329,7 @@ impl Tlb {
         let now = base.machine.now();
         let due = |ledger: &ZoneLedger| {
             ledger.domain.owes()
-                && ledger.domain.read(|| ()).0.is_some_and(|sum| {
+                && ledger.domain.read().is_some_and(|sum| {
                     sum.debt.cpus.contains(me)
                         && state.done() < sum.debt.generation
                         && now.saturating_sub(sum.since.max(state.done_at())) >= limit
@@ -333,7 +348,7 @@ impl Tlb {
 
     /// Does `cpu` still owe for what `space` had taken away? For checks from outside.
     pub fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
-        let sum = self.contexts[space.0].debts.read(|| ()).0;
+        let sum = self.contexts[space.0].debts.read();
         sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)
     }
 }

@@ -1,0 +1,205 @@
+//! The bytes of a file change while CPUs hold translations of its pages that reclaim has unmapped.
+
+use crate::scene::*;
+use program::{FileAdvice, Os, Prot, Role, Signal};
+
+/// Roles of processes that change the file.
+const WRITER: Role = 100;
+
+/// Map the file for reading, let three threads read it, and do `deed` to it after every gust of pressure.
+fn readers_and(
+    scene: &Scene,
+    os: &mut dyn Os,
+    role: Role,
+    deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
+) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let readers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, round| deed(os, fd, round));
+    join_all(scene, os, readers);
+    Ok(())
+}
+
+/// The same, but a process of its own does the deed, when asked to.
+fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let writer = os.fork(WRITER).unwrap();
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let mut tasks = threads(os, 3);
+    tasks.push(writer);
+    scene.wait_for(os, 4);
+    scene.rounds(os, &mut |os, _| {
+        scene.ask(os);
+        os.compute(WHILE);
+        // Reclaim leaves dirty pages of files alone.
+        os.fsync(fd).unwrap();
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+fn write_by_another_process(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == WRITER {
+        let fd = open(os, "text", LEN);
+        scene.serve(os, &mut |os| assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)));
+        return Ok(());
+    }
+    readers_and_a_writer(scene, os, role)
+}
+
+#[test]
+fn scenario_02_reclaim_then_write_by_another_process() {
+    reclaims_under_all_policies(write_by_another_process);
+    assert_live(write_by_another_process);
+}
+
+/// Bytes in the middle of a page: the page is read in again first, into another frame.
+fn write_a_part(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, &mut |os, fd, _| {
+        for page in 0..PAGES {
+            os.pwrite(fd, page * PAGE + 100, 200).unwrap();
+        }
+    })
+}
+
+#[test]
+fn scenario_02b_reclaim_then_write_of_a_part() {
+    reclaims_under_all_policies(write_a_part);
+    assert_live(write_a_part);
+}
+
+fn store_by_a_third_process(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == WRITER {
+        let fd = open(os, "text", LEN);
+        scene.serve(os, &mut |os| {
+            os.mmap(view(fd, Prot::RW, true)).unwrap();
+            store_all(os, AT);
+            os.munmap(AT, LEN).unwrap();
+        });
+        return Ok(());
+    }
+    readers_and_a_writer(scene, os, role)
+}
+
+#[test]
+fn scenario_03_reclaim_then_store_through_a_shared_mapping_of_another_process() {
+    reclaims_under_all_policies(store_by_a_third_process);
+}
+
+/// The writer maps the file before the pages are reclaimed, so nothing but its fault tells that content will change.
+fn store_through_an_old_mapping(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == WRITER {
+        let fd = open(os, "text", LEN);
+        os.mmap(view(fd, Prot::RW, true)).unwrap();
+        scene.serve(os, &mut |os| store_all(os, AT));
+        return Ok(());
+    }
+    readers_and_a_writer(scene, os, role)
+}
+
+#[test]
+fn scenario_03b_reclaim_then_store_through_an_older_shared_mapping() {
+    reclaims_under_all_policies(store_through_an_old_mapping);
+    assert_live(store_through_an_old_mapping);
+}
+
+/// Cut to nothing, the mapping being empty, and grown again: zeroes, or SIGBUS meanwhile.
+fn truncate_and_extend(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, &mut |os, fd, round| {
+        os.ftruncate(fd, if round % 2 == 0 { 0 } else { LEN / 2 }).unwrap();
+        os.compute(WHILE);
+        os.ftruncate(fd, LEN).unwrap();
+        os.compute(WHILE);
+        os.pwrite(fd, 0, LEN).unwrap();
+    })
+}
+
+#[test]
+fn scenario_21_reclaim_then_truncate_and_extend() {
+    reclaims_under_all_policies(truncate_and_extend);
+    assert_live(truncate_and_extend);
+}
+
+/// Dropped from the cache where reclaim left it there, and then written: the page that comes back is another.
+fn invalidate_and_write(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, &mut |os, fd, _| {
+        os.fadvise(fd, 0, LEN, FileAdvice::DontNeed).unwrap();
+        os.pwrite(fd, 0, LEN).unwrap();
+        os.fsync(fd).unwrap();
+        os.fadvise(fd, 0, LEN, FileAdvice::DontNeed).unwrap();
+    })
+}
+
+#[test]
+fn scenario_21b_reclaim_then_invalidate_and_write() {
+    reclaims_under_all_policies(invalidate_and_write);
+    assert_live(invalidate_and_write);
+}
+
+/// Private mappings show the file until they are stored to.
+fn write_behind_a_private_mapping(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::RW, false)).unwrap();
+    let readers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, round| {
+        os.pwrite(fd, 0, LEN).unwrap();
+        os.compute(WHILE);
+        let _ = os.store(AT + round as u64 * PAGE);
+    });
+    join_all(scene, os, readers);
+    Ok(())
+}
+
+#[test]
+fn scenario_22_reclaim_then_write_behind_a_private_mapping() {
+    reclaims_under_all_policies(write_behind_a_private_mapping);
+    assert_live(write_behind_a_private_mapping);
+}
+
+/// Dirty shared pages are cleaned and reclaimed beside clean ones: what is settled for the ones must not count as paid for
+/// the others.
+fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == WRITER {
+        // Pages of its own, always dirty again when their write-back has ended.
+        let fd = open(os, "dirty", LEN);
+        os.mmap(view(fd, Prot::RW, true)).unwrap();
+        scene.arrive();
+        while !scene.is_done() {
+            store_all(os, AT);
+            os.fsync(fd).unwrap();
+        }
+        return Ok(());
+    }
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let mut tasks = threads(os, 2);
+    tasks.push(os.fork(WRITER).unwrap());
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, _| {
+        os.pwrite(fd, 0, LEN).unwrap();
+        os.fsync(fd).unwrap();
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_14_pages_are_cleaned_beside_reclaimed_ones() {
+    reclaims_under_all_policies(clean_beside_dirty);
+    assert_live(clean_beside_dirty);
+}

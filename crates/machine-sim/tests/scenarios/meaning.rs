@@ -1,0 +1,203 @@
+//! An address gets another meaning, or other rights, while CPUs hold translations of the page that reclaim took from it.
+
+use crate::scene::*;
+use program::{Advice, Map, Os, Prot, Remap, Role, Signal};
+
+/// Three threads read a mapping of file "text" that `map` describes; `deed` changes what stands there after every gust.
+fn readers_and(
+    scene: &Scene,
+    os: &mut dyn Os,
+    role: Role,
+    map: fn(u32) -> Map,
+    deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
+) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(map(fd)).unwrap();
+    let readers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, round| deed(os, fd, round));
+    join_all(scene, os, readers);
+    Ok(())
+}
+
+fn read_only(fd: u32) -> Map {
+    view(fd, Prot::R, true)
+}
+
+fn private(fd: u32) -> Map {
+    view(fd, Prot::R, false)
+}
+
+fn map_another_file(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, read_only, &mut |os, text, round| {
+        let other = open(os, "other", LEN);
+        os.mmap(view(if round % 2 == 0 { other } else { text }, Prot::R, true)).unwrap();
+        load_all(os, AT);
+        os.close(other).unwrap();
+    })
+}
+
+#[test]
+fn scenario_01_reclaim_then_map_another_file_over_it() {
+    reclaims_under_all_policies(map_another_file);
+    assert_live(map_another_file);
+}
+
+fn map_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, read_only, &mut |os, fd, _| {
+        os.mmap(anonymous(Prot::RW)).unwrap();
+        store_all(os, AT);
+        os.compute(WHILE);
+        os.mmap(read_only(fd)).unwrap();
+    })
+}
+
+#[test]
+fn scenario_01b_reclaim_then_map_memory_over_it() {
+    reclaims_under_all_policies(map_memory);
+    assert_live(map_memory);
+}
+
+/// Nothing is mapped any more, so the flush of munmap itself has nothing to do: what reclaim owes must be paid.
+fn unmap(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, read_only, &mut |os, fd, _| {
+        os.munmap(AT, LEN).unwrap();
+        os.compute(WHILE);
+        os.mmap(read_only(fd)).unwrap();
+    })
+}
+
+#[test]
+fn scenario_04_reclaim_then_unmap() {
+    reclaims_under_all_policies(unmap);
+    assert_live(unmap);
+}
+
+fn move_away_and_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, read_only, &mut |os, _, _| {
+        let away = AT + (1 << 30);
+        for (from, to) in [(AT, away), (away, AT)] {
+            let to = Some(to);
+            let remap = Remap { addr: from, old_len: LEN, new_len: LEN, may_move: true, fixed: to };
+            os.mremap(remap).unwrap();
+            os.compute(WHILE);
+        }
+    })
+}
+
+#[test]
+fn scenario_04b_reclaim_then_move_away() {
+    reclaims_under_all_policies(move_away_and_back);
+}
+
+/// A private copy is forgotten, so the file shows again.
+fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, private, &mut |os, _, _| {
+        os.mprotect(AT, LEN, Prot::RW).unwrap();
+        store_all(os, AT);
+        os.mprotect(AT, LEN, Prot::R).unwrap();
+        scene.press(os);
+        os.madvise(AT, LEN, Advice::DontNeed).unwrap();
+    })
+}
+
+#[test]
+fn scenario_04c_reclaim_then_forget() {
+    reclaims_under_all_policies(forget);
+    assert_live(forget);
+}
+
+/// Made writable and written: other threads must see the new copy.
+fn make_writable(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, private, &mut |os, fd, _| {
+        os.mprotect(AT, LEN, Prot::RW).unwrap();
+        store_all(os, AT);
+        os.compute(WHILE);
+        os.mmap(private(fd)).unwrap();
+    })
+}
+
+#[test]
+fn scenario_05_reclaim_then_make_writable_and_write() {
+    reclaims_under_all_policies(make_writable);
+    assert_live(make_writable);
+}
+
+fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_and(scene, os, role, read_only, &mut |os, _, _| {
+        os.mprotect(AT, LEN, Prot::NONE).unwrap();
+        os.compute(WHILE);
+        os.mprotect(AT, LEN, Prot::R).unwrap();
+    })
+}
+
+#[test]
+fn scenario_05b_reclaim_then_forbid() {
+    reclaims_under_all_policies(forbid);
+    assert_live(forbid);
+}
+
+/// Threads that store go on while rights are taken and pages reclaimed: an entry that is read-only in the table may still
+/// be writable in a TLB, and its page must not be put off as if it were not.
+fn protect_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        scene.arrive();
+        while !scene.is_done() {
+            store_all(os, AT);
+            load_all(os, AT);
+            os.compute(20_000);
+        }
+        return Ok(());
+    }
+    os.mmap(anonymous(Prot::RW)).unwrap();
+    let writers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, round| {
+        os.mprotect(AT, LEN, Prot::R).unwrap();
+        if round % 2 == 1 {
+            os.compute(WHILE);
+        }
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+        scene.press(os);
+        os.mprotect(AT, LEN, Prot::RW).unwrap();
+    });
+    join_all(scene, os, writers);
+    Ok(())
+}
+
+#[test]
+fn scenario_06_write_protect_then_reclaim() {
+    must_reclaim(runs_under_all_policies(protect_and_reclaim));
+}
+
+/// Write-back takes the right to store away from shared pages, reclaim their mapping: each store must reach the file.
+fn write_back_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        scene.arrive();
+        while !scene.is_done() {
+            store_all(os, AT);
+            os.compute(20_000);
+        }
+        return Ok(());
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::RW, true)).unwrap();
+    let writers = threads(os, 2);
+    scene.wait_for(os, 2);
+    scene.rounds(os, &mut |os, _| {
+        os.fsync(fd).unwrap();
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+        os.pread(fd, 0, LEN).unwrap();
+    });
+    join_all(scene, os, writers);
+    Ok(())
+}
+
+#[test]
+fn scenario_06b_write_back_then_reclaim() {
+    must_reclaim(runs_under_all_policies(write_back_and_reclaim));
+    assert_live(write_back_and_reclaim);
+}

@@ -1,0 +1,190 @@
+//! Anonymous memory: copies on write, fork and swap, and what freed frames become next.
+
+use crate::scene::*;
+use program::{Advice, Map, Os, Prot, Role, Signal};
+
+/// Roles of processes.
+const CHILD: Role = 100;
+/// An area that page tables and memory are taken for.
+const WIDE: u64 = 0x100_0000_0000;
+
+/// Three threads read memory that was written once and has gone to swap and back, so that its entries are read-only and
+/// clean; `deed` follows every gust.
+fn readers_of_swapped_memory(
+    scene: &Scene,
+    os: &mut dyn Os,
+    role: Role,
+    deed: &mut dyn FnMut(&mut dyn Os, u32),
+) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    os.mmap(anonymous(Prot::RW)).unwrap();
+    store_all(os, AT);
+    os.madvise(AT, LEN, Advice::PageOut).unwrap();
+    let readers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, deed);
+    join_all(scene, os, readers);
+    Ok(())
+}
+
+/// One thread's store makes an entry writable while others read the page that was there before.
+fn swap_in_for_write(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_of_swapped_memory(scene, os, role, &mut |os, _| {
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+        store_all(os, AT);
+        os.compute(WHILE);
+        // Clean copies in swap again, to be read back by the others.
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+        load_all(os, AT);
+    })
+}
+
+#[test]
+fn scenario_25_swap_out_then_swap_in_for_write() {
+    reclaims_under_all_policies(swap_in_for_write);
+}
+
+fn fork_between(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == CHILD {
+        load_all(os, AT);
+        os.compute(WHILE);
+        store_all(os, AT);
+        return Ok(());
+    }
+    readers_of_swapped_memory(scene, os, role, &mut |os, round| {
+        let child = os.fork(CHILD).unwrap();
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+        os.compute(WHILE * (round as u64 % 3));
+        store_all(os, AT);
+        os.compute(WHILE);
+        os.join(child);
+    })
+}
+
+#[test]
+fn scenario_25b_fork_between_swap_out_and_write() {
+    reclaims_under_all_policies(fork_between);
+    assert_live(fork_between);
+}
+
+/// Pages that were freed by MADV_FREE may go without being written: what is read later is old or zero, and after a store
+/// the store.
+fn free_lazily(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    readers_of_swapped_memory(scene, os, role, &mut |os, _| {
+        store_all(os, AT);
+        os.madvise(AT, LEN, Advice::Free).unwrap();
+        os.compute(WHILE);
+        scene.press(os);
+        store_all(os, AT);
+    })
+}
+
+#[test]
+fn scenario_25c_free_lazily_then_write() {
+    reclaims_under_all_policies(free_lazily);
+}
+
+/// Every thread stores now and then to pages that all read: the page of zeroes and private pages of a file become copies.
+fn copy_while_others_read(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    let (zeroes, text) = (AT, AT + 2 * LEN);
+    if role > 0 {
+        let mut page = role as u64;
+        scene.arrive();
+        while !scene.is_done() {
+            load_all(os, zeroes);
+            load_all(os, text);
+            page = (page * 5 + 1) % PAGES;
+            let _ = os.store(zeroes + page * PAGE);
+            let _ = os.store(text + page * PAGE);
+            os.compute(20_000);
+        }
+        return Ok(());
+    }
+    let fd = open(os, "text", LEN);
+    let map = |os: &mut dyn Os| {
+        os.mmap(anonymous(Prot::RW)).unwrap();
+        os.mmap(Map { addr: Some(text), ..view(fd, Prot::RW, false) }).unwrap();
+    };
+    map(os);
+    let tasks = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, _| map(os));
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_17_a_fault_makes_a_page_writable_while_others_read() {
+    reclaims_under_all_policies(copy_while_others_read);
+    assert_live(copy_while_others_read);
+}
+
+/// Readers of a file whose pages reclaim frees; the frames come back as `deed` wants them.
+fn frames_become(
+    scene: &Scene,
+    os: &mut dyn Os,
+    role: Role,
+    deed: &mut dyn FnMut(&mut dyn Os, u32),
+) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let readers = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, deed);
+    join_all(scene, os, readers);
+    Ok(())
+}
+
+fn become_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    frames_become(scene, os, role, &mut |os, _| {
+        let at = os.mmap(Map::anonymous(2 << 20)).unwrap();
+        (0..512).for_each(|page| {
+            let _ = os.store(at + page * PAGE);
+        });
+        os.munmap(at, 2 << 20).unwrap();
+    })
+}
+
+#[test]
+fn scenario_08_freed_frames_become_memory() {
+    reclaims_under_all_policies(become_memory);
+    assert_live(become_memory);
+}
+
+/// A page table for every page: tables are zeroed and walked by hardware.
+fn become_tables(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    frames_become(scene, os, role, &mut |os, _| {
+        for i in 0..128 {
+            let at = WIDE + i * (2 << 20);
+            os.mmap(Map { addr: Some(at), ..Map::anonymous(PAGE) }).unwrap();
+            let _ = os.store(at);
+        }
+        os.munmap(WIDE, 128 * (2 << 20)).unwrap();
+    })
+}
+
+#[test]
+fn scenario_08b_freed_frames_become_page_tables() {
+    reclaims_under_all_policies(become_tables);
+    assert_live(become_tables);
+}
+
+fn become_cache(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    frames_become(scene, os, role, &mut |os, _| {
+        let other = open(os, "other", 1 << 20);
+        os.pwrite(other, 0, 1 << 20).unwrap();
+        os.ftruncate(other, 0).unwrap();
+        os.close(other).unwrap();
+    })
+}
+
+#[test]
+fn scenario_08c_freed_frames_become_pages_of_files() {
+    reclaims_under_all_policies(become_cache);
+    assert_live(become_cache);
+}

@@ -1,0 +1,303 @@
+//! What the scenarios share: a machine that forgets no translation, tasks that keep reading, and pressure on memory.
+//!
+//! The one thing that all of them need is a page that reclaim unmaps while other CPUs hold its translation and do not
+//! fault again. MADV_PAGEOUT does not make one: it flushes when it clears the young bit, before it reclaims. Pressure does:
+//! the scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the
+//! most used page of all looks unused, and goes.
+
+use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
+use std::cell::Cell;
+
+pub const PAGE: u64 = 4096;
+/// Where the pages in question are mapped.
+pub const AT: u64 = 0x5000_0000;
+/// How many they are.
+pub const PAGES: u64 = 48;
+/// Bytes of them.
+pub const LEN: u64 = PAGES * PAGE;
+/// Times that a scenario does its dangerous deed.
+pub const ROUNDS: u32 = 8;
+/// Instructions between two changes: longer than a CPU may run ahead of the others.
+pub const WHILE: u64 = 150_000;
+/// Bytes that pressure reads at a time, and the file that it reads.
+const GUST: u64 = 1 << 20;
+const STREAM: u64 = 24 << 20;
+/// Bytes that are locked, so that little is left to reclaim from.
+const BALLAST: u64 = 4 << 20;
+/// Values of the knob `tlb.unmap`.
+pub const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
+/// Flushes of which each is dropped once to see whether a scenario is live.
+const TRIED: u64 = 60;
+
+/// Six CPUs whose TLBs hardly ever evict, and little memory.
+const MACHINE: &str = "
+description = 'six CPUs that forget no translation, 16 MB'
+[cpu]
+ghz = 3.0
+asids = 6
+hw_young = true
+hw_nonleaf_young = true
+source = 'made up'
+[tlb]
+l1d_4k = { entries = 512, ways = 8 }
+l1d_2m = { entries = 32, ways = 4 }
+l1i_4k = { entries = 128, ways = 8 }
+l1i_2m = { entries = 8, ways = 8 }
+l2 = { entries = 16384, ways = 16 }
+pde = { entries = 32, ways = 4 }
+pdpte = { entries = 4, ways = 4 }
+pml4e = { entries = 2, ways = 2 }
+lines = 1024
+source = 'made up'
+[[node]]
+cpus = 6
+memory = [{ size = '8M', zone = 'normal' }]
+latency_ns = 80
+bandwidth_gbs = 12
+source = 'made up'
+[[device]]
+name = 'disk'
+size = '100G'
+read_us = 5
+write_us = 5
+read_mbs = 8000
+write_mbs = 8000
+queue_depth = 64
+source = 'made up'
+[storage]
+files = 'disk'
+swap = 'disk'
+swap_size = '64M'
+";
+
+/// What a task of a scenario does.
+pub type Act = fn(&Scene, &mut dyn Os, Role) -> Result<(), Signal>;
+
+/// A scenario. Its tasks tell each other how far they are through cells: these are no memory of the machine.
+pub struct Scene {
+    act: Act,
+    done: Cell<bool>,
+    ready: Cell<u32>,
+    streamed: Cell<u64>,
+    asked: Cell<u32>,
+    answered: Cell<u32>,
+}
+
+impl Program for Scene {
+    fn name(&self) -> &str {
+        "scene"
+    }
+
+    fn footprint(&self) -> u64 {
+        16 << 20
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == 0 {
+            let (source, prot) = (MapSource::AnonymousShared, Prot::RW);
+            os.mmap(Map { source, prot, locked: true, ..Map::anonymous(BALLAST) }).unwrap();
+            // A neighbour in the same page table, so that the table is not freed, which would be flushed in any case.
+            let neighbour = AT - 16 * PAGE;
+            os.mmap(Map { addr: Some(neighbour), ..Map::anonymous(PAGE) }).unwrap();
+            os.store(neighbour)?;
+        }
+        let outcome = (self.act)(self, os, role);
+        if role == 0 {
+            self.done.set(true);
+        }
+        outcome
+    }
+}
+
+impl Scene {
+    fn new(act: Act) -> Scene {
+        Scene {
+            act,
+            done: Cell::new(false),
+            ready: Cell::new(0),
+            streamed: Cell::new(0),
+            asked: Cell::new(0),
+            answered: Cell::new(0),
+        }
+    }
+
+    /// Is the first task through?
+    pub fn is_done(&self) -> bool {
+        self.done.get()
+    }
+
+    /// One more task has come as far as it should.
+    pub fn arrive(&self) {
+        self.ready.set(self.ready.get() + 1);
+    }
+
+    /// Compute until so many tasks have arrived.
+    pub fn wait_for(&self, os: &mut dyn Os, tasks: u32) {
+        while self.ready.get() < tasks {
+            os.compute(1000);
+        }
+    }
+
+    /// Read pages on and on, whatever becomes of them, until the first task is through. The CPU is never idle: one that
+    /// is would not be sent any flush.
+    pub fn read_on(&self, os: &mut dyn Os, at: u64, pages: u64) -> Result<(), Signal> {
+        let mut arrived = false;
+        while !self.is_done() {
+            for page in 0..pages {
+                if os.load(at + page * PAGE) == Err(Signal::Kill) {
+                    return Err(Signal::Kill);
+                }
+            }
+            if !std::mem::replace(&mut arrived, true) {
+                self.arrive();
+            }
+            os.compute(20_000);
+        }
+        Ok(())
+    }
+
+    /// Do a deed whenever the first task asks for it. For another process than the first, which must not be forked later:
+    /// fork itself flushes all of its parent.
+    pub fn serve(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os)) {
+        self.arrive();
+        while !self.is_done() {
+            if self.asked.get() > self.answered.get() {
+                deed(os);
+                self.answered.set(self.asked.get());
+            }
+            os.compute(1000);
+        }
+    }
+
+    /// Ask for the deed, and wait until it is done.
+    pub fn ask(&self, os: &mut dyn Os) {
+        self.asked.set(self.asked.get() + 1);
+        while self.answered.get() < self.asked.get() {
+            os.compute(1000);
+        }
+    }
+
+    /// Read a part of a large file, so that reclaim looks for pages.
+    pub fn press(&self, os: &mut dyn Os) {
+        let fd = open(os, "stream", STREAM);
+        let from = self.streamed.get();
+        for _ in 0..2 {
+            os.pread(fd, from, GUST).unwrap();
+        }
+        self.streamed.set((from + GUST) % STREAM);
+        os.close(fd).unwrap();
+    }
+
+    /// Press and do a deed, again and again. Behind each deed the others have time to see what it did.
+    pub fn rounds(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os, u32)) {
+        for round in 0..ROUNDS {
+            self.press(os);
+            deed(os, round);
+            os.compute(WHILE);
+        }
+    }
+}
+
+/// Open a file on disk for writing, made with `size` bytes.
+pub fn open(os: &mut dyn Os, name: &str, size: u64) -> u32 {
+    os.open(FileSpec { name, size, in_memory: false, writable: true }).unwrap()
+}
+
+/// A mapping of the first pages of a file at [`AT`].
+pub fn view(fd: u32, prot: Prot, shared: bool) -> Map {
+    let source = MapSource::File { fd, offset: 0, shared };
+    Map { addr: Some(AT), len: LEN, prot, source, populate: false, locked: false }
+}
+
+/// Private memory at [`AT`].
+pub fn anonymous(prot: Prot) -> Map {
+    Map { addr: Some(AT), prot, ..Map::anonymous(LEN) }
+}
+
+/// Threads in the roles `1..=count`.
+pub fn threads(os: &mut dyn Os, count: u32) -> Vec<TaskHandle> {
+    (1..=count).map(|role| os.spawn(role).unwrap()).collect()
+}
+
+/// Wait for all of them. The first task has done its deeds by then.
+pub fn join_all(scene: &Scene, os: &mut dyn Os, tasks: Vec<TaskHandle>) {
+    scene.done.set(true);
+    tasks.into_iter().for_each(|task| os.join(task));
+}
+
+/// Store to every page; what is refused is refused.
+pub fn store_all(os: &mut dyn Os, at: u64) {
+    (0..PAGES).for_each(|page| {
+        let _ = os.store(at + page * PAGE);
+    });
+}
+
+/// Load every page; what is refused is refused.
+pub fn load_all(os: &mut dyn Os, at: u64) {
+    (0..PAGES).for_each(|page| {
+        let _ = os.load(at + page * PAGE);
+    });
+}
+
+fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
+    // No age limit, and no favours: what is owed stays owed until somebody must have it.
+    let knobs = vec![(Knob::TlbUnmap, policy), (Knob::TlbAgeLimitMs, 0), (Knob::TlbPayAll, 0)];
+    let machine = MachineSpec::from_toml("scene", MACHINE).unwrap();
+    RunConfig { knobs, verify: true, validate_every_op: validate, faulty, ..RunConfig::new(machine) }
+}
+
+/// Play a scenario under every policy, with every structure and every CPU's translations checked after every operation.
+pub fn under_all_policies(act: Act) -> Vec<Outcome> {
+    play(act, true)
+}
+
+/// The same without these checks, for what has too many operations.
+pub fn runs_under_all_policies(act: Act) -> Vec<Outcome> {
+    play(act, false)
+}
+
+fn play(act: Act, validate: bool) -> Vec<Outcome> {
+    POLICIES
+        .map(|policy| {
+            let outcome = run(&config(policy, validate, None), &Scene::new(act))
+                .unwrap_or_else(|error| panic!("tlb.unmap={policy}: {error}"));
+            assert_eq!(outcome.oracle.violations, 0, "tlb.unmap={policy}");
+            outcome
+        })
+        .collect()
+}
+
+/// The same, and reclaim must have taken pages; nobody may have died of it.
+pub fn reclaims_under_all_policies(act: Act) {
+    must_reclaim(under_all_policies(act));
+}
+
+/// Reclaim must have taken pages, and nobody may have died of it.
+pub fn must_reclaim(outcomes: Vec<Outcome>) {
+    for outcome in outcomes {
+        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        assert!(stolen > 1000, "only {stolen} pages were reclaimed");
+        assert_eq!(outcome.signals, Vec::<String>::new());
+    }
+}
+
+/// Is the stale translation there to be used? Under one policy or another there is a flush without which the oracle sees a
+/// wrong access.
+pub fn assert_live(act: Act) {
+    let caught = |policy, nth| {
+        let fault = Fault { nth, remote: Some(true), delay: None };
+        match run(&config(policy, false, Some(fault)), &Scene::new(act)) {
+            Ok(_) => false,
+            Err(RunError::Failed { reason, .. }) => {
+                assert!(reason.contains("oracle: cpu"), "{reason}");
+                true
+            }
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let live = [0, 1, 3].into_iter().any(|policy| (1..TRIED).any(|nth| caught(policy, nth)));
+    assert!(live, "no flush of this scenario matters");
+}

@@ -1,0 +1,226 @@
+//! Who runs where: CPUs that are idle, that run another process, spaces that end, several payers, and nothing left to take.
+
+use crate::scene::*;
+use machine_sim::Outcome;
+use mm::stat::Stat;
+use program::{Map, Os, Prot, Role, Signal};
+
+/// Roles of processes.
+const CHILD: Role = 100;
+
+/// More tasks than CPUs, of two processes, so that CPUs go to and fro between them.
+fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role >= CHILD {
+        let fd = open(os, "text", LEN);
+        os.mmap(view(fd, Prot::R, true)).unwrap();
+        return read_and_nap(scene, os);
+    }
+    if role > 0 {
+        return read_and_nap(scene, os);
+    }
+    let mut tasks: Vec<_> = (0..4).map(|i| os.fork(CHILD + i).unwrap()).collect();
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    tasks.extend(threads(os, 6));
+    scene.wait_for(os, 10);
+    scene.rounds(os, &mut |os, _| {
+        os.pwrite(fd, 0, LEN).unwrap();
+        os.compute(WHILE);
+        os.fsync(fd).unwrap();
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+/// Read, and give the CPU to somebody else for a moment.
+fn read_and_nap(scene: &Scene, os: &mut dyn Os) -> Result<(), Signal> {
+    scene.arrive();
+    while !scene.is_done() {
+        load_all(os, AT);
+        os.sleep(30_000);
+    }
+    Ok(())
+}
+
+#[test]
+fn scenario_15_a_cpu_runs_another_process() {
+    must_reclaim(runs_under_all_policies(another_process_on_the_cpu));
+    assert_live(another_process_on_the_cpu);
+}
+
+/// CPUs that are idle are told nothing, and must know when they come back.
+fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        return read_and_nap(scene, os);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let tasks = threads(os, 4);
+    scene.wait_for(os, 4);
+    scene.rounds(os, &mut |os, round| match round % 3 {
+        0 => assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)),
+        1 => assert_eq!(os.mmap(view(fd, Prot::R, true)), Ok(AT)),
+        _ => os.fsync(fd).unwrap(),
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_16_idle_cpus_come_back() {
+    reclaims_under_all_policies(idle_cpus_come_back);
+}
+
+/// Processes begin and end on CPUs that others have just left; their spaces' numbers are used again.
+fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == CHILD {
+        let fd = open(os, "text", LEN);
+        os.mmap(view(fd, Prot::R, true)).unwrap();
+        let tasks: Vec<_> = (1..4).map(|i| os.spawn(CHILD + i).unwrap()).collect();
+        load_all(os, AT);
+        os.mmap(anonymous(Prot::RW)).unwrap();
+        store_all(os, AT);
+        tasks.into_iter().for_each(|task| os.join(task));
+        return Ok(());
+    }
+    if role > CHILD {
+        for _ in 0..10 {
+            load_all(os, AT);
+            os.compute(10_000);
+        }
+        return Ok(());
+    }
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let tasks = threads(os, 2);
+    scene.wait_for(os, 2);
+    scene.rounds(os, &mut |os, _| {
+        for _ in 0..3 {
+            let child = os.fork(CHILD).unwrap();
+            os.join(child);
+        }
+        os.pwrite(fd, 0, LEN).unwrap();
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_26_spaces_end_and_their_numbers_are_used_again() {
+    reclaims_under_all_policies(spaces_end);
+    assert_live(spaces_end);
+}
+
+/// Several processes take memory at once, so several may have to pay for the same pages.
+fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role >= CHILD {
+        let at = os.mmap(Map::anonymous(1 << 20)).unwrap();
+        scene.arrive();
+        while !scene.is_done() {
+            (0..256).for_each(|page| {
+                let _ = os.store(at + page * PAGE);
+            });
+            os.madvise(at, 1 << 20, program::Advice::DontNeed).unwrap();
+            os.compute(1000);
+        }
+        return Ok(());
+    }
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let mut tasks: Vec<_> = (0..2).map(|i| os.fork(CHILD + i).unwrap()).collect();
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    tasks.extend(threads(os, 3));
+    scene.wait_for(os, 5);
+    scene.rounds(os, &mut |_, _| {});
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_18_several_take_memory_at_once() {
+    must_reclaim(runs_under_all_policies(many_payers));
+}
+
+/// Four times the usual pressure without any other event: what is added while it is paid for, and epochs used again.
+fn long_pressure(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let tasks = threads(os, 3);
+    scene.wait_for(os, 3);
+    scene.rounds(os, &mut |os, round| {
+        (0..3).for_each(|_| scene.press(os));
+        if round % 2 == 1 {
+            os.pwrite(fd, 0, LEN).unwrap();
+        }
+    });
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_19_pages_are_added_while_others_are_paid_for() {
+    reclaims_under_all_policies(long_pressure);
+    assert_live(long_pressure);
+}
+
+/// Nearly all of memory is pages of a file that several CPUs read: what there is to take is owed for.
+fn nothing_but_owed_pages(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    const LARGE: u64 = 6 << 20;
+    if role > 0 {
+        return scene.read_on(os, AT, LARGE / PAGE);
+    }
+    let fd = open(os, "large", LARGE);
+    os.mmap(Map { len: LARGE, ..view(fd, Prot::R, true) }).unwrap();
+    let tasks = threads(os, 3);
+    scene.wait_for(os, 3);
+    for _ in 0..2 {
+        scene.press(os);
+        let at = os.mmap(Map::anonymous(1 << 20)).unwrap();
+        (0..256).for_each(|page| {
+            let _ = os.store(at + page * PAGE);
+        });
+        os.munmap(at, 1 << 20).unwrap();
+    }
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_29_nothing_is_left_but_owed_pages() {
+    must_reclaim(runs_under_all_policies(nothing_but_owed_pages));
+}
+
+/// More memory is written than there is, swap included: somebody dies, and the rest goes on.
+fn out_of_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == CHILD {
+        let at = os.mmap(Map::anonymous(96 << 20)).unwrap();
+        return (0..(96 << 20) / PAGE).try_for_each(|page| os.store(at + page * PAGE));
+    }
+    if role > 0 {
+        return scene.read_on(os, AT, PAGES);
+    }
+    let fd = open(os, "text", LEN);
+    os.mmap(view(fd, Prot::R, true)).unwrap();
+    let tasks = threads(os, 2);
+    scene.wait_for(os, 2);
+    let child = os.fork(CHILD).unwrap();
+    os.join(child);
+    os.pwrite(fd, 0, LEN).unwrap();
+    os.compute(WHILE);
+    join_all(scene, os, tasks);
+    Ok(())
+}
+
+#[test]
+fn scenario_29b_out_of_memory() {
+    let killed = |outcome: &Outcome| outcome.stat(Stat::OomKill) == 1 && outcome.signals.len() == 1;
+    assert!(runs_under_all_policies(out_of_memory).iter().all(killed));
+}
