@@ -7,7 +7,9 @@
 //!
 //! Tasks of one CPU take turns of a slice each. A task that is woken goes to its last CPU if that is idle, else to an
 //! idle CPU of the same node, then of any node, else to the front of its last CPU's queue, where it need only wait for
-//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue.
+//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue. A busy CPU
+//! takes one from a longer queue of its node now and then, so that with one task too many they all lose alike, as under
+//! Linux, and not always the same one.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -22,6 +24,10 @@ pub(crate) const QUANTUM: u64 = 20_000_000;
 const SLICE: u64 = 3_000_000_000;
 /// What a running task keeps when another is woken on its CPU.
 const GRANULARITY: u64 = 1_000_000_000;
+
+/// Between two looks of a busy CPU for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (interval of a domain
+/// in ms: its CPUs; times the busy factor).
+const BALANCE: u64 = 16_000_000_000;
 
 /// A hash map whose order depends on nothing but its history.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
@@ -136,6 +142,8 @@ struct Queue {
     current: Option<TaskId>,
     waiting: VecDeque<TaskId>,
     slice_end: u64,
+    /// When its CPU next looks for a longer queue.
+    balance_at: u64,
 }
 
 impl Queue {
@@ -186,10 +194,13 @@ impl Sched {
     /// `nodes`: the node of each CPU.
     pub(crate) fn new(nodes: Vec<u8>) -> Sched {
         let cpus = nodes.len();
+        // The CPUs of a node look one after the other, not all at once.
+        let place = |cpu: usize| nodes[..=cpu].iter().filter(|&&node| node == nodes[cpu]).count() as u64;
+        let queue = |cpu| Queue { balance_at: BALANCE * place(cpu), ..Queue::default() };
         Sched {
             clocks: (0..cpus).map(|_| Rc::default()).collect(),
             idle: vec![0; cpus],
-            queues: (0..cpus).map(|_| Queue::default()).collect(),
+            queues: (0..cpus).map(queue).collect(),
             nodes,
             tasks: Vec::new(),
             events: BinaryHeap::new(),
@@ -251,6 +262,9 @@ impl Sched {
 
     /// Choose what `cpu` runs now, and for how long.
     pub(crate) fn pick(&mut self, cpu: usize) -> Option<Picked> {
+        if self.clocks[cpu].get() >= self.queues[cpu].balance_at {
+            self.balance(cpu);
+        }
         let queue = &mut self.queues[cpu];
         let before = queue.current;
         if before.is_none() || (!queue.waiting.is_empty() && self.clocks[cpu].get() >= queue.slice_end) {
@@ -270,6 +284,23 @@ impl Sched {
         }
         let task = self.queues[cpu].current?;
         Some(Picked { task, switched: before != Some(task), limit: self.limit(cpu) })
+    }
+
+    /// Take a waiting task from the longest queue of the node, if that is longer than this one.
+    #[cold]
+    fn balance(&mut self, cpu: usize) {
+        let home = self.nodes[cpu];
+        let peers = (0..self.queues.len()).filter(|&other| self.nodes[other] == home);
+        self.queues[cpu].balance_at = self.clocks[cpu].get() + BALANCE * peers.clone().count() as u64;
+        let own = self.queues[cpu].len();
+        let longer =
+            peers.filter(|&c| self.queues[c].len() > own.max(1) && !self.queues[c].waiting.is_empty());
+        let Some(from) = longer.max_by_key(|&c| (self.queues[c].len(), Reverse(c))) else { return };
+        let task = self.queues[from].waiting.pop_back().expect("not empty");
+        let state = &mut self.tasks[task as usize];
+        // What it did there may be ahead of this CPU's clock.
+        state.ready_at = state.ready_at.max(self.clocks[from].get());
+        self.queues[cpu].waiting.push_back(task);
     }
 
     fn limit(&self, cpu: usize) -> u64 {

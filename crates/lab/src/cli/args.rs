@@ -129,7 +129,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
     pub scale: Option<f64>,
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -95,3 +95,21 @@ fn idle_cpus_take_waiting_tasks() {
     sched.end(1);
     assert!(sched.rest(1));
 }
+
+#[test]
+fn tasks_that_are_one_too_many_lose_alike() {
+    // Three tasks that never sleep, on two CPUs.
+    let mut sched = Sched::new(vec![0, 0]);
+    (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));
+    let (mut ran, end) = ([0u64; 3], 60 * BALANCE);
+    while sched.clocks.iter().any(|clock| clock.get() < end) {
+        let Next::Cpu(cpu) = sched.next() else { panic!("they never sleep") };
+        let picked = sched.pick(cpu).unwrap();
+        let clock = sched.clocks[cpu].clone();
+        let step = QUANTUM.min(picked.limit.saturating_sub(clock.get())).max(1);
+        clock.set(clock.get() + step);
+        ran[picked.task as usize] += step;
+    }
+    let (least, most) = (*ran.iter().min().unwrap(), *ran.iter().max().unwrap());
+    assert!(least * 10 > most * 7, "{ran:?}");
+}
