@@ -3,6 +3,8 @@
 //! Rooms below report a shortage instead of reclaiming. Only here, above both, is memory made: `Mm::with_room` runs an
 //! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
 
+#[cfg(test)]
+mod cut_off;
 mod files;
 mod observe;
 mod oom;

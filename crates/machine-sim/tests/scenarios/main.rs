@@ -4,8 +4,8 @@
 //! translation and keep using it without a fault. Then comes what must not be seen through such a translation. Numbers
 //! are those of the project's list of hazards; letters are variations of one.
 //!
-//! Some of these scenarios have a fault injected as well, which drops one flush, and must then fail: the old translation
-//! is really there to be used.
+//! Where flushes are deferred, most of them assert that old translations were really used before the deed. Some have a
+//! fault injected as well, which drops one flush, and must then fail.
 //!
 //! Numbers without a test here, and why:
 //!

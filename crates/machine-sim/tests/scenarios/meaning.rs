@@ -42,7 +42,7 @@ fn map_another_file(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Si
 
 #[test]
 fn scenario_01_reclaim_then_map_another_file_over_it() {
-    reclaims_under_all_policies(map_another_file);
+    defers_under_lazy_policies(map_another_file);
     assert_live(map_another_file);
 }
 
@@ -57,8 +57,7 @@ fn map_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
 
 #[test]
 fn scenario_01b_reclaim_then_map_memory_over_it() {
-    reclaims_under_all_policies(map_memory);
-    assert_live(map_memory);
+    defers_under_lazy_policies(map_memory);
 }
 
 /// Nothing is mapped any more, so the flush of munmap itself has nothing to do: what reclaim owes must be paid.
@@ -72,12 +71,13 @@ fn unmap(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
 
 #[test]
 fn scenario_04_reclaim_then_unmap() {
-    reclaims_under_all_policies(unmap);
+    defers_under_lazy_policies(unmap);
     assert_live(unmap);
 }
 
 fn move_away_and_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, read_only, &mut |os, _, _| {
+        scene.press_hard(os);
         let away = AT + (1 << 30);
         for (from, to) in [(AT, away), (away, AT)] {
             let to = Some(to);
@@ -90,7 +90,7 @@ fn move_away_and_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), 
 
 #[test]
 fn scenario_04b_reclaim_then_move_away() {
-    reclaims_under_all_policies(move_away_and_back);
+    defers_under_lazy_policies(move_away_and_back);
 }
 
 /// A private copy is forgotten, so the file shows again.
@@ -106,8 +106,7 @@ fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
 
 #[test]
 fn scenario_04c_reclaim_then_forget() {
-    reclaims_under_all_policies(forget);
-    assert_live(forget);
+    defers_under_lazy_policies(forget);
 }
 
 /// Made writable and written: other threads must see the new copy.
@@ -122,8 +121,7 @@ fn make_writable(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
 
 #[test]
 fn scenario_05_reclaim_then_make_writable_and_write() {
-    reclaims_under_all_policies(make_writable);
-    assert_live(make_writable);
+    defers_under_lazy_policies(make_writable);
 }
 
 fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
@@ -136,8 +134,7 @@ fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
 
 #[test]
 fn scenario_05b_reclaim_then_forbid() {
-    reclaims_under_all_policies(forbid);
-    assert_live(forbid);
+    defers_under_lazy_policies(forbid);
 }
 
 /// Threads that store go on while rights are taken and pages reclaimed: an entry that is read-only in the table may still
@@ -199,5 +196,4 @@ fn write_back_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<
 #[test]
 fn scenario_06b_write_back_then_reclaim() {
     must_reclaim(runs_under_all_policies(write_back_and_reclaim));
-    assert_live(write_back_and_reclaim);
 }

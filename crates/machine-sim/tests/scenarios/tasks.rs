@@ -8,25 +8,30 @@ use program::{Map, Os, Prot, Role, Signal};
 /// Roles of processes.
 const CHILD: Role = 100;
 
-/// More tasks than CPUs, of two processes, so that CPUs go to and fro between them.
+/// More tasks than CPUs, of several processes, so that CPUs go to and fro between them.
 fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role >= CHILD {
-        let fd = open(os, "text", LEN);
-        os.mmap(view(fd, Prot::R, true)).unwrap();
-        return read_and_nap(scene, os);
+        os.mmap(anonymous(Prot::RW)).unwrap();
+        scene.arrive();
+        while !scene.is_done() {
+            store_all(os, AT);
+            os.compute(20_000);
+        }
+        return Ok(());
     }
     if role > 0 {
-        return read_and_nap(scene, os);
+        return scene.read_on(os, AT, PAGES);
     }
-    let mut tasks: Vec<_> = (0..4).map(|i| os.fork(CHILD + i).unwrap()).collect();
+    let mut tasks: Vec<_> = (0..3).map(|i| os.fork(CHILD + i).unwrap()).collect();
     let fd = open(os, "text", LEN);
     os.mmap(view(fd, Prot::R, true)).unwrap();
-    tasks.extend(threads(os, 6));
-    scene.wait_for(os, 10);
+    tasks.extend(threads(os, 4));
+    scene.wait_for(os, 7);
     scene.rounds(os, &mut |os, _| {
         os.pwrite(fd, 0, LEN).unwrap();
         os.compute(WHILE);
         os.fsync(fd).unwrap();
+        scene.press_hard(os);
     });
     join_all(scene, os, tasks);
     Ok(())
@@ -45,7 +50,6 @@ fn read_and_nap(scene: &Scene, os: &mut dyn Os) -> Result<(), Signal> {
 #[test]
 fn scenario_15_a_cpu_runs_another_process() {
     must_reclaim(runs_under_all_policies(another_process_on_the_cpu));
-    assert_live(another_process_on_the_cpu);
 }
 
 /// CPUs that are idle are told nothing, and must know when they come back.
@@ -73,36 +77,35 @@ fn scenario_16_idle_cpus_come_back() {
 
 /// Processes begin and end on CPUs that others have just left; their spaces' numbers are used again.
 fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    let short_lives = CHILD + 10;
     if role == CHILD {
+        scene.serve(os, &mut |os| {
+            let tasks: Vec<_> = (0..3).map(|i| os.fork(short_lives + i).unwrap()).collect();
+            tasks.into_iter().for_each(|task| os.join(task));
+        });
+        return Ok(());
+    }
+    if role >= short_lives {
         let fd = open(os, "text", LEN);
         os.mmap(view(fd, Prot::R, true)).unwrap();
-        let tasks: Vec<_> = (1..4).map(|i| os.spawn(CHILD + i).unwrap()).collect();
         load_all(os, AT);
         os.mmap(anonymous(Prot::RW)).unwrap();
         store_all(os, AT);
-        tasks.into_iter().for_each(|task| os.join(task));
-        return Ok(());
-    }
-    if role > CHILD {
-        for _ in 0..10 {
-            load_all(os, AT);
-            os.compute(10_000);
-        }
         return Ok(());
     }
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
     }
+    let mut tasks = vec![os.fork(CHILD).unwrap()];
     let fd = open(os, "text", LEN);
     os.mmap(view(fd, Prot::R, true)).unwrap();
-    let tasks = threads(os, 2);
-    scene.wait_for(os, 2);
+    tasks.extend(threads(os, 2));
+    scene.wait_for(os, 3);
     scene.rounds(os, &mut |os, _| {
-        for _ in 0..3 {
-            let child = os.fork(CHILD).unwrap();
-            os.join(child);
-        }
+        scene.ask(os);
         os.pwrite(fd, 0, LEN).unwrap();
+        os.fsync(fd).unwrap();
+        scene.press_hard(os);
     });
     join_all(scene, os, tasks);
     Ok(())
@@ -110,7 +113,7 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
 
 #[test]
 fn scenario_26_spaces_end_and_their_numbers_are_used_again() {
-    reclaims_under_all_policies(spaces_end);
+    defers_under_lazy_policies(spaces_end);
     assert_live(spaces_end);
 }
 
@@ -167,8 +170,7 @@ fn long_pressure(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
 
 #[test]
 fn scenario_19_pages_are_added_while_others_are_paid_for() {
-    reclaims_under_all_policies(long_pressure);
-    assert_live(long_pressure);
+    defers_under_lazy_policies(long_pressure);
 }
 
 /// Nearly all of memory is pages of a file that several CPUs read: what there is to take is owed for.
@@ -221,6 +223,6 @@ fn out_of_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
 
 #[test]
 fn scenario_29b_out_of_memory() {
-    let killed = |outcome: &Outcome| outcome.stat(Stat::OomKill) == 1 && outcome.signals.len() == 1;
+    let killed = |outcome: &Outcome| outcome.stat(Stat::OomKill) > 0 && !outcome.signals.is_empty();
     assert!(runs_under_all_policies(out_of_memory).iter().all(killed));
 }

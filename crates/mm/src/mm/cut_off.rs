@@ -1,0 +1,79 @@
+//! Pages that were cut off their file while they are still mapped: between the two times that truncate unmaps.
+//!
+//! A fault that saw the old size may map a page after truncate has unmapped everything. Until truncate comes by again, the
+//! page belongs to no file, and whoever meets its entry must cope.
+
+use super::*;
+use crate::table::Resident;
+use crate::testing::TestMachine;
+
+const AT: Vpn = Vpn(0x5000);
+const PAGES: u64 = 4;
+const DISK: FileKind = FileKind::Disk { device: DeviceId(0), block: 0 };
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    space: SpaceId,
+    file: FileId,
+}
+
+impl Bench {
+    /// A file whose pages are in memory, mapped shared and read once.
+    fn new(kind: FileKind) -> Bench {
+        let config = Config { knobs: Knobs::default(), swap: Vec::new() };
+        let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
+        let file = mm.create_file(kind, 0);
+        // Whole pages, so that nothing is read from the device.
+        mm.write(file, 0, PAGES * PAGE_SIZE, GroupId(0), &mut |_, _, _| {}).unwrap();
+        let space = mm.create_space(GroupId(0)).unwrap();
+        let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+        let prot = Prot::READ | Prot::WRITE;
+        let request =
+            MapRequest { at: Some(AT), pages: PAGES, prot, backing, locked: false, populate: false };
+        mm.mmap(space, &request).unwrap();
+        for page in 0..PAGES {
+            mm.fault(space, Vpn(AT.0 + page), AccessKind::Load).unwrap();
+        }
+        Bench { mm, space, file }
+    }
+
+    /// The pages leave the file and stay mapped.
+    fn cut(&self) {
+        self.mm.store.cache.set_size(self.file, 0);
+        self.mm.store.cache.truncate(self.mm.store.memory(), self.file, PageIndex(0));
+    }
+
+    fn resident(&self) -> [i64; 3] {
+        let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        [Resident::Anon, Resident::File, Resident::Shmem].map(|kind| tables.counts().get(kind))
+    }
+}
+
+#[test]
+fn a_page_that_was_cut_off_counts_as_it_did() {
+    for (kind, expected) in [(FileKind::Shmem, [0, 0, 4]), (DISK, [0, 4, 0])] {
+        let bench = Bench::new(kind);
+        assert_eq!(bench.resident(), expected);
+        bench.cut();
+        bench.mm.munmap(bench.space, AT, 1).unwrap();
+        assert_eq!(bench.resident().iter().sum::<i64>(), 3);
+        assert!(bench.resident().iter().all(|&pages| pages >= 0), "{:?}", bench.resident());
+        bench.mm.ftruncate(bench.file, PAGE_SIZE).unwrap();
+        bench.mm.ftruncate(bench.file, 0).unwrap();
+        assert_eq!(bench.resident(), [0; 3]);
+        bench.mm.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_store_to_a_page_that_was_cut_off_meets_the_end_of_the_file() {
+    // Pages of disk files are mapped for reading until the first store.
+    let bench = Bench::new(DISK);
+    bench.cut();
+    // The first fault finds that the page is no longer the file's, the next one that the file has ended.
+    let faults: Vec<_> = (0..3).map(|_| bench.mm.fault(bench.space, AT, AccessKind::Store)).collect();
+    assert!(faults.contains(&Err(FaultError::Bus)), "the store faults for ever: {faults:?}");
+    assert_eq!(bench.resident(), [0, 3, 0]);
+    bench.mm.munmap(bench.space, AT, PAGES).unwrap();
+    bench.mm.validate().unwrap();
+}
