@@ -2,7 +2,10 @@
 
 use super::debt::Generation;
 use crate::machine::Asid;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::primitive::{
+    Ordering::*,
+    modelled::{AtomicBool, AtomicU32, AtomicU64},
+};
 use crate::units::*;
 use std_alloc::boxed::Box;
 

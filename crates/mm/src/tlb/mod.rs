@@ -28,7 +28,10 @@ use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::primitive::{
+    Ordering::*,
+    modelled::{AtomicBool, AtomicU32, AtomicU64},
+};
 use crate::stat::Stat;
 use crate::units::*;
 use cpu::CpuTlb;
