@@ -13,7 +13,7 @@ type Cell<T> = core::cell::OnceCell<T>;
 type Cell<T> = spin::Once<T>;
 
 /// log2 of the first chunk's length.
-const FIRST: u32 = 5;
+const FIRST: u32 = if cfg!(feature = "loom") { 1 } else { 5 };
 const CHUNKS: usize = 24;
 
 /// Elements by index.

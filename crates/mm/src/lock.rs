@@ -47,7 +47,39 @@ mod inner {
     }
 }
 
-#[cfg(not(feature = "one-thread"))]
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+mod inner {
+    #[cfg(feature = "loom")]
+    use loom::sync::{Mutex, MutexGuard};
+    #[cfg(feature = "shuttle")]
+    use shuttle::sync::{Mutex, MutexGuard};
+
+    /// A short lock around `T`, whose order of holders a model checker chooses.
+    #[derive(Default)]
+    pub struct Lock<T>(Mutex<T>);
+
+    /// Access to the value until dropped.
+    pub type Guard<'a, T> = MutexGuard<'a, T>;
+
+    impl<T> Lock<T> {
+        /// An open lock.
+        pub fn new(value: T) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        /// Take the lock, waiting while it is held.
+        pub fn lock(&self) -> Guard<'_, T> {
+            self.0.lock().expect("no holder panics in a model that goes on")
+        }
+
+        /// Take the lock if it is free.
+        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+}
+
+#[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
 mod inner {
     /// A short lock around `T`.
     #[derive(Default)]

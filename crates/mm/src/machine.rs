@@ -1,7 +1,8 @@
 //! The seam: what the memory manager needs from hardware, and nothing else.
 //!
 //! The machine's owner (a kernel, or the simulator) drives the memory manager from above and promises:
-//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space,
+//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space, with interrupts off on that
+//!   CPU until it returns,
 //! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, to drop the faulting
 //!   translation of that CPU first (as hardware does), and to retry after it,
 //! - to call [`Mm::io_done`](crate::Mm::io_done) once for every request handed to [`Machine::submit`],
@@ -19,7 +20,7 @@ pub use crate::work::Work;
 pub type TablePage = [AtomicU64; TABLE_ENTRIES];
 
 /// Most CPUs that a machine can have.
-pub const MAX_CPUS: usize = 512;
+pub const MAX_CPUS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) { 64 } else { 512 };
 
 /// A set of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

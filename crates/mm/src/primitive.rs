@@ -5,6 +5,8 @@
 //! - feature `one-thread`: plain cells with the same methods, for a simulator that runs all CPUs of the machine on
 //!   one thread. A locked read-modify-write costs about 20 cycles, and an access path has a dozen of them. The types
 //!   are then not `Sync`, so using them from two threads does not compile.
+//!
+//! Under a model checker (features `loom` and `shuttle`) the atomics of [`modelled`] are the checker's; all others stay real.
 
 #[cfg(not(feature = "one-thread"))]
 pub use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -23,6 +25,20 @@ impl<T: Sync + ?Sized> Shared for T {}
 pub trait Shared {}
 #[cfg(feature = "one-thread")]
 impl<T: ?Sized> Shared for T {}
+
+/// The atomics of a protocol that a model checker explores: those of rooms `lock` and `tlb`. In ordinary builds they are the
+/// same as all others.
+pub mod modelled {
+    #[cfg(feature = "loom")]
+    pub use super::explored::{AtomicBool, AtomicU32, AtomicU64};
+    #[cfg(not(any(feature = "loom", feature = "shuttle")))]
+    pub use super::{AtomicBool, AtomicU32, AtomicU64};
+    #[cfg(feature = "shuttle")]
+    pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+}
+
+#[cfg(feature = "loom")]
+mod explored;
 
 #[cfg(feature = "one-thread")]
 mod cells {

@@ -2,11 +2,16 @@
 
 use super::debt::Generation;
 use crate::machine::Asid;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::primitive::{
+    Ordering::*,
+    modelled::{AtomicBool, AtomicU32, AtomicU64},
+};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
 const NO_SPACE: u32 = u32::MAX;
+/// A space is being loaded: programs may run in a moment, under a generation that has been read already.
+const ARRIVING: u32 = u32::MAX - 1;
 
 /// What stands under one address-space number.
 #[derive(Default)]
@@ -69,15 +74,17 @@ impl CpuTlb {
 
     pub(super) fn space(&self) -> Option<SpaceId> {
         let raw = self.space.load(Acquire);
-        (raw != NO_SPACE).then_some(SpaceId(raw))
+        (raw < ARRIVING).then_some(SpaceId(raw))
     }
 
     pub(super) fn runs(&self, space: SpaceId) -> bool {
         self.space.load(Acquire) == space.0
     }
 
+    /// Does it run a kernel task on borrowed tables? Whoever skips it for that has raised the space's generation before: either
+    /// this reads that the CPU is back, or the CPU, coming back, reads the new generation.
     pub(super) fn is_lazy(&self) -> bool {
-        self.lazy.load(Acquire)
+        self.lazy.load(SeqCst)
     }
 
     pub(super) fn set_lazy(&self, lazy: bool) {
@@ -98,6 +105,13 @@ impl CpuTlb {
 
     pub(super) fn unload(&self) {
         self.space.store(NO_SPACE, SeqCst);
+        self.lazy.store(false, SeqCst);
+    }
+
+    /// The CPU begins to load a space, before it reads the space's generation. From now on it must be asked, as it compares
+    /// generations no more; the request waits until interrupts are on again.
+    pub(super) fn begin_load(&self) {
+        self.space.store(ARRIVING, SeqCst);
         self.lazy.store(false, SeqCst);
     }
 

@@ -10,7 +10,7 @@
 
 use crate::lock::Lock;
 use crate::machine::CpuSet;
-use crate::primitive::{AtomicBool, Ordering::*};
+use crate::primitive::{Ordering::*, modelled::AtomicBool};
 use crate::units::*;
 
 /// A moment in the order of all takings-away and catchings-up.

@@ -29,7 +29,7 @@ use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, Machine};
-use crate::primitive::{AtomicU64, Ordering::*};
+use crate::primitive::{Ordering::*, modelled::AtomicU64};
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;

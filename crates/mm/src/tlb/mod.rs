@@ -28,7 +28,10 @@ use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::primitive::{
+    Ordering::*,
+    modelled::{AtomicBool, AtomicU32, AtomicU64},
+};
 use crate::stat::Stat;
 use crate::units::*;
 use cpu::CpuTlb;
@@ -249,7 +252,7 @@ impl Tlb {
         base.machine.flush(Flush::Pages { start, count, stride: Order::ZERO });
     }
 
-    /// This CPU goes over to `space`, whose tables stand under `root`.
+    /// This CPU goes over to `space`, whose tables stand under `root`. Interrupts are off.
     pub fn switch<M: Machine>(&self, base: &Base<M>, space: SpaceId, root: Pfn) {
         let me = base.machine.cpu();
         let state = &self.cpus[me.index()];
@@ -268,7 +271,9 @@ impl Tlb {
             return;
         }
         self.leave_context(me);
-        // Join before the generation is read: whoever raises it later sees this CPU in the set.
+        // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it for one
+        // that runs no programs.
+        state.begin_load();
         context.join(me);
         let drawn = self.newest();
         let newest = context.generation.load(SeqCst);
