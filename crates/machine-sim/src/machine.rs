@@ -476,6 +476,24 @@ impl Machine for SimMachine {
         }
     }
 
+    fn has_broadcast_flush(&self) -> bool {
+        self.spec.cpu().broadcast_flush
+    }
+
+    fn flush_everywhere(&self) {
+        self.spend_hardware(Hardware::BroadcastFlush, 1);
+        let me = self.current.get();
+        let mut others = CpuSet::EMPTY;
+        (0..self.cpus.len()).filter(|&cpu| cpu != me).for_each(|cpu| others.insert(CpuId(cpu as u16)));
+        if let Some(bound) = &self.bound {
+            bound.borrow_mut().round(&others);
+        }
+        self.tell_of_flush();
+        if !self.goes_wrong(Flush::All) {
+            self.cpus.iter().for_each(|cpu| cpu.tlb.flush(Flush::All));
+        }
+    }
+
     fn submit(&self, io: Io) {
         if let Some(content) = &self.content {
             content.borrow_mut().begin(&io);

@@ -244,6 +244,16 @@ pub trait Machine: Shared {
     /// interrupts, runs `local`, then waits. `targets` never holds this CPU. Counts nothing; the caller does.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut());
 
+    /// Can [`Machine::flush_everywhere`] be used (INVLPGB with TLBSYNC, TLBI with DSB)? Never decides correctness.
+    fn has_broadcast_flush(&self) -> bool {
+        false
+    }
+    /// Make all CPUs, this one too, drop every translation of a program that was made before this call, without interrupting
+    /// them. Returns when they have. Only called if [`Machine::has_broadcast_flush`].
+    fn flush_everywhere(&self) {
+        unreachable!("a machine without broadcast")
+    }
+
     // --- block storage ------------------------------------------------------------------------------------
 
     /// Start a transfer. Its end is told through [`Mm::io_done`](crate::Mm::io_done).

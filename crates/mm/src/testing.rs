@@ -35,6 +35,8 @@ pub(crate) struct TestMachine {
     pub young: (bool, bool),
     /// Address-space numbers of each CPU.
     pub asids: usize,
+    /// Can it flush all CPUs without asking? And how often did it.
+    pub broadcast: Option<AtomicU64>,
 }
 
 impl TestMachine {
@@ -57,6 +59,7 @@ impl TestMachine {
             wakes: Lock::default(),
             young: (true, true),
             asids: 6,
+            broadcast: None,
         }
     }
 
@@ -181,6 +184,14 @@ impl Machine for TestMachine {
         }
         self.run_on(here.0);
         local();
+    }
+
+    fn has_broadcast_flush(&self) -> bool {
+        self.broadcast.is_some()
+    }
+
+    fn flush_everywhere(&self) {
+        self.broadcast.as_ref().expect("only asked for if it can").fetch_add(1, Relaxed);
     }
 
     fn submit(&self, io: Io) {

@@ -51,6 +51,7 @@ hardware! {
     IpiDeliver "ipi_deliver" "from sending to the first instruction of the handler";
     IpiReceive "ipi_receive" "enter, run and leave the handler, without what it drops";
     IpiAck "ipi_ack" "from the handler's answer to the sender's seeing it";
+    BroadcastFlush "broadcast_flush" "drop all translations of programs on all CPUs without interrupts, and wait";
     ContextSwitch "context_switch" "schedule another task on a CPU";
 }
 

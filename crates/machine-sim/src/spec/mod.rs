@@ -124,6 +124,9 @@ pub struct CpuSpec {
     pub hw_young: bool,
     /// Also in entries that point to tables?
     pub hw_nonleaf_young: bool,
+    /// Can a CPU make all others drop their translations without interrupting them?
+    #[serde(default)]
+    pub broadcast_flush: bool,
     /// Where these come from.
     pub source: String,
 }

@@ -32,6 +32,7 @@ fn describe(rng: &mut Rng) -> String {
     let cpus = if many { (16 + rng.below(17)) / nodes } else { 1 + rng.below(8 / nodes) };
     let asids = pick(rng, &["0", "1", "6"]);
     let (young, nonleaf) = (rng.percent(50), rng.percent(50));
+    let broadcast = rng.percent(20);
     let small = ("{ entries = 8, ways = 2 }", "{ entries = 32, ways = 4 }");
     let usual = ("{ entries = 64, ways = 4 }", "{ entries = 1536, ways = 12 }");
     let endless = ("{ entries = 512, ways = 8 }", "{ entries = 16384, ways = 16 }");
@@ -43,6 +44,7 @@ ghz = 3.0
 asids = {asids}
 hw_young = {young}
 hw_nonleaf_young = {nonleaf}
+broadcast_flush = {broadcast}
 source = 'drawn'
 [tlb]
 l1d_4k = {l1}

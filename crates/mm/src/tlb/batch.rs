@@ -191,6 +191,9 @@ impl Tlb {
         if owing.is_empty() {
             return local();
         }
+        if base.machine.has_broadcast_flush() {
+            return self.pay(base, debt);
+        }
         base.count(Stat::NrTlbRemoteFlush, 1);
         base.event(Event::TlbFlush, [4, list.len() as u64, 0, 0]);
         let remote = |cpu| {

@@ -173,6 +173,9 @@ impl Tlb {
             }
             return;
         }
+        if base.machine.has_broadcast_flush() {
+            return self.pay_by_broadcast(base);
+        }
         self.widen(base, &mut owing);
         here |= owing.contains(me);
         owing.remove(me);
@@ -187,6 +190,17 @@ impl Tlb {
                 self.catch_up_fully(base, me);
             }
         });
+    }
+
+    /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone: only they
+    /// may write it, so each looks once more at its next turn.
+    fn pay_by_broadcast<M: Machine>(&self, base: &Base<M>) {
+        let drawn = self.newest();
+        base.count(Stat::NrTlbRemoteFlush, 1);
+        base.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
+        base.machine.flush_everywhere();
+        let now = base.machine.now();
+        self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));
     }
 
     /// A CPU, on that CPU, drops all that it holds of its space.

@@ -138,3 +138,177 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
     run(&base, &tlb, 0, spaces[0]);
     assert!(!base.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
 }
+
+/// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's epoch.
+fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Epoch {
+    base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+    let mut batch = Batch::new(base);
+    let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
+    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    batch.note(base, tlb, &cleared);
+    batch.settle(base, tlb);
+    tlb.epoch_of_tag(ZoneId(0), base.frames[pfn].debt())
+}
+
+#[test]
+fn a_broadcast_pays_without_asking() {
+    let mut machine = TestMachine::simple(2, 1024);
+    machine.broadcast = Some(AtomicU64::new(0));
+    let base = Base::new(machine, Knobs::default());
+    let tlb = Tlb::new(&base);
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    let epoch = defer(&base, &tlb, a);
+    tlb.settle_zone(&base, ZoneId(0), epoch, Pfn(7), Order::ZERO);
+    tlb.settle_space(&base, a);
+    assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![]));
+    assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+    assert_eq!(tlb.paid_epoch(ZoneId(0)), epoch);
+}
+
+#[test]
+fn a_debt_is_paid_once_wherever_it_lies() {
+    let (base, tlb) = bench(3);
+    let (a, b) = (tlb.create(), tlb.create());
+    run(&base, &tlb, 1, a);
+    run(&base, &tlb, 2, b);
+    base.machine.run_on(0);
+    let first = defer(&base, &tlb, a);
+    assert_eq!(shootdowns(&base).len(), 0);
+    // CPU 2 owes nothing for this space, and is not asked.
+    tlb.settle_space(&base, a);
+    assert_eq!(shootdowns(&base), [[1]]);
+    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
+    tlb.settle_space(&base, a);
+    assert_eq!(shootdowns(&base).len(), 0);
+}
+
+#[test]
+fn a_round_reaches_all_who_owe_unless_told_otherwise() {
+    for (pay_all, targets) in [(1, std_alloc::vec![1, 2]), (0, std_alloc::vec![1])] {
+        let (base, tlb) = bench(4);
+        base.knobs.set(Knob::TlbPayAll, pay_all).unwrap();
+        let (a, b) = (tlb.create(), tlb.create());
+        run(&base, &tlb, 1, a);
+        run(&base, &tlb, 2, b);
+        run(&base, &tlb, 3, b);
+        tlb.enter_lazy(&base);
+        base.machine.run_on(0);
+        defer(&base, &tlb, a);
+        defer(&base, &tlb, b);
+        tlb.settle_space(&base, a);
+        assert_eq!(shootdowns(&base), [targets]);
+    }
+}
+
+#[test]
+fn a_switch_or_a_return_from_a_kernel_task_pays() {
+    let (base, tlb) = bench(3);
+    let (a, b) = (tlb.create(), tlb.create());
+    for cpu in [1, 2] {
+        run(&base, &tlb, cpu, a);
+    }
+    base.machine.run_on(0);
+    defer(&base, &tlb, a);
+    run(&base, &tlb, 1, b);
+    base.machine.run_on(2);
+    tlb.enter_lazy(&base);
+    run(&base, &tlb, 2, a);
+    base.machine.run_on(0);
+    tlb.settle_space(&base, a);
+    assert_eq!(shootdowns(&base).len(), 0);
+}
+
+#[test]
+fn what_could_still_be_written_is_never_deferred() {
+    for reason in 0..4 {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+        match reason {
+            0 => tlb.begin_tightening(a),
+            1 => tlb.set_never_deferred(a, true),
+            _ => {}
+        }
+        let mut batch = Batch::new(&base);
+        let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
+        let (writable, dropped) = (reason == 2, reason == 3);
+        batch.note(&base, &tlb, &Cleared { space: a, page, pfn, head, writable, never_used: false, dropped });
+        assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base), [[1]], "{reason}");
+    }
+}
+
+#[test]
+fn a_tick_pays_what_is_old_and_asks_nobody() {
+    let (base, tlb) = bench(2);
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    defer(&base, &tlb, a);
+    base.knobs.set(Knob::TlbAgeLimitMs, 5).unwrap();
+    base.machine.run_on(1);
+    base.machine.advance(4_999_999);
+    tlb.tick(&base);
+    assert_eq!(flushes(&base), []);
+    base.machine.advance(1);
+    tlb.tick(&base);
+    assert_eq!((flushes(&base), shootdowns(&base).len()), (std_alloc::vec![(1, Flush::Current)], 0));
+    tlb.tick(&base);
+    assert_eq!(flushes(&base), []);
+}
+
+#[test]
+fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
+    for more in [false, true] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, 2).unwrap();
+        let mut batch = Batch::new(&base);
+        for page in [9, 4] {
+            let (page, pfn, head) = (Vpn(page), Pfn(7), Pfn(7));
+            let cleared =
+                Cleared { space: a, page, pfn, head, writable: false, never_used: false, dropped: false };
+            batch.note(&base, &tlb, &cleared);
+        }
+        if more {
+            // Another unmapper's generation, which this list does not cover.
+            tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
+        }
+        batch.settle(&base, &tlb);
+        let expected = if more {
+            std_alloc::vec![(1, Flush::Current)]
+        } else {
+            std_alloc::vec![(1, one(9)), (1, one(4))]
+        };
+        assert_eq!(flushes(&base), expected);
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base).len(), 1);
+    }
+}
+
+#[test]
+fn what_no_cpu_used_needs_no_flush_under_abis() {
+    let (base, tlb) = bench(2);
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    base.knobs.set(Knob::TlbUnmap, ABIS).unwrap();
+    let mut batch = Batch::new(&base);
+    for never_used in [true, false] {
+        let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
+        batch.note(
+            &base,
+            &tlb,
+            &Cleared { space: a, page, pfn, head, writable: false, never_used, dropped: false },
+        );
+        assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
+    }
+    batch.settle(&base, &tlb);
+}
