@@ -41,14 +41,18 @@ pub fn soak(options: &Options) -> ExitCode {
     if !built.is_ok_and(|status| status.success()) {
         return ExitCode::FAILURE;
     }
-    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(60 * options.minutes);
     let (mut cases, mut checked) = (0, 0);
     let traces = traces();
     for seed in options.seed.. {
         let due = traces.iter().filter(|_| seed % 200 == 100);
         for case in due.cloned().chain([random_case(seed)]) {
             if Instant::now() >= end {
-                println!("{cases} cases, {checked} accesses checked, none wrong; the next seed is {seed}");
+                let rate = checked / start.elapsed().as_secs().max(1);
+                println!(
+                    "{cases} cases, {checked} accesses checked ({rate} a second), none wrong; the next seed is {seed}"
+                );
                 return ExitCode::SUCCESS;
             }
             println!("pagefold {case}");
@@ -68,9 +72,15 @@ fn random_case(seed: u64) -> String {
     let megabytes = [2, 6, 12, 24, 40][(seed % 5) as usize];
     let swappiness = [0, 60, 100, 200][(seed / 5 % 4) as usize];
     let cluster = [0, 3][(seed / 20 % 2) as usize];
+    // All flush policies in turn, each with limits from none to tight.
+    let policy = ["eager", "batch", "list", "lazy", "abis", "latr"][(seed % 6) as usize];
+    let age = [0, 1, 5, 100][(seed / 6 % 4) as usize];
+    let pages = [1, 2, 7, 32][(seed / 24 % 4) as usize];
+    let all = seed / 96 % 2;
     format!(
         "run chaos:{megabytes}M --machine random:{seed} --seed {seed} --set vm.swappiness={swappiness} \
-         --set vm.page-cluster={cluster} --verify --quiet --json"
+         --set vm.page-cluster={cluster} --set tlb.unmap={policy} --set tlb.age_limit_ms={age} \
+         --set tlb.unmap_pages={pages} --set tlb.pay_all={all} --verify --quiet --json"
     )
 }
 

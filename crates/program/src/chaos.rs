@@ -127,7 +127,8 @@ impl<O: Os> Task<'_, O> {
             34..36 => self.cut(),
             36..38 => self.file_advice(),
             38..40 => self.fork(),
-            40..60 => self.sweep()?,
+            40..43 => self.linger()?,
+            43..60 => self.sweep()?,
             _ => self.touch()?,
         }
         Ok(())
@@ -163,11 +164,37 @@ impl<O: Os> Task<'_, O> {
                 )
             }
         };
-        let prot = if self.rng.percent(75) { Prot::RW } else { Prot::R };
+        // What shows a file is often read only: reclaim may put its flushes off.
+        let prot = if self.rng.percent(if file.is_some() { 50 } else { 75 }) { Prot::RW } else { Prot::R };
         let populate = self.rng.percent(10) && file.is_none();
+        let over = self.rng.percent(30).then(|| self.pick()).flatten();
+        if let Some(i) = over {
+            return self.map_over(i, prot, source, file, shared);
+        }
         let map = Map { addr: None, len: pages * PAGE, prot, source, populate, locked: false };
         if let Ok(addr) = self.os.mmap(map) {
             self.areas.push(Area { addr, pages, prot, file, shared });
+        }
+    }
+
+    /// Map something else exactly where an area is, which other threads may be reading.
+    fn map_over(
+        &mut self,
+        i: usize,
+        prot: Prot,
+        source: MapSource,
+        file: Option<(usize, u64)>,
+        shared: bool,
+    ) {
+        let Area { addr, pages, .. } = self.areas[i];
+        let map = Map { addr: Some(addr), len: pages * PAGE, prot, source, populate: false, locked: false };
+        match self.os.mmap(map) {
+            Ok(_) => self.areas[i] = Area { addr, pages, prot, file, shared },
+            // Perhaps the old area is gone, perhaps not.
+            Err(_) => {
+                self.areas.swap_remove(i);
+                let _ = self.os.munmap(addr, pages * PAGE);
+            }
         }
     }
 
@@ -311,6 +338,18 @@ impl<O: Os> Task<'_, O> {
         let (addr, pages) = self.part(area);
         let mode = if self.rng.percent(50) { Mode::Store } else { Mode::Load };
         (0..pages.min(64)).try_for_each(|page| self.access(area, addr + page * PAGE, mode))
+    }
+
+    /// Read a few pages on and on, so that their translations stay while others change what lies behind them.
+    fn linger(&mut self) -> Result<(), Signal> {
+        let Some(i) = self.pick() else { return Ok(()) };
+        let area = self.areas[i];
+        let (addr, pages) = self.part(area);
+        for _ in 0..20 {
+            (0..pages.min(8)).try_for_each(|page| self.access(area, addr + page * PAGE, Mode::Load))?;
+            self.os.compute(20_000);
+        }
+        Ok(())
     }
 
     fn touch(&mut self) -> Result<(), Signal> {

@@ -5,6 +5,7 @@
 //! only, so a program makes the same accesses on every machine.
 
 mod scalability;
+mod storms;
 mod walks;
 mod work;
 
@@ -35,6 +36,8 @@ enum Habit {
     Zipf,
     Phases,
     ForkWrite,
+    ForkStorm,
+    SharedWriters,
     MapStorm,
     Stream,
     ReadStream,
@@ -52,10 +55,22 @@ const TABLE: &[(&str, Habit, bool, &str)] = &[
         "fill memory, then touch a quarter of the pages at random, another quarter in every phase",
     ),
     ("fork-write", Habit::ForkWrite, false, "fork again and again; parent and child write what they share"),
+    (
+        "fork-storm",
+        Habit::ForkStorm,
+        false,
+        "fork children that write a little of what they share, and end at once",
+    ),
     ("map-storm", Habit::MapStorm, false, "map, touch, protect and unmap small areas without rest"),
     ("sequential-file", Habit::Sequential, true, "as sequential, on a shared mapping of a file"),
     ("uniform-file", Habit::Uniform, true, "as uniform, on a shared mapping of a file"),
     ("zipf-file", Habit::Zipf, true, "as zipf, on a shared mapping of a file"),
+    (
+        "shared-writers",
+        Habit::SharedWriters,
+        true,
+        "write a file by pwrite and through shared mappings while others read it mapped",
+    ),
     ("stream", Habit::Stream, true, "read a mapped file from end to end"),
     ("read-stream", Habit::ReadStream, true, "read a file from end to end by pread, 128 KiB at a time"),
 ];

@@ -33,7 +33,7 @@ impl Builtin {
         Ok(())
     }
 
-    fn file_spec(&self, writable: bool) -> FileSpec<'static> {
+    pub(super) fn file_spec(&self, writable: bool) -> FileSpec<'static> {
         FileSpec { name: "builtin", size: self.footprint, in_memory: false, writable }
     }
 
@@ -41,6 +41,8 @@ impl Builtin {
     pub(super) fn thread<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         match self.habit {
             Habit::ForkWrite => self.fork_write(os, thread),
+            Habit::ForkStorm => self.fork_storm(os, thread),
+            Habit::SharedWriters => self.shared_writers(os, thread),
             Habit::MapStorm => self.map_storm(os),
             Habit::ReadStream => self.read_stream(os, thread),
             _ => self.walk(os, thread),
@@ -68,8 +70,17 @@ impl Builtin {
         Ok(())
     }
 
-    /// A child reads its part and writes every second page of it.
+    /// What the child of a thread does.
     pub(super) fn child<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        match self.habit {
+            Habit::ForkStorm => self.short_life(os, thread),
+            Habit::SharedWriters => self.shared_writer(os, thread),
+            _ => self.read_and_write(os, thread),
+        }
+    }
+
+    /// A child reads its part and writes every second page of it.
+    fn read_and_write<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         for page in self.part(thread) {
             let mode = if page.is_multiple_of(2) { Mode::Store } else { Mode::Load };
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
