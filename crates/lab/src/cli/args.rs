@@ -182,7 +182,8 @@ pub struct ExperimentArgs {
 /// What to run, and how.
 #[derive(Debug, Args)]
 pub struct WhatArgs {
-    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME or NAME:SIZE, like zipf:256M
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
+    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8
     #[arg(value_name = "PROGRAM")]
     pub program: String,
     /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]

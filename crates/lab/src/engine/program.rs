@@ -46,20 +46,26 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program that the user named: a trace, or `NAME` or `NAME:SIZE`.
+    /// The program that the user named: a trace, or `NAME`, `NAME:SIZE` or `NAME:SIZE:THREADS`.
     pub fn find(name: &str) -> Result<Program> {
         let path = Path::new(name);
         if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
             let replay = Replay::open(path).map_err(|error| Error::Input(error.to_string()))?;
             return Ok(Program::Trace(Box::new(replay)));
         }
-        let (stem, footprint) = match name.split_once(':') {
-            Some((stem, size)) => (stem, size::parse_bytes(size).map_err(Error::Input)?),
-            None => (name, DEFAULT_SIZE),
-        };
+        let mut parts = name.split(':');
+        let stem = parts.next().unwrap_or_default();
+        let footprint = parts.next().map_or(Ok(DEFAULT_SIZE), size::parse_bytes).map_err(Error::Input)?;
+        let threads = parts.next().map(|text| parse_threads(name, text)).transpose()?;
+        if parts.next().is_some() {
+            return Err(Error::Input(format!("{name}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS")));
+        }
         if !known().any(|(known, _)| known == stem) {
             let names = known().map(|(known, _)| known);
             return Err(Error::Input(suggest::unknown("program", stem, names, "programs")));
+        }
+        if threads.is_some() && builtin::from_name(stem, footprint).is_none() {
+            return Err(Error::Input(format!("{name}: {stem} chooses its number of tasks itself")));
         }
         if stem == CHAOS && footprint <= MAX_SIZE {
             return Ok(Program::Chaos(footprint));
@@ -68,6 +74,7 @@ impl Program {
             return Ok(Program::LruFileMmapRead(LruFileMmapRead::new(footprint)));
         }
         let program = (footprint <= MAX_SIZE).then(|| builtin::from_name(stem, footprint)).flatten();
+        let program = program.map(|program| program.with_threads(threads.unwrap_or(1)));
         program.map(Program::Builtin).ok_or_else(|| {
             Error::Input(format!(
                 "{name}: no address space holds {footprint} bytes; give it less, like {stem}:64M"
@@ -115,6 +122,11 @@ impl Program {
             }
         }
     }
+}
+
+fn parse_threads(name: &str, text: &str) -> Result<u32> {
+    let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
+    threads.ok_or_else(|| Error::Input(format!("{name}: '{text}' is no number of threads from 1 to 1024")))
 }
 
 /// Run a program that claims to flood memory, and see that it did.

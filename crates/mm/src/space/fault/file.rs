@@ -6,11 +6,37 @@ use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::space::VmaFlags;
-use crate::table::{Entry, Rights, Writes};
+use crate::table::{Entry, Locked, Rights, Settled, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around itself.
 const AROUND_MAX: usize = 64;
+
+/// The lock of the space's tables, settled or not.
+enum Held<'a, M> {
+    Plain(Locked<'a, M>),
+    Settled(Settled<'a, M>),
+}
+
+impl<'a, M> core::ops::Deref for Held<'a, M> {
+    type Target = Locked<'a, M>;
+
+    fn deref(&self) -> &Locked<'a, M> {
+        match self {
+            Held::Plain(tables) => tables,
+            Held::Settled(tables) => tables,
+        }
+    }
+}
+
+impl<M> core::ops::DerefMut for Held<'_, M> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Held::Plain(tables) => tables,
+            Held::Settled(tables) => tables,
+        }
+    }
+}
 
 impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
@@ -82,8 +108,9 @@ impl<M: Machine> Fault<'_, M> {
             self.put_all(found);
             return Err(needs.into());
         }
-        // One payment for all: cheap where nothing is owed, and needed where shmem is mapped for writing.
-        let mut tables = tables.settle();
+        // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
+        let writable = self.vma.is_shared() && self.vma.prot.contains(crate::api::Prot::WRITE);
+        let mut tables = if writable { Held::Settled(tables.settle()) } else { Held::Plain(tables) };
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
         let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
         let mut mapped = false;
@@ -95,12 +122,13 @@ impl<M: Machine> Fault<'_, M> {
             if leaf.entry.is_none() && still_there {
                 let mut rights = self.vma.rights();
                 rights.set(Rights::YOUNG, page == self.page || !old_around);
-                if self.may_write_untracked(*pfn) {
-                    let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                    self.count_mapped(&mut tables, *pfn);
-                    tables.install(leaf.slot, page, *pfn, rights, Writes::Shared(settled));
-                } else {
-                    self.install_unchanged(&mut tables, leaf.slot, *pfn, rights);
+                match &mut tables {
+                    Held::Settled(tables) if self.may_write_untracked(*pfn) => {
+                        let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+                        self.count_mapped(tables, *pfn);
+                        tables.install(leaf.slot, page, *pfn, rights, Writes::Shared(settled));
+                    }
+                    tables => self.install_unchanged(tables, leaf.slot, *pfn, rights),
                 }
                 *pfn = Pfn::NONE;
             }
