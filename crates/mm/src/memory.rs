@@ -204,6 +204,8 @@ impl<M: Machine> Memory<M> {
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, purpose: Purpose, change: impl FnOnce(&mut Gather) -> R) -> R {
         let ground = &self.ground;
+        let over = purpose != Purpose::Exit || !self.tlb.is_alive(space);
+        assert!(over, "{space} is taken apart while CPUs may run it");
         self.tlb.begin_tightening(space);
         let mut gather = Gather::new(space, purpose);
         let result = change(&mut gather);

@@ -151,6 +151,11 @@ impl Tlb {
         self.contexts.release(space.0);
     }
 
+    /// May CPUs run the space? Not after [`Tlb::destroy`].
+    pub fn is_alive(&self, space: SpaceId) -> bool {
+        self.contexts[space.0].id.load(Acquire) != 0
+    }
+
     /// Ids ever given out: 0 to this - 1.
     pub fn bound(&self) -> u32 {
         self.contexts.bound()
