@@ -12,6 +12,9 @@ use std_alloc::boxed::Box;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
+/// Whose translation of what.
+type HeldUnder = (CpuId, Asid, Vpn);
+
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
 pub(crate) struct TestMachine {
     nodes: Vec<NodeId>,
@@ -30,7 +33,7 @@ pub(crate) struct TestMachine {
     pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
     /// What CPUs' TLBs hold, under each number: the frame, and whether it can be stored to. Put there by
     /// [`TestMachine::hold`].
-    held: Lock<BTreeMap<(CpuId, Asid, Vpn), (Pfn, bool)>>,
+    held: Lock<BTreeMap<HeldUnder, (Pfn, bool)>>,
     /// Are interrupts off on the CPU that runs? Then it cannot send a shootdown.
     pub interrupts_off: AtomicBool,
     /// Transfers that were submitted and that the test has not taken yet.
@@ -111,7 +114,7 @@ impl TestMachine {
     /// CPUs that can reach one of these frames by what they have kept of the space that they have loaded.
     pub fn readers(&self, first: Pfn, pages: u32) -> Vec<CpuId> {
         let roots = self.roots.lock();
-        let reads = |&(cpu, asid, _): &(CpuId, Asid, Vpn), pfn: Pfn| {
+        let reads = |&(cpu, asid, _): &HeldUnder, pfn: Pfn| {
             let (root, loaded, _) = roots[&cpu];
             root.is_some() && loaded == asid && (first..first.add(pages)).contains(&pfn)
         };
@@ -223,7 +226,7 @@ impl Machine for TestMachine {
         let here = self.cpu();
         assert!(!targets.contains(here), "a shootdown that targets its own CPU");
         assert!(!self.interrupts_off.load(Relaxed), "a shootdown while interrupts are off");
-        published::here(Point::BeforeShootdown);
+        published::here(Point::Shootdown);
         self.shootdowns.lock().push(*targets);
         for cpu in targets.iter() {
             self.run_on(cpu.0);

@@ -106,7 +106,7 @@ impl CleanList {
 }
 
 fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, epoch: Epoch, pfn: Pfn, order: Order) {
-    published::here(Point::BeforeSettle);
+    published::here(Point::Settle);
     let epoch = if published::is(F4) { Epoch(published::task_debt(0)) } else { epoch };
     if epoch == Epoch::NONE || (published::is(F16) && published::claimed_before()) {
         return;

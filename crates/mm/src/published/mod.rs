@@ -51,21 +51,21 @@ pub(crate) enum Published {
     F16,
 }
 
-/// A moment at which a test may let another CPU run.
+/// A step just before which a test may let another CPU run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(
     not(all(test, feature = "published-faults")),
     allow(dead_code, reason = "the machine for tests has some of them")
 )]
 pub(crate) enum Point {
-    /// An entry has been cleared; its space's generation has not been raised.
-    BeforeRaise,
-    /// A CPU goes over to a space and has not joined its CPUs.
-    BeforeJoin,
-    /// A block has been taken and is not paid for.
-    BeforeSettle,
-    /// A shootdown is about to be sent.
-    BeforeShootdown,
+    /// A space's generation is raised, when an entry has been cleared.
+    Raise,
+    /// A CPU that goes over to a space joins its CPUs.
+    Join,
+    /// A block that has been taken is paid for.
+    Settle,
+    /// A shootdown is sent.
+    Shootdown,
 }
 
 #[cfg(not(all(test, feature = "published-faults")))]

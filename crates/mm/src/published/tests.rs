@@ -202,7 +202,7 @@ fn f2_the_rest_of_a_split_block_owes_nothing() {
             world.read(1, space, PAGE, last);
             world.settle(&Cleared { head: held[0], ..world.cleared(space, PAGE, last) });
             world.free(held[0]);
-            at(Point::BeforeShootdown, move || {
+            at(Point::Shootdown, move || {
                 // As an interrupt, or somewhere else, where nothing can be sent: what owes nothing, or nothing.
                 let atomic = Request { atomic: true, ..world.request(0) };
                 world.on(cpu, || while world.take(&atomic).is_some() {});
@@ -241,7 +241,7 @@ fn f4_an_interrupt_takes_the_debt_away() {
         let space = world.tlb.create();
         let held = world.take_all(4);
         world.free_owing(1, space, PAGE, held[0]);
-        at(Point::BeforeSettle, move || world.free(held[2]));
+        at(Point::Settle, move || world.free(held[2]));
         assert!(world.take(&world.request(4)).is_some());
     });
 }
@@ -292,7 +292,7 @@ fn f7_a_flush_of_another_space_counts() {
         let (asked, other) = (world.tlb.create(), world.tlb.create());
         let held = world.take_all(0);
         world.run(1, asked);
-        at(Point::BeforeShootdown, move || world.free_owing(1, other, PAGE, held[0]));
+        at(Point::Shootdown, move || world.free_owing(1, other, PAGE, held[0]));
         world.tlb.flush(world, asked, Range::page(Vpn(77)));
         world.take_all(0);
     });
@@ -380,7 +380,7 @@ fn f11_drawn_before_the_generation_is_raised() {
         let held = world.take_all(0);
         world.read(1, space, PAGE, held[0]);
         world.on(1, || world.tlb.enter_lazy(world));
-        at(Point::BeforeRaise, move || world.run(1, space));
+        at(Point::Raise, move || world.run(1, space));
         world.unmap(space, PAGE, held[0]);
         world.free(held[0]);
         world.take_all(0);
@@ -396,7 +396,7 @@ fn f12_who_finds_a_claim_waits_for_the_claimer() {
         let held = world.take_all(5);
         world.free_owing(1, space, PAGE, held[0]);
         world.free_owing(3, space, Vpn(10), held[2]);
-        at(Point::BeforeShootdown, move || {
+        at(Point::Shootdown, move || {
             world.on(2, || assert!(world.take(&world.request(5)).is_some()));
         });
         assert!(world.take(&world.request(5)).is_some());
@@ -406,7 +406,7 @@ fn f12_who_finds_a_claim_waits_for_the_claimer() {
 /// Reclaim unmaps a page just when a CPU that has kept a translation of it comes back to the space.
 #[test]
 fn f13_the_generation_is_read_before_the_cpu_joins() {
-    show(F13, HANDED_OUT, || come_back_while_a_page_is_taken(Point::BeforeJoin));
+    show(F13, HANDED_OUT, || come_back_while_a_page_is_taken(Point::Join));
 }
 
 fn come_back_while_a_page_is_taken(point: Point) {
@@ -457,7 +457,7 @@ fn f15_the_count_of_pending_pages_is_zeroed() {
         let held = world.take_all(4);
         world.free_owing(1, space, PAGE, held[0]);
         world.free_owing(1, space, Vpn(10), held[2]);
-        at(Point::BeforeSettle, move || world.alloc.validate(world).unwrap());
+        at(Point::Settle, move || world.alloc.validate(world).unwrap());
         assert!(world.take(&world.request(4)).is_some());
         world.alloc.validate(world).unwrap();
     });

@@ -68,7 +68,7 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// May the frame be written through the entry? Tells who traces that a file is about to change.
     fn admit(&self, pfn: Pfn, writes: Writes) -> bool {
-        // References to locks can be swapped; what was paid stays with the lock under which it was.
+        // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
         assert!(self.settled, "the lock of {} is not the one that was settled", self.space);
         let head = self.base.frames.head(pfn);
         match (writes, self.base.frames[head].owner()) {

@@ -103,7 +103,7 @@ impl Batch {
             ABIS if cleared.never_used => base.count(Stat::TlbFlushSpared, 1),
             EAGER | ABIS => tlb.flush(base, cleared.space, Range::page(cleared.page)),
             _ => {
-                let early = published::early(F11, Point::BeforeRaise, || tlb.draw());
+                let early = published::early(F11, Point::Raise, || tlb.draw());
                 let generation = context.generation.fetch_add(1, SeqCst) + 1;
                 // Drawn last: a CPU that catches up before this sees the new generation of the space.
                 let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };

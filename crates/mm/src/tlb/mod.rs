@@ -280,7 +280,7 @@ impl Tlb {
             return;
         }
         self.leave_context(me);
-        let early = published::early(F13, Point::BeforeJoin, || context.generation.load(SeqCst));
+        let early = published::early(F13, Point::Join, || context.generation.load(SeqCst));
         // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it for one
         // that runs no programs.
         state.begin_load();
