@@ -13,7 +13,7 @@
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
 //!  3  swap/      lock                      swap space; locks
 //!  2  frame/     machine  knobs  stat  event  work   (together: `base`)
-//!  1  units      primitive
+//!  1  units      primitive  published
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -35,6 +35,7 @@ pub mod machine;
 pub mod memory;
 pub mod mm;
 pub mod primitive;
+pub(crate) mod published;
 pub mod reclaim;
 pub mod rmap;
 pub mod semaphore;

@@ -143,7 +143,7 @@ pub enum Flush {
 }
 
 /// A hardware address-space number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Asid(pub u16);
 
 /// One transfer between frames and a block device. Blocks are pages.

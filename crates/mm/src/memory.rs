@@ -204,6 +204,8 @@ impl<M: Machine> Memory<M> {
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, purpose: Purpose, change: impl FnOnce(&mut Gather) -> R) -> R {
         let ground = &self.ground;
+        let over = purpose != Purpose::Exit || !self.tlb.is_alive(space);
+        assert!(over, "{space} is taken apart while CPUs may run it");
         self.tlb.begin_tightening(space);
         let mut gather = Gather::new(space, purpose);
         let result = change(&mut gather);
@@ -226,5 +228,37 @@ impl<M: Machine> Memory<M> {
         }
         self.tables.free_tables(ground, &self.alloc, &gather.tables);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::knobs::Knobs;
+    use crate::testing::TestMachine;
+
+    fn gather_in_a_living_space(purpose: Purpose) {
+        let ground = Ground::new(TestMachine::simple(1, 1024), Knobs::default());
+        let (alloc, lru) = (Allocator::new(&ground).unwrap(), Lru::new(&ground.machine));
+        let memory = Memory::new(ground, Swap::new(&[], 1), alloc, lru);
+        let space = memory.tlb.create();
+        memory.gather(space, purpose, |gather| gather.changes(Vpn(1), Vpn(2)));
+    }
+
+    #[test]
+    fn who_settles_may_change_what_addresses_mean() {
+        gather_in_a_living_space(Purpose::Meaning);
+    }
+
+    #[test]
+    #[should_panic(expected = "a change of meaning under a gather that does not settle")]
+    fn who_looks_at_use_alone_may_not() {
+        gather_in_a_living_space(Purpose::Age);
+    }
+
+    #[test]
+    #[should_panic(expected = "is taken apart while CPUs may run it")]
+    fn a_space_ends_before_it_is_taken_apart() {
+        gather_in_a_living_space(Purpose::Exit);
     }
 }

@@ -5,11 +5,15 @@
 use crate::event::Event;
 use crate::lock::Lock;
 use crate::machine::*;
-use crate::primitive::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use crate::primitive::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
+use crate::published::{self, Point};
 use crate::units::*;
 use std_alloc::boxed::Box;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
+
+/// Whose translation of what.
+type HeldUnder = (CpuId, Asid, Vpn);
 
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
 pub(crate) struct TestMachine {
@@ -27,6 +31,11 @@ pub(crate) struct TestMachine {
     pub shootdowns: Lock<Vec<CpuSet>>,
     /// What each CPU has loaded: root, number, and whether its translations were kept.
     pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
+    /// What CPUs' TLBs hold, under each number: the frame, and whether it can be stored to. Put there by
+    /// [`TestMachine::hold`].
+    held: Lock<BTreeMap<HeldUnder, (Pfn, bool)>>,
+    /// Are interrupts off on the CPU that runs? Then it cannot send a shootdown.
+    pub interrupts_off: AtomicBool,
     /// Transfers that were submitted and that the test has not taken yet.
     pub ios: Lock<VecDeque<Io>>,
     /// Number of wake-ups of each key.
@@ -55,6 +64,8 @@ impl TestMachine {
             flushes: Lock::default(),
             shootdowns: Lock::default(),
             roots: Lock::default(),
+            held: Lock::default(),
+            interrupts_off: AtomicBool::new(false),
             ios: Lock::default(),
             wakes: Lock::default(),
             young: (true, true),
@@ -87,6 +98,30 @@ impl TestMachine {
     /// Write to a frame.
     pub fn set_stamp(&self, pfn: Pfn, value: u64) {
         self.stamps[pfn.index()].store(value, Relaxed);
+    }
+
+    /// The CPU that runs uses a page of the space that it has loaded, and keeps the translation.
+    pub fn hold(&self, page: Vpn, pfn: Pfn, writable: bool) {
+        let cpu = self.cpu();
+        let asid = self.roots.lock()[&cpu].1;
+        self.held.lock().insert((cpu, asid, page), (pfn, writable));
+    }
+
+    /// What the TLB of a CPU says for a page of the space that it has loaded.
+    pub fn held(&self, cpu: CpuId, page: Vpn) -> Option<(Pfn, bool)> {
+        let &(root, asid, _) = self.roots.lock().get(&cpu)?;
+        let held = self.held.lock();
+        held.get(&(cpu, asid, page)).copied().filter(|_| root.is_some())
+    }
+
+    /// CPUs that can reach one of these frames by what they have kept of the space that they have loaded.
+    pub fn readers(&self, first: Pfn, pages: u32) -> Vec<CpuId> {
+        let roots = self.roots.lock();
+        let reads = |&(cpu, asid, _): &HeldUnder, pfn: Pfn| {
+            let (root, loaded, _) = roots[&cpu];
+            root.is_some() && loaded == asid && (first..first.add(pages)).contains(&pfn)
+        };
+        self.held.lock().iter().filter(|(key, held)| reads(key, held.0)).map(|(key, _)| key.0).collect()
     }
 
     /// Units of work charged so far.
@@ -167,16 +202,34 @@ impl Machine for TestMachine {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        if !keep {
+            let me = self.cpu();
+            self.held.lock().retain(|&(cpu, number, _), _| (cpu, number) != (me, asid));
+        }
         self.roots.lock().insert(self.cpu(), (root, asid, keep));
     }
 
     fn flush(&self, what: Flush) {
-        self.flushes.lock().push((self.cpu(), what));
+        let me = self.cpu();
+        self.flushes.lock().push((me, what));
+        let loaded = self.roots.lock().get(&me).map_or(Asid(0), |root| root.1);
+        self.held.lock().retain(|&(cpu, asid, page), _| {
+            let named = match what {
+                Flush::All => true,
+                Flush::Current => asid == loaded,
+                Flush::Pages { start, count, .. } => {
+                    asid == loaded && (start.0..start.0 + count as u64).contains(&page.0)
+                }
+            };
+            cpu != me || !named
+        });
     }
 
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         let here = self.cpu();
         assert!(!targets.contains(here), "a shootdown that targets its own CPU");
+        assert!(!self.interrupts_off.load(Relaxed), "a shootdown while interrupts are off");
+        published::here(Point::Shootdown);
         self.shootdowns.lock().push(*targets);
         for cpu in targets.iter() {
             self.run_on(cpu.0);

@@ -32,6 +32,7 @@ use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
 use crate::machine::Machine;
+use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Epoch;
 use crate::units::*;
@@ -142,6 +143,11 @@ impl FreeLists {
     }
 }
 
+/// The payment that a block waits for which was made of two.
+fn newer(a: Epoch, b: Epoch) -> Epoch {
+    if published::is(F3) { Epoch(published::later_of_16_bits(a.0, b.0)) } else { a.max(b) }
+}
+
 /// What kinds of block will do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Debts {
@@ -250,6 +256,12 @@ impl<'a, M: Machine> Area<'a, M> {
         let mobility = self.zone.mobility_of(pfn);
         let mut epoch = self.base.tlb.epoch_of_tag(self.zone.id(), self.frame(pfn).debt());
         self.frame(pfn).set_debt(0);
+        if published::is(F1) {
+            epoch = Epoch(order.0 as u64);
+        }
+        if published::is(F4) {
+            epoch = epoch.max(Epoch(published::task_debt(0)));
+        }
         let (mut head, mut order) = (pfn, order);
         while order < MAX_ORDER {
             let buddy = head.buddy(order);
@@ -257,7 +269,7 @@ impl<'a, M: Machine> Area<'a, M> {
                 break;
             }
             let group = self.zone.mobility_of(buddy);
-            epoch = epoch.max(self.remove(buddy, order, group));
+            epoch = newer(epoch, self.remove(buddy, order, group));
             if group != mobility {
                 // Only whole page blocks can differ; later splits must find one group in the merged block.
                 self.zone.set_mobility(buddy, order, mobility);
@@ -332,7 +344,13 @@ impl<'a, M: Machine> Area<'a, M> {
             let rest = pfn.add(half.frames());
             self.frame(rest).place(self.zone.node(), self.zone.id());
             self.frame(rest).set_debt(0);
-            self.insert(rest, half, is, false, epoch);
+            self.insert(rest, half, is, false, if published::is(F2) { Epoch::NONE } else { epoch });
+        }
+        if published::is(F4) {
+            published::task_debt(epoch.0);
+        }
+        if published::is(F15) && epoch != Epoch::NONE {
+            self.lists.owing = 0;
         }
         Owing::new(pfn, order, epoch)
     }

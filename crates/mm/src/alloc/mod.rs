@@ -39,6 +39,7 @@ use crate::frame::{Frame, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lock::Lock;
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Epoch;
 use crate::units::*;
@@ -69,7 +70,7 @@ pub struct Request {
 
 impl Request {
     fn debts(&self) -> Debts {
-        if self.atomic { Debts::UpTo(Epoch::NONE) } else { Debts::Allowed }
+        if self.atomic && !published::is(F5) { Debts::UpTo(Epoch::NONE) } else { Debts::Allowed }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::frame::{FrameTable, List};
 use crate::ground::Ground;
 use crate::machine::Machine;
+use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Epoch;
 use crate::units::*;
@@ -105,7 +106,9 @@ impl CleanList {
 }
 
 fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, epoch: Epoch, pfn: Pfn, order: Order) {
-    if epoch == Epoch::NONE {
+    published::here(Point::Settle);
+    let epoch = if published::is(F4) { Epoch(published::task_debt(0)) } else { epoch };
+    if epoch == Epoch::NONE || (published::is(F16) && published::claimed_before()) {
         return;
     }
     ground.count(Stat::TlbPendingTaken, 1);

@@ -6,6 +6,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::stat::Stat;
+use crate::tlb::FileSettled;
 use crate::units::*;
 use core::ops::Range;
 
@@ -21,7 +22,8 @@ struct Batch {
 impl Cache {
     /// Drop all pages from `first` on, with their content, their shadows and their slots. The size has been set, so no
     /// new ones come. Waits for folios that somebody has locked or that are being written. A page that is still mapped
-    /// somewhere goes from the cache now and from memory when it is unmapped.
+    /// somewhere goes from the cache now and from memory when it is unmapped. No CPU can read it afterwards through a
+    /// translation that was taken away before, as when reclaim had unmapped it: that is paid for here.
     pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
         let rest = first.0..super::tree::MAX_INDEX;
         loop {
@@ -31,9 +33,11 @@ impl Cache {
             }
             let swapped = self.forget_entries(memory, file, rest.clone());
             if batch.len == 0 && !swapped && self.file(file).tree.lock().next(Mark::Folio, first).is_none() {
-                return;
+                break;
             }
         }
+        // Used by the change that was just made; pages may be gone from the cache and still be in a TLB.
+        let _used: FileSettled = memory.tlb.settle_file(memory.ground(), file);
     }
 
     fn truncate_folio<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex, pfn: Pfn) {

@@ -308,7 +308,7 @@ impl Frame {
 
     /// Set the private word.
     #[inline]
-    pub fn set_private(&self, value: u64) {
+    pub(crate) fn set_private(&self, value: u64) {
         self.private.store(value, Release);
     }
 
@@ -339,7 +339,7 @@ impl Frame {
 
     /// Set the debt tag.
     #[inline]
-    pub fn set_debt(&self, tag: u32) {
+    pub(crate) fn set_debt(&self, tag: u32) {
         self.debt.store(tag, Relaxed);
     }
 }

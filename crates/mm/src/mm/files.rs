@@ -90,8 +90,6 @@ impl<M: Machine> Mm<M> {
             zap_file(&self.store, file, first);
             self.store.cache.truncate(self.store.memory(), file, first);
             zap_file(&self.store, file, first);
-            // Pages that reclaim had unmapped before may be gone from the cache, and still be in a TLB.
-            let _gone = self.store.tlb.settle_file(self.ground(), file);
             self.ground().event(Event::TlbHazard, [1, file.0 as u64, first.0, u64::MAX - first.0]);
         }
         Ok(())

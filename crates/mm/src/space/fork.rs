@@ -125,5 +125,5 @@ fn copy_entry<M: Machine>(
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
     // page may not be dropped as if MADV_FREE had been the last word on it.
     let forget = if shared { Rights::YOUNG | Rights::DIRTY } else { Rights::YOUNG };
-    to.inherit(slot, entry, forget);
+    to.inherit(slot, from, leaf.slot, forget);
 }

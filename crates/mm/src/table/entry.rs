@@ -44,10 +44,10 @@ bitflags::bitflags! {
 }
 
 impl Rights {
-    /// As bits of an entry.
+    /// As bits of an entry. Nothing but rights: a value made from raw bits may hold more.
     #[inline]
     pub const fn bits_of_entry(self) -> Bits {
-        Bits::from_bits_truncate(self.bits())
+        Bits::from_bits_truncate(self.bits() & Rights::all().bits())
     }
 }
 
@@ -186,6 +186,12 @@ impl core::fmt::Debug for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rights_made_from_raw_bits_are_rights() {
+        assert_eq!(Rights::from_bits_retain(u64::MAX).bits_of_entry(), Rights::all().bits_of_entry());
+        assert!(!Rights::all().bits_of_entry().contains(Bits::WRITE));
+    }
 
     #[test]
     fn entries_give_back_what_was_put_in() {

@@ -22,11 +22,12 @@ pub use walk::Leaf;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
-use crate::frame::{FrameFlags, Mobility};
+use crate::frame::{FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
-use crate::primitive::{AtomicU32, Ordering::*};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
+use crate::published::{self, Published::F10};
 use crate::stat::Stat;
 use crate::tlb::Gather;
 use crate::units::*;
@@ -60,6 +61,8 @@ pub struct Counts {
     /// Page-table pages.
     tables: u32,
     recent: Recent,
+    /// Number of the present hold of the lock. Slots are good in the hold in which they were found, and in no other.
+    hold: u16,
 }
 
 /// The lowest table that was found last, and its pages' numbers without their low bits: use stays in a table for a
@@ -75,9 +78,9 @@ impl Default for Recent {
 
 impl Recent {
     #[inline]
-    fn get(&self, page: Vpn) -> Option<Slot> {
+    fn get(&self, page: Vpn) -> Option<Pfn> {
         let (high, table) = self.0.get();
-        (high == page.0 >> LEVEL_BITS).then(|| Slot { table, index: walk::index(page, 0) as u16 })
+        (high == page.0 >> LEVEL_BITS).then_some(table)
     }
 
     #[inline]
@@ -131,11 +134,13 @@ pub struct Tables {
     trees: Arena<Tree>,
 }
 
-/// Where one entry stands.
+/// Where one entry stands. Good as long as the tree stays locked: in a later hold of the lock the table may be gone, and
+/// the slot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     table: Pfn,
     index: u16,
+    hold: u16,
 }
 
 /// The locked tree of a space.
@@ -144,6 +149,8 @@ pub struct Locked<'a, M> {
     space: SpaceId,
     root: Pfn,
     counts: Guard<'a, Counts>,
+    /// Has what was owed been paid in this hold?
+    settled: bool,
 }
 
 /// An entry that was cleared, as it was.
@@ -199,8 +206,9 @@ impl Tables {
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
         let tree = &self.trees[space.0];
-        let counts = tree.counts.lock();
-        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts }
+        let mut counts = tree.counts.lock();
+        counts.hold = counts.hold.wrapping_add(1);
+        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: false }
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.
@@ -253,10 +261,22 @@ impl<'a, M: Machine> Locked<'a, M> {
         Entry::from_raw(self.base.machine.table(table)[index].load(Acquire))
     }
 
+    /// The slot of `page` in its table of `level`.
+    #[inline]
+    fn slot(&self, table: Pfn, page: Vpn, level: u32) -> Slot {
+        Slot { table, index: walk::index(page, level) as u16, hold: self.counts.hold }
+    }
+
+    #[inline]
+    fn cell(&self, slot: Slot) -> &AtomicU64 {
+        assert_eq!(slot.hold, self.counts.hold, "{slot:?} was found before the tree was unlocked");
+        &self.base.machine.table(slot.table)[slot.index as usize]
+    }
+
     /// Read an entry.
     #[inline]
     pub fn read(&self, slot: Slot) -> Entry {
-        self.at(slot.table, slot.index as usize)
+        Entry::from_raw(self.cell(slot).load(Acquire))
     }
 
     /// The space.
@@ -269,15 +289,16 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// sent from here, under the lock.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
-        self.base.tlb.settle_space(self.base, self.space);
+        if !published::is(F10) {
+            self.base.tlb.settle_space(self.base, self.space);
+        }
         Settled::new(self)
     }
 
     /// Put an entry in the place of another, whose bits up to now are returned.
     #[inline]
     fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
-        let cell = &self.base.machine.table(slot.table)[slot.index as usize];
-        let old = Entry::from_raw(cell.swap(entry.raw(), AcqRel));
+        let old = Entry::from_raw(self.cell(slot).swap(entry.raw(), AcqRel));
         if old.is_none() != entry.is_none() {
             let frame = &self.base.frames[slot.table];
             let used = frame.private();
@@ -297,9 +318,13 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.replace(taken.slot, taken.entry);
     }
 
-    /// Map a frame that shows what every old translation of the page shows too, as nothing was written since.
+    /// Map a frame that shows what every old translation of the page shows too, as nothing was written since: one of a
+    /// file's cache, or of the swap cache.
     #[inline]
     pub fn install_unchanged(&mut self, slot: Slot, pfn: Pfn, rights: Rights) {
+        let frame = &self.base.frames[self.base.frames.head(pfn)];
+        let cached = matches!(frame.owner(), Owner::File(_)) || frame.has(FrameFlags::SWAPCACHE);
+        assert!(cached, "{pfn} of {:?} is mapped as if it were not new", frame.owner());
         let old = self.replace(slot, Entry::new(pfn, Bits::PRESENT | rights.bits_of_entry()));
         debug_assert!(!old.is_present(), "{old:?} was not cleared first");
     }
@@ -352,16 +377,12 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     #[inline]
     fn set_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry::from_raw(
-            self.base.machine.table(slot.table)[slot.index as usize].fetch_or(bits.bits(), AcqRel),
-        )
+        Entry::from_raw(self.cell(slot).fetch_or(bits.bits(), AcqRel))
     }
 
     #[inline]
     fn clear_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry::from_raw(
-            self.base.machine.table(slot.table)[slot.index as usize].fetch_and(!bits.bits(), AcqRel),
-        )
+        Entry::from_raw(self.cell(slot).fetch_and(!bits.bits(), AcqRel))
     }
 
     /// Make the way to the entry of `page`, with new tables where they are missing.
@@ -372,13 +393,13 @@ impl<'a, M: Machine> Locked<'a, M> {
         mark: Mark,
         reserve: Reserve,
     ) -> Result<Slot, NeedsReclaim> {
-        if let Some(slot) = self.counts.recent.get(page) {
+        if let Some(table) = self.counts.recent.get(page) {
             self.base.charge(Work::TableLevel, LEVELS as u64);
-            return Ok(slot);
+            return Ok(self.slot(table, page, 0));
         }
         let mut table = self.root;
         for level in (1..LEVELS).rev() {
-            let slot = Slot { table, index: walk::index(page, level) as u16 };
+            let slot = self.slot(table, page, level);
             let entry = self.read(slot);
             debug_assert!(!entry.has(Bits::LARGE), "a page inside a large entry");
             table = if entry.is_present() {
@@ -392,7 +413,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
         self.base.charge(Work::TableLevel, LEVELS as u64);
         self.counts.recent.set(page, table);
-        Ok(Slot { table, index: walk::index(page, 0) as u16 })
+        Ok(self.slot(table, page, 0))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A locked tree of a space that nobody holds an old translation of.
 
-use super::{Bits, Entry, LEVELS, Locked, Rights, Slot, TABLE_ENTRIES, new_table, walk};
+use super::{Bits, Entry, LEVELS, Locked, Rights, Slot, TABLE_ENTRIES, new_table};
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
 use crate::event::Event;
 use crate::frame::Owner;
@@ -42,7 +42,8 @@ impl<M> DerefMut for Settled<'_, M> {
 
 impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
-    pub(super) fn new(locked: Locked<'a, M>) -> Settled<'a, M> {
+    pub(super) fn new(mut locked: Locked<'a, M>) -> Settled<'a, M> {
+        locked.settled = true;
         Settled(locked)
     }
 
@@ -67,6 +68,8 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// May the frame be written through the entry? Tells who traces that a file is about to change.
     fn admit(&self, pfn: Pfn, writes: Writes) -> bool {
+        // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
+        assert!(self.settled, "the lock of {} is not the one that was settled", self.space);
         let head = self.base.frames.head(pfn);
         match (writes, self.base.frames[head].owner()) {
             (Writes::No, _) => false,
@@ -91,9 +94,10 @@ impl<'a, M: Machine> Settled<'a, M> {
         entry
     }
 
-    /// Let a child's empty entry say what its parent's says, without the marks in `forget`.
-    pub fn inherit(&mut self, slot: Slot, parent: Entry, forget: Rights) {
-        let old = self.replace(slot, parent.without(forget.bits_of_entry()));
+    /// Let a child's empty entry say what its parent's says now, without the marks in `forget`. The right to write goes
+    /// along: whoever may write to the page through one entry may do so through another.
+    pub fn inherit(&mut self, slot: Slot, parent: &Locked<'_, M>, from: Slot, forget: Rights) {
+        let old = self.replace(slot, parent.read(from).without(forget.bits_of_entry()));
         debug_assert!(old.is_none());
     }
 
@@ -109,7 +113,7 @@ impl<'a, M: Machine> Settled<'a, M> {
         assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64));
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
-            let slot = Slot { table, index: walk::index(page, level) as u16 };
+            let slot = self.slot(table, page, level);
             let next = self.read(slot);
             table = if next.is_present() {
                 next.pfn()
@@ -122,7 +126,8 @@ impl<'a, M: Machine> Settled<'a, M> {
         }
         let mut bits = Bits::PRESENT | Bits::LARGE | rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(pfn, writes));
-        let old = self.replace(Slot { table, index: walk::index(page, 1) as u16 }, Entry::new(pfn, bits));
+        let slot = self.slot(table, page, 1);
+        let old = self.replace(slot, Entry::new(pfn, bits));
         assert!(old.is_none(), "a large entry over {old:?}");
         Ok(())
     }

@@ -71,6 +71,28 @@ fn a_large_entry_is_found_from_each_of_its_pages() {
 }
 
 #[test]
+#[should_panic(expected = "is mapped as if it were not new")]
+fn only_a_page_of_a_cache_is_mapped_without_settling() {
+    let bench = Bench::new();
+    let mut tables = bench.lock();
+    let slot = tables.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
+    tables.install_unchanged(slot, Pfn(77), Rights::USER);
+}
+
+/// The compiler allows to assign through the reference.
+#[test]
+#[should_panic(expected = "is not the one that was settled")]
+fn a_lock_in_the_place_of_a_settled_one_is_refused() {
+    let bench = Bench::new();
+    let other = bench.base.tlb.create();
+    bench.tables.create(&bench.base, &bench.alloc, other, Mark::Min, Reserve::None).unwrap();
+    let mut settled = bench.tables.lock(&bench.base, other).settle();
+    *settled = bench.lock();
+    let slot = settled.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
+    settled.install(slot, Vpn(7), Pfn(77), Rights::USER, Writes::Private);
+}
+
+#[test]
 fn hardware_bits_set_before_an_exchange_are_not_lost() {
     let bench = Bench::new();
     bench.set(Vpn(3), entry(9));

@@ -49,7 +49,8 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
     pub fn find(&self, page: Vpn) -> Option<Leaf> {
-        if let Some(slot) = self.counts.recent.get(page) {
+        if let Some(table) = self.counts.recent.get(page) {
+            let slot = self.slot(table, page, 0);
             self.base.charge(Work::TableLevel, LEVELS as u64);
             return Some(Leaf { page, slot, entry: self.read(slot), order: Order::ZERO });
         }
@@ -59,7 +60,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     fn find_from_root(&self, page: Vpn) -> Option<Leaf> {
         let mut table = self.root;
         for level in (0..LEVELS).rev() {
-            let slot = Slot { table, index: index(page, level) as u16 };
+            let slot = self.slot(table, page, level);
             let entry = self.read(slot);
             if level == 0 {
                 self.base.charge(Work::TableLevel, LEVELS as u64);
@@ -97,7 +98,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         let mut empty = 0;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
-            let slot = Slot { table, index: index(page, level) as u16 };
+            let slot = self.slot(table, page, level);
             let entry = self.read(slot);
             if entry.is_none() {
                 empty += 1;
@@ -126,7 +127,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         let mut page = start;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
-            let slot = Slot { table, index: index(page, level) as u16 };
+            let slot = self.slot(table, page, level);
             let entry = self.read(slot);
             if entry.is_present() && !entry.has(Bits::LARGE) {
                 let below = entry.pfn();

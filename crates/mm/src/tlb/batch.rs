@@ -28,6 +28,7 @@ use crate::frame::Owner;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Machine};
 use crate::primitive::Ordering::*;
+use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -95,16 +96,17 @@ impl Batch {
         let context = &tlb.contexts[cleared.space.0];
         let must = cleared.writable
             || cleared.dropped
-            || context.tightening.load(Acquire) > 0
+            || (context.tightening.load(Acquire) > 0 && !published::is(F9))
             || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
         match self.policy {
             ABIS if cleared.never_used => base.count(Stat::TlbFlushSpared, 1),
             EAGER | ABIS => tlb.flush(base, cleared.space, Range::page(cleared.page)),
             _ => {
+                let early = published::early(F11, Point::Raise, || tlb.draw());
                 let generation = context.generation.fetch_add(1, SeqCst) + 1;
                 // Drawn last: a CPU that catches up before this sees the new generation of the space.
-                let debt = Debt { cpus: context.cpus(), generation: tlb.draw() };
+                let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };
                 if debt.cpus.is_empty() {
                     return;
                 }

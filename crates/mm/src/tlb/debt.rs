@@ -11,6 +11,7 @@
 use crate::lock::Lock;
 use crate::machine::CpuSet;
 use crate::primitive::{Ordering::*, modelled::AtomicBool};
+use crate::published::{self, Published::F6};
 use crate::units::*;
 
 /// A moment in the order of all takings-away and catchings-up.
@@ -34,6 +35,11 @@ impl Debt {
         for cpu in older.cpus.without(&newer.cpus).iter() {
             if done(cpu) < older.generation {
                 self.cpus.insert(cpu);
+            }
+        }
+        for cpu in newer.cpus.iter().filter(|_| published::is(F6)) {
+            if done(cpu) >= older.generation {
+                self.cpus.remove(cpu);
             }
         }
     }

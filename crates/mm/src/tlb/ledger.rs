@@ -30,6 +30,7 @@ use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
+use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
@@ -286,6 +287,7 @@ impl Tlb {
         order: Order,
     ) {
         let ledger = &self.zones[zone.index()];
+        let _claim = published::is(F12).then(published::claim);
         let Some(sum) = ledger.domain.read() else { return };
         let wanted = Debt { cpus: sum.debt.cpus, generation: Generation(epoch.0).min(sum.debt.generation) };
         self.pay_sum(base, &wanted, sum.since, Cause::Frames(pfn, order));
@@ -319,6 +321,9 @@ impl Tlb {
     pub fn epoch_of_tag(&self, zone: ZoneId, tag: u32) -> Epoch {
         if tag == 0 {
             return Epoch::NONE;
+        }
+        if published::is(F3) {
+            return Epoch(tag as u16 as u64);
         }
         let Generation(newest) = self.newest();
         let epoch = Epoch(newest.saturating_sub((newest as u32).wrapping_sub(tag) as u64));

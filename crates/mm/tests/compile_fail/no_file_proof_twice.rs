@@ -1,0 +1,13 @@
+//! One payment is good for one change.
+use mm::Machine;
+use mm::memory::Memory;
+use mm::table::{Rights, Settled, Slot, Writes};
+use mm::units::*;
+
+pub fn twice<M: Machine>(memory: &Memory<M>, tables: &mut Settled<'_, M>, slot: Slot, file: FileId) {
+    let proof = memory.tlb.settle_file(memory.ground(), file);
+    tables.install(slot, Vpn(1), Pfn(7), Rights::USER, Writes::Shared(proof));
+    tables.allow_writes(slot, Vpn(1), Writes::Shared(proof));
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! What was paid is known as long as the lock is held, and of the lock that was turned into a settled one.
+use mm::Machine;
+use mm::table::{Locked, Rights, Settled, Slot, Writes};
+use mm::units::*;
+
+pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot) {
+    drop(tables);
+    tables.install(slot, Vpn(1), Pfn(7), Rights::USER, Writes::No);
+}
+
+pub fn both<M: Machine>(tables: Locked<'_, M>) {
+    let _settled = tables.settle();
+    let _locked = tables.find(Vpn(1));
+}
+
+fn main() {}

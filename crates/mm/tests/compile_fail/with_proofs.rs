@@ -1,0 +1,23 @@
+//! The way with all proofs compiles: what the other files leave out is what makes them fail.
+use mm::Machine;
+use mm::alloc::{Mark, Reserve};
+use mm::memory::Memory;
+use mm::space::VmaTree;
+use mm::table::{Rights, Writes};
+use mm::tlb::Purpose;
+use mm::units::*;
+
+#[allow(dead_code)]
+fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId, pfn: Pfn) {
+    let proof = memory.tlb.settle_file(memory.ground(), file);
+    let mut tables = memory.tables.lock(memory.ground(), space).settle();
+    let slot = tables.reserve(&memory.alloc, page, Mark::Min, Reserve::None).unwrap();
+    tables.install(slot, page, pfn, Rights::USER, Writes::Shared(proof));
+}
+
+#[allow(dead_code)]
+fn unmap<M: Machine>(memory: &Memory<M>, space: SpaceId, vmas: &mut VmaTree, start: Vpn) {
+    memory.gather(space, Purpose::Meaning, |gather| vmas.remove(start, gather));
+}
+
+fn main() {}
