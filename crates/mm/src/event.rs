@@ -24,7 +24,7 @@ named_table! {
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
         TlbStale "tlb_stale" "an entry was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, page, frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis, index in the file";
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: kind (0 those of pages of a space, 1 of pages of a file, 2 to frames, 3 all, 4 as 0 but only those with bit 33), its id or first frame, first page or index, number";
-        TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: kind (0 space, 1 file, 2 frames, 3 all), its id or first frame, number";
+        TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: kind (0 space, 1 file, 2 frames, 3 all, 4 pages of a space), its id or first frame, number of frames or first page, number of pages";
         TlbPaid "tlb_paid" "a debt was paid: kind (0 space, 1 file, 2 frames), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
         TlbFlush "tlb_flush" "translations were dropped: reason, pages (-1 = all)";
     }

@@ -120,6 +120,7 @@ impl Bound {
                 self.settle(cpu, Cause::SettleFile, concern);
             }
             (Event::TlbSettle, 2) => self.settle(cpu, Cause::SettleFrames, frames(b as u32, c as u32)),
+            (Event::TlbSettle, 4) => self.settle(cpu, Cause::SettleSpace, pages(c, d, false)),
             (Event::TlbSettle, 3) => self.settle(cpu, Cause::SettleAll, Concern::All),
             _ => {}
         }

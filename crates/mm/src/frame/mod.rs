@@ -68,7 +68,8 @@ pub struct Frame {
     index: AtomicU64,
     /// Group that is charged for it.
     group: AtomicU32,
-    /// The tag of a flush that waits until the folio is freed and used again; 0: none. A free block's stands in its private
+    /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits for one
+    /// of its entries; 0: none. A free block's stands in its private
     /// word.
     debt: AtomicU32,
     /// Swap slot while in the swap cache; order (bits 0-7) and epoch of its debt (8-63) while free; entries in use of a page table; the head's number in a

@@ -70,7 +70,9 @@ impl Rmap {
                     tables.counts().add(Resident::Swap, 1);
                 }
                 let cleared = Cleared { dropped, ..leaf.cleared(span.space, old, pfn) };
-                batch.note(memory.ground(), &memory.tlb, &cleared);
+                if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
+                    tables.owe(leaf.slot, generation);
+                }
                 self.remove(memory.ground(), pfn);
                 // The caller's own reference keeps the folio.
                 let last = frame.put(1);

@@ -10,7 +10,8 @@
 //! **What a lock allows.** Under a tree's lock entries may be cleared, and may be made to show what an old translation of
 //! the page would show too. To let a page show something else, or be written, the lock is first turned into a
 //! [`Settled`] one: then no CPU holds a translation that was taken away before, and as debts are left under this lock,
-//! none can come while it is held.
+//! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
+//! entries, so that a fault pays only for its own surroundings.
 
 pub mod entry;
 mod settled;
@@ -29,7 +30,7 @@ use crate::machine::{Machine, Work, ZoneKind};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::published::{self, Published::F10};
 use crate::stat::Stat;
-use crate::tlb::Gather;
+use crate::tlb::{Gather, Generation};
 use crate::units::*;
 use core::cell::Cell;
 
@@ -149,8 +150,17 @@ pub struct Locked<'a, M> {
     space: SpaceId,
     root: Pfn,
     counts: Guard<'a, Counts>,
-    /// Has what was owed been paid in this hold?
-    settled: bool,
+    /// For which entries has what was owed been paid in this hold?
+    settled: Paid,
+}
+
+/// Entries of a tree for which nothing is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Paid {
+    Nothing,
+    /// Those of one table.
+    Table(Pfn),
+    All,
 }
 
 /// An entry that was cleared, as it was.
@@ -208,13 +218,15 @@ impl Tables {
         let tree = &self.trees[space.0];
         let mut counts = tree.counts.lock();
         counts.hold = counts.hold.wrapping_add(1);
-        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: false }
+        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.
     pub fn free_tables<M: Machine>(&self, base: &Ground<M>, alloc: &Allocator, tables: &[Pfn]) {
         for &table in tables {
             base.frames[table].clear(FrameFlags::TABLE);
+            // The gather that brought it has settled the space, or no CPU runs the space any more.
+            base.frames[table].set_debt(0);
             base.frames[table].set_private(0);
             assert!(base.frames[table].put(1));
             alloc.free(base, table);
@@ -292,7 +304,26 @@ impl<'a, M: Machine> Locked<'a, M> {
         if !published::is(F10) {
             self.base.tlb.settle_space(self.base, self.space);
         }
-        Settled::new(self)
+        Settled::new(self, Paid::All)
+    }
+
+    /// As [`Locked::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of this table
+    /// was unmapped by reclaim and not flushed: elsewhere in the space much may be owed.
+    #[inline]
+    pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
+        let frame = &self.base.frames[slot.table];
+        if frame.debt() != 0 && !published::is(F10) {
+            let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
+            self.base.tlb.settle_table(self.base, self.space, first, frame.debt());
+            frame.set_debt(0);
+        }
+        Settled::new(self, Paid::Table(slot.table))
+    }
+
+    /// A flush of the entry at `slot`, which has been cleared, waits; a debt of this generation has been left with the space.
+    #[inline]
+    pub fn owe(&mut self, slot: Slot, generation: Generation) {
+        self.base.frames[slot.table].set_debt(generation.tag());
     }
 
     /// Put an entry in the place of another, whose bits up to now are returned.

@@ -1,6 +1,6 @@
 //! A locked tree of a space that nobody holds an old translation of.
 
-use super::{Bits, Entry, LEVELS, Locked, Rights, Slot, TABLE_ENTRIES, new_table};
+use super::{Bits, Entry, LEVELS, Locked, Paid, Rights, Slot, TABLE_ENTRIES, new_table};
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
 use crate::event::Event;
 use crate::frame::Owner;
@@ -20,8 +20,8 @@ pub enum Writes {
     Shared(FileSettled),
 }
 
-/// The locked tree of a space, when all that was owed for the space has been paid under this very lock. Only
-/// [`Locked::settle`] makes one. Pages may now change what they show, and be written.
+/// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this very
+/// lock. Only [`Locked::settle`] and [`Locked::settle_at`] make one. Pages may now change what they show, and be written.
 pub struct Settled<'a, M>(Locked<'a, M>);
 
 impl<'a, M> Deref for Settled<'a, M> {
@@ -42,8 +42,8 @@ impl<M> DerefMut for Settled<'_, M> {
 
 impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
-    pub(super) fn new(mut locked: Locked<'a, M>) -> Settled<'a, M> {
-        locked.settled = true;
+    pub(super) fn new(mut locked: Locked<'a, M>, paid: Paid) -> Settled<'a, M> {
+        locked.settled = paid;
         Settled(locked)
     }
 
@@ -51,7 +51,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
     pub fn install(&mut self, slot: Slot, page: Vpn, pfn: Pfn, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
-        bits.set(Bits::WRITE, self.admit(pfn, writes));
+        bits.set(Bits::WRITE, self.admit(slot.table, pfn, writes));
         self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
         let old = self.replace(slot, Entry::new(pfn, bits));
         debug_assert!(!old.is_present(), "{old:?} was not cleared first");
@@ -60,16 +60,17 @@ impl<'a, M: Machine> Settled<'a, M> {
     /// Let a present entry be written; it counts as written and used.
     #[inline]
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
-        let allowed = self.admit(self.read(slot).pfn(), writes);
+        let allowed = self.admit(slot.table, self.read(slot).pfn(), writes);
         assert!(allowed, "nothing is allowed to {page}");
         self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
         self.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
 
     /// May the frame be written through the entry? Tells who traces that a file is about to change.
-    fn admit(&self, pfn: Pfn, writes: Writes) -> bool {
+    fn admit(&self, table: Pfn, pfn: Pfn, writes: Writes) -> bool {
         // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
-        assert!(self.settled, "the lock of {} is not the one that was settled", self.space);
+        let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
+        assert!(settled, "the lock of {} is not the one that was settled", self.space);
         let head = self.base.frames.head(pfn);
         match (writes, self.base.frames[head].owner()) {
             (Writes::No, _) => false,
@@ -125,7 +126,7 @@ impl<'a, M: Machine> Settled<'a, M> {
             };
         }
         let mut bits = Bits::PRESENT | Bits::LARGE | rights.bits_of_entry();
-        bits.set(Bits::WRITE, self.admit(pfn, writes));
+        bits.set(Bits::WRITE, self.admit(table, pfn, writes));
         let slot = self.slot(table, page, 1);
         let old = self.replace(slot, Entry::new(pfn, bits));
         assert!(old.is_none(), "a large entry over {old:?}");

@@ -20,7 +20,7 @@
 //! in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not modelled.
 //! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
 
-use super::debt::Debt;
+use super::debt::{Debt, Generation};
 use super::{Epoch, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
@@ -91,8 +91,9 @@ impl Batch {
         Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new() }
     }
 
-    /// An entry was cleared, under the lock of the space's tables, which is still held.
-    pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) {
+    /// An entry was cleared, under the lock of the space's tables, which is still held. If CPUs may go on using it, returns the
+    /// generation of the debt that was left, which the entry's table is to be marked with.
+    pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
         let must = cleared.writable
             || cleared.dropped
@@ -100,15 +101,21 @@ impl Batch {
             || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
         match self.policy {
-            ABIS if cleared.never_used => base.count(Stat::TlbFlushSpared, 1),
-            EAGER | ABIS => tlb.flush(base, cleared.space, Range::page(cleared.page)),
+            ABIS if cleared.never_used => {
+                base.count(Stat::TlbFlushSpared, 1);
+                None
+            }
+            EAGER | ABIS => {
+                tlb.flush(base, cleared.space, Range::page(cleared.page));
+                None
+            }
             _ => {
                 let early = published::early(F11, Point::Raise, || tlb.draw());
                 let generation = context.generation.fetch_add(1, SeqCst) + 1;
                 // Drawn last: a CPU that catches up before this sees the new generation of the space.
                 let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };
                 if debt.cpus.is_empty() {
-                    return;
+                    return None;
                 }
                 let file = match base.frames[cleared.head].owner() {
                     Owner::File(file) => Some(file),
@@ -121,6 +128,7 @@ impl Batch {
                     let Cleared { space, page, .. } = *cleared;
                     self.add(base, tlb, debt, cleared.writable, Listed { space, page, generation });
                 }
+                Some(debt.generation)
             }
         }
     }

@@ -18,6 +18,14 @@ use crate::units::*;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u64);
 
+impl Generation {
+    /// What fits into a frame's record: the low 32 bits, which are never 0.
+    #[inline]
+    pub const fn tag(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// CPUs that must catch up, and since when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Debt {

@@ -84,6 +84,7 @@ pub(super) enum Cause {
     Space(SpaceId),
     File(FileId),
     Frames(Pfn, Order),
+    Table(SpaceId, Vpn),
 }
 
 impl Tlb {
@@ -242,17 +243,18 @@ impl Tlb {
         let sent = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush) != before;
         let stat = match (cause, sent) {
             (_, false) => Stat::TlbSettleFree,
-            (Cause::Space(_), _) => Stat::TlbSettleSpace,
+            (Cause::Space(_) | Cause::Table(..), _) => Stat::TlbSettleSpace,
             (Cause::File(_), _) => Stat::TlbSettleFile,
             (Cause::Frames(..), _) => Stat::TlbSettleFrame,
         };
         base.count(stat, 1);
-        let (kind, id, count) = match cause {
-            Cause::Space(space) => (0, space.0, 0),
-            Cause::File(file) => (1, file.0, 0),
-            Cause::Frames(pfn, order) => (2, pfn.0, order.frames()),
+        let [kind, id, first, count] = match cause {
+            Cause::Space(space) => [0, space.0 as u64, 0, 0],
+            Cause::File(file) => [1, file.0 as u64, 0, 0],
+            Cause::Frames(pfn, order) => [2, pfn.0 as u64, order.frames() as u64, 0],
+            Cause::Table(space, first) => [4, space.0 as u64, first.0, TABLE_ENTRIES as u64],
         };
-        base.event(Event::TlbSettle, [kind, id as u64, count as u64, 0]);
+        base.event(Event::TlbSettle, [kind, id, first, count]);
         base.event(Event::TlbPaid, [kind, base.machine.now() - started, age, sent as u64]);
     }
 
@@ -262,6 +264,26 @@ impl Tlb {
     #[inline]
     pub fn settle_space<M: Machine>(&self, base: &Base<M>, space: SpaceId) {
         self.settle(base, &self.contexts[space.0].debts, Cause::Space(space));
+    }
+
+    /// Nobody holds a translation of the pages of `space` from `first` on that one table maps, and that was taken away before this
+    /// was called. `tag`: of the newest debt left for one of them. Callers hold the lock of the space's tables.
+    pub fn settle_table<M: Machine>(&self, base: &Base<M>, space: SpaceId, first: Vpn, tag: u32) {
+        let domain = &self.contexts[space.0].debts;
+        let Some(sum) = domain.read() else { return };
+        let generation = self.generation_of_tag(tag).min(sum.debt.generation);
+        let wanted = Debt { cpus: sum.debt.cpus, generation };
+        self.pay_sum(base, &wanted, sum.since, Cause::Table(space, first));
+        if self.owing(&sum.debt).is_empty() {
+            domain.forget(&sum.debt, || ());
+        }
+    }
+
+    /// The newest generation with these low 32 bits: a tag so old that its number has come round again counts as newer than it
+    /// is, which costs a payment and forgets none.
+    fn generation_of_tag(&self, tag: u32) -> Generation {
+        let Generation(newest) = self.newest();
+        Generation(newest.saturating_sub((newest as u32).wrapping_sub(tag) as u64))
     }
 
     /// Nobody holds a translation to a page of `file` that was taken away before this was called.

@@ -13,8 +13,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn zero_page(&self) -> Result<Served, FaultStop> {
-        let mut tables = self.lock().settle();
+        let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
+            let mut tables = tables.settle_at(slot, self.page);
             tables.install(slot, self.page, self.st.zero, self.rights(false), Writes::No);
             self.st.charge(Work::EntrySet, 1);
         }
@@ -44,7 +45,7 @@ impl<M: Machine> Fault<'_, M> {
         match self.slot_if(&mut tables, expected) {
             Ok(Some(slot)) => {
                 let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
-                let mut tables = tables.settle();
+                let mut tables = tables.settle_at(slot, self.page);
                 self.install(&mut tables, slot, pfn, Writes::Private);
                 drop(tables);
                 self.st.lru.add(self.st.memory().ground(), pfn);

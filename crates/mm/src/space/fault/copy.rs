@@ -50,8 +50,9 @@ impl<M: Machine> Fault<'_, M> {
     /// Give the entry the right to write. More rights need no flush elsewhere: a CPU that still holds the old
     /// translation faults and finds the new one.
     fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
-        let mut tables = self.lock().settle();
+        let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, entry)? {
+            let mut tables = tables.settle_at(slot, self.page);
             tables.allow_writes(slot, self.page, Writes::Private);
             self.st.charge(Work::EntrySet, 1);
             self.count(Stat::Pgreuse);
@@ -132,9 +133,10 @@ impl<M: Machine> Fault<'_, M> {
         if still_there {
             self.st.cache.mark_dirty(self.st.memory(), pfn);
             let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-            let mut tables = self.lock().settle();
+            let mut tables = self.lock();
             outcome = self.slot_if(&mut tables, entry).map(|slot| {
                 if let Some(slot) = slot {
+                    let mut tables = tables.settle_at(slot, self.page);
                     tables.allow_writes(slot, self.page, Writes::Shared(settled));
                     self.st.charge(Work::EntrySet, 1);
                 }

@@ -51,7 +51,12 @@ impl<M: Machine> Fault<'_, M> {
             Ok(Some(slot)) if self.st.frames[page.pfn].owner() == Owner::File(file) => {
                 if self.may_write_untracked(page.pfn) {
                     let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                    self.install(&mut tables.settle(), slot, page.pfn, Writes::Shared(settled));
+                    self.install(
+                        &mut tables.settle_at(slot, self.page),
+                        slot,
+                        page.pfn,
+                        Writes::Shared(settled),
+                    );
                 } else {
                     self.install_unchanged(&mut tables, slot, page.pfn, self.rights(false));
                 }
@@ -172,10 +177,10 @@ impl<M: Machine> Fault<'_, M> {
         if self.st.frames[pfn].owner() == Owner::File(file) {
             self.st.cache.mark_dirty(self.st.memory(), pfn);
             let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-            let mut tables = self.lock().settle();
+            let mut tables = self.lock();
             outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
                 if let Some(slot) = slot {
-                    self.install(&mut tables, slot, pfn, Writes::Shared(settled));
+                    self.install(&mut tables.settle_at(slot, self.page), slot, pfn, Writes::Shared(settled));
                     given = true;
                 }
             });

@@ -69,7 +69,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         tables.counts().add(Resident::Swap, -1);
         if writable {
-            self.install(&mut tables.settle(), at, pfn, Writes::Private);
+            self.install(&mut tables.settle_at(at, self.page), at, pfn, Writes::Private);
         } else {
             self.install_unchanged(&mut tables, at, pfn, self.rights(false));
         }
