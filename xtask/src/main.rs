@@ -19,7 +19,8 @@ Tasks:
   quick          format, lints and tests only, in one feature set
   bench [ARGS]   the benchmarks; ARGS go to them
   soak [--minutes N] [--seed N]
-                 random programs on random machines, and the traces short of memory, under the oracle for N minutes (10)
+                 random programs on random machines, traces and built-in programs short of memory, with all flush
+                 policies in turn, under the oracle for N minutes (10), as many at a time as there are cores
   ci             what .ci/run does: test
 ";
 

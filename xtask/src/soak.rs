@@ -1,9 +1,11 @@
-//! The random program on random machines, and the recorded programs short of memory, under the oracle until time is up.
+//! The random program on random machines, and recorded and built-in programs short of memory, under the oracle until time is
+//! up, with all flush policies in turn.
 //!
 //! Each case is one command line, printed before it runs, so that whatever fails, hangs or dies can be run again alone.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What a soak is told.
@@ -43,57 +45,94 @@ pub fn soak(options: &Options) -> ExitCode {
     }
     let start = Instant::now();
     let end = start + Duration::from_secs(60 * options.minutes);
-    let (mut cases, mut checked) = (0, 0);
-    let traces = traces();
-    for seed in options.seed.. {
-        let due = traces.iter().filter(|_| seed % 200 == 100);
-        for case in due.cloned().chain([random_case(seed)]) {
-            if Instant::now() >= end {
-                let rate = checked / start.elapsed().as_secs().max(1);
-                println!(
-                    "{cases} cases, {checked} accesses checked ({rate} a second), none wrong; the next seed is {seed}"
-                );
-                return ExitCode::SUCCESS;
-            }
+    let (next, cases, checked) = (AtomicU64::new(options.seed), AtomicU64::new(0), AtomicU64::new(0));
+    let failed = AtomicBool::new(false);
+    let work = || {
+        while Instant::now() < end && !failed.load(Relaxed) {
+            let case = case(next.fetch_add(1, Relaxed));
             println!("pagefold {case}");
-            let Some(count) = run(&case) else {
-                println!("FAILED: target/release/pagefold {case}");
-                return ExitCode::FAILURE;
-            };
-            cases += 1;
-            checked += count;
+            match run(&case) {
+                Some(count) => {
+                    cases.fetch_add(1, Relaxed);
+                    checked.fetch_add(count, Relaxed);
+                }
+                None => {
+                    println!("FAILED: target/release/pagefold {case}");
+                    failed.store(true, Relaxed);
+                }
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    if failed.into_inner() {
+        return ExitCode::FAILURE;
     }
-    unreachable!("time is up before the seeds are")
+    let checked = checked.into_inner();
+    println!(
+        "{} cases, {checked} accesses checked ({} a second), none wrong; the next seed is {}",
+        cases.into_inner(),
+        checked / start.elapsed().as_secs().max(1),
+        next.into_inner()
+    );
+    ExitCode::SUCCESS
 }
 
-/// A program, a machine and tunables from a seed.
-fn random_case(seed: u64) -> String {
-    let megabytes = [2, 6, 12, 24, 40][(seed % 5) as usize];
-    let swappiness = [0, 60, 100, 200][(seed / 5 % 4) as usize];
-    let cluster = [0, 3][(seed / 20 % 2) as usize];
-    // All flush policies in turn, each with limits from none to tight.
-    let policy = ["eager", "batch", "list", "lazy", "abis", "latr"][(seed % 6) as usize];
-    let age = [0, 1, 5, 100][(seed / 6 % 4) as usize];
-    let pages = [1, 2, 7, 32][(seed / 24 % 4) as usize];
-    let all = seed / 96 % 2;
+/// The case of a seed.
+fn case(seed: u64) -> String {
+    let program = match seed % 4 {
+        0 | 1 => random_program(seed),
+        2 => recorded_program(seed / 4),
+        _ => built_in_program(seed / 4),
+    };
+    // All flush policies in turn, each with limits from none to tight. That no policy flushes less than is safe is checked too.
+    let policy = ["eager", "batch", "list", "lazy", "abis", "latr", "lazy"][(seed % 7) as usize];
+    let age = [0, 1, 5, 100][(seed / 7 % 4) as usize];
+    let pages = [1, 2, 7, 32][(seed / 28 % 4) as usize];
+    let all = seed / 14 % 2;
     format!(
-        "run chaos:{megabytes}M --machine random:{seed} --seed {seed} --set vm.swappiness={swappiness} \
-         --set vm.page-cluster={cluster} --set tlb.unmap={policy} --set tlb.age_limit_ms={age} \
-         --set tlb.unmap_pages={pages} --set tlb.pay_all={all} --verify --quiet --json"
+        "run {program} --seed {seed} --set tlb.unmap={policy} --set tlb.age_limit_ms={age} \
+         --set tlb.unmap_pages={pages} --set tlb.pay_all={all} --verify --bound --quiet --json"
     )
 }
 
-/// The recorded programs with much less memory than they touch, and with almost enough.
-fn traces() -> Vec<String> {
-    let mut cases = Vec::new();
-    for trace in ["sqlite", "cc1", "redis"] {
-        let file = format!("traces/{trace}.pft");
-        for memory in ["45%", "60%", "90%"].into_iter().filter(|_| Path::new(&file).exists()) {
-            cases.push(format!("run {file} --memory {memory} --verify --quiet --json"));
-        }
-    }
-    cases
+/// The random program on a random machine, which also has all its structures checked after each step.
+fn random_program(seed: u64) -> String {
+    let megabytes = [2, 6, 12, 24, 40][(seed % 5) as usize];
+    let swappiness = [0, 60, 100, 200][(seed / 5 % 4) as usize];
+    let cluster = [0, 3][(seed / 20 % 2) as usize];
+    format!(
+        "chaos:{megabytes}M --machine random:{seed} --set vm.swappiness={swappiness} --set vm.page-cluster={cluster}"
+    )
+}
+
+/// A recorded program with much less memory than it touches, or with almost enough.
+fn recorded_program(seed: u64) -> String {
+    let trace = ["sqlite", "redis", "cc1"][(seed % 3) as usize];
+    let memory = [45, 60, 90, 52, 75][(seed / 3 % 5) as usize];
+    let machine = ["laptop", "compact-8"][(seed / 15 % 2) as usize];
+    format!("traces/{trace}.pft --memory {memory}% --machine {machine}")
+}
+
+/// A built-in program in several threads or processes.
+fn built_in_program(seed: u64) -> String {
+    const PROGRAMS: [&str; 8] = [
+        "uniform-file:48M:8",
+        "shared-writers:48M",
+        "zipf:48M:8",
+        "fork-write:32M",
+        "stream:96M:6",
+        "map-storm:48M:8",
+        "fork-storm:32M",
+        "uniform:48M:16",
+    ];
+    let program = PROGRAMS[(seed % 8) as usize];
+    let memory = [40, 55, 70][(seed / 8 % 3) as usize];
+    let machine = ["compact-8", "laptop", "icelake-96"][(seed / 24 % 3) as usize];
+    format!("{program} --memory {memory}% --machine {machine}")
 }
 
 /// Run a case; returns how many accesses the oracle has judged, if none was wrong.
