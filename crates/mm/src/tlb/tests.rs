@@ -138,3 +138,38 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
     run(&base, &tlb, 0, spaces[0]);
     assert!(!base.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
 }
+
+#[test]
+fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
+    let (base, tlb) = bench(2);
+    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    let (a, b) = (tlb.create(), tlb.create());
+    let note = |batch: &mut Batch, page| {
+        let cleared = Cleared {
+            space: a,
+            page: Vpn(page),
+            pfn: Pfn(1),
+            head: Pfn(1),
+            writable: false,
+            never_used: false,
+            dropped: false,
+        };
+        batch.note(&base, &tlb, &cleared);
+    };
+    let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
+    run(&base, &tlb, 1, a);
+    note(&mut batch, 3);
+    run(&base, &tlb, 1, b);
+    tlb.destroy(&base, a);
+    tlb.release(a);
+    assert_eq!(tlb.create(), a);
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    note(&mut batch, 5);
+    note(&mut other, 6);
+    flushes(&base);
+    // Page 6 is on the other's list: this one's two pages are not all that the CPU has missed.
+    batch.settle(&base, &tlb);
+    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+    other.settle(&base, &tlb);
+}
