@@ -87,8 +87,12 @@ impl Domain {
     /// What was read has been paid. It stays if anything came meanwhile, be it an older generation that was drawn before
     /// and arrives late: its CPUs may be others.
     pub fn forget(&self, paid: &Debt) {
+        self.forget_if(|debt| debt == paid);
+    }
+
+    pub(super) fn forget_if(&self, is_paid: impl FnOnce(&Debt) -> bool) {
         let mut sum = self.sum.lock();
-        if sum.is_some_and(|sum| sum.debt == *paid) {
+        if sum.is_some_and(|sum| is_paid(&sum.debt)) {
             *sum = None;
             self.owes.store(false, Release);
         }

@@ -32,6 +32,9 @@ use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
 
+/// The bits of an epoch that make a frame's tag; few in models, so that tags come round.
+const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { u32::MAX as u64 };
+
 /// Number of a zone's payment. Frames are tagged with the number of the payment that will clear them; 0 owes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Epoch(pub u64);
@@ -40,20 +43,20 @@ impl Epoch {
     /// Owes nothing.
     pub const NONE: Epoch = Epoch(0);
 
-    /// What fits into a frame's record: the low 32 bits.
+    /// What fits into a frame's record: the low bits.
     #[inline]
     pub const fn tag(self) -> u32 {
-        self.0 as u32
+        (self.0 & TAG_MASK) as u32
     }
 }
 
 /// Debts of the frames of one zone.
 pub(super) struct ZoneLedger {
-    domain: Domain,
+    pub(super) domain: Domain,
     /// The payment that is to come. Changes under the domain's lock.
     current: AtomicU64,
     /// Payments up to this one have been made.
-    paid: AtomicU64,
+    pub(super) paid: AtomicU64,
 }
 
 impl ZoneLedger {
@@ -61,11 +64,10 @@ impl ZoneLedger {
         ZoneLedger { domain: Domain::default(), current: AtomicU64::new(1), paid: AtomicU64::new(0) }
     }
 
-    /// Begin the next epoch; returns the one that ends. Under the domain's lock. No epoch's low 32 bits are 0: a tag of 0
-    /// owes nothing.
-    fn close_epoch(&self) -> u64 {
+    /// Begin the next epoch; returns the one that ends. Under the domain's lock. No epoch's tag is 0: that owes nothing.
+    pub(super) fn close_epoch(&self) -> u64 {
         let ended = self.current.load(Relaxed);
-        let next = if ended as u32 == u32::MAX { ended + 2 } else { ended + 1 };
+        let next = if ended & TAG_MASK == TAG_MASK { ended + 2 } else { ended + 1 };
         self.current.store(next, Release);
         ended
     }
@@ -212,7 +214,7 @@ impl Tlb {
         }
     }
 
-    fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
+    pub(super) fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
         let started = base.machine.now();
         let before = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush);
         self.pay(base, debt);
@@ -271,7 +273,7 @@ impl Tlb {
         Epoch(self.zones[zone.index()].paid.load(Acquire))
     }
 
-    /// The epoch that a frame's tag, which holds its low 32 bits, stands for; NONE if it has been paid. A tag so old that
+    /// The epoch that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old that
     /// its number has come round again counts as newer than it is, which costs a payment and forgets none.
     #[inline]
     pub fn epoch_of_tag(&self, zone: ZoneId, tag: u32) -> Epoch {
@@ -279,7 +281,7 @@ impl Tlb {
             return Epoch::NONE;
         }
         let current = self.zones[zone.index()].current.load(Acquire);
-        let epoch = Epoch(current.saturating_sub((current as u32).wrapping_sub(tag) as u64));
+        let epoch = Epoch(current.saturating_sub(current.wrapping_sub(tag as u64) & TAG_MASK));
         if epoch <= self.paid_epoch(zone) { Epoch::NONE } else { epoch }
     }
 
