@@ -13,18 +13,20 @@ use std::vec::Vec;
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each checker uses its own")]
 pub(super) struct Effort {
-    /// loom: most times at which a thread is stopped in favour of another although it could go on.
-    pub preemptions: usize,
+    /// loom: most times at which a thread is stopped in favour of another although it could go on; `None`: every order.
+    pub preemptions: Option<usize>,
     /// shuttle: runs of each of its two schedulers.
     pub runs: usize,
 }
 
-/// For models of two threads.
-pub(super) const TWO: Effort = Effort { preemptions: 3, runs: 3_000 };
-/// For models of three threads.
-pub(super) const THREE: Effort = Effort { preemptions: 3, runs: 3_000 };
+/// For short models of two threads.
+pub(super) const EVERY: Effort = Effort { preemptions: None, runs: 3_000 };
 /// For long ones of them.
-pub(super) const LONG: Effort = Effort { preemptions: 2, runs: 3_000 };
+pub(super) const TWO: Effort = Effort { preemptions: Some(3), runs: 3_000 };
+/// For models of three threads.
+pub(super) const THREE: Effort = Effort { preemptions: Some(3), runs: 3_000 };
+/// For long ones of these.
+pub(super) const LONG: Effort = Effort { preemptions: Some(2), runs: 3_000 };
 
 /// Run a model in every order, or in many, and tell how many that were.
 pub(super) fn explore(name: &str, effort: Effort, model: impl Fn() + Send + Sync + 'static) {
@@ -58,10 +60,10 @@ mod checker {
     pub fn run(effort: Effort, model: impl Fn() + Send + Sync + 'static) -> String {
         let mut builder = loom::model::Builder::new();
         builder.max_branches = 100_000;
-        let bound = builder.preemption_bound.unwrap_or(effort.preemptions);
-        builder.preemption_bound = Some(bound);
+        builder.preemption_bound = builder.preemption_bound.or(effort.preemptions);
+        let bound = builder.preemption_bound;
         builder.check(model);
-        std::format!("loom, up to {bound} preemptions")
+        bound.map_or("loom, every order".into(), |bound| std::format!("loom, up to {bound} preemptions"))
     }
 }
 

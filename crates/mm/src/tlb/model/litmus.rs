@@ -3,7 +3,7 @@
 
 extern crate std;
 
-use super::host::{TWO, at_once, explore};
+use super::host::{EVERY, Effort, TWO, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{NEW, World, on};
 use crate::machine::Machine;
@@ -54,7 +54,11 @@ fn world(stands: Stands) -> World {
 
 /// What another CPU does about the page while CPU 1 comes back to the space.
 fn beside(name: &str, stands: Stands, taker: fn(&World), comer: fn(&World)) {
-    explore(&std::format!("{name}, {stands:?}"), TWO, move || {
+    beside_within(EVERY, name, stands, taker, comer);
+}
+
+fn beside_within(effort: Effort, name: &str, stands: Stands, taker: fn(&World), comer: fn(&World)) {
+    explore(&std::format!("{name}, {stands:?}"), effort, move || {
         let world = Arc::new(world(stands));
         at_once(vec![on(&world, 0, taker), on(&world, 1, comer)]);
     });
@@ -102,12 +106,12 @@ fn munmap_beside_a_switch() {
 
 #[test]
 fn reclaim_beside_going_and_coming() {
-    beside("reclaim beside going and coming", Stands::InA, take_and_reuse, go_and_come);
+    beside_within(TWO, "reclaim beside going and coming", Stands::InA, take_and_reuse, go_and_come);
 }
 
 #[test]
 fn munmap_beside_going_and_coming() {
-    beside("munmap beside going and coming", Stands::InA, flush_and_reuse, go_and_come);
+    beside_within(TWO, "munmap beside going and coming", Stands::InA, flush_and_reuse, go_and_come);
 }
 
 /// A CPU that runs a kernel task lets go of a space that ends, or has gone already; the next space of that name has nothing of
@@ -115,7 +119,7 @@ fn munmap_beside_going_and_coming() {
 #[test]
 fn the_end_of_a_space_beside_a_switch() {
     for stands in [Stands::LazyInA, Stands::InB, Stands::LazyInB, Stands::Nowhere] {
-        explore(&std::format!("the end of a space, {stands:?}"), TWO, move || {
+        explore(&std::format!("the end of a space, {stands:?}"), EVERY, move || {
             let world = Arc::new(world(stands));
             let end = |world: &World| {
                 let pfn = world.clear(A, PAGE).expect("it was mapped");
@@ -136,7 +140,7 @@ fn the_end_of_a_space_beside_a_switch() {
 /// With LATR, a CPU pays at its ticks, and then is not asked.
 #[test]
 fn a_tick_beside_reclaim() {
-    beside("a tick beside reclaim", Stands::InA, take_and_reuse, |world| {
+    beside_within(TWO, "a tick beside reclaim", Stands::InA, take_and_reuse, |world| {
         world.set_policy(crate::tlb::batch::LATR);
         world.tick();
         come(world);

@@ -5,10 +5,10 @@
 //! `primitive::modelled` and `lock`). Each CPU of a model is a thread of the checker. What a kernel does around the ledger
 //! (`world`) is cut down to what the ledger sees: a table's lock, an entry, a frame's content, interrupts that are off.
 //!
-//! **loom** tries every order of the threads' steps up to a number of preemptions, and every value that a weak memory would
-//! let each read return; a sequentially consistent access is modelled as such (see `primitive::explored`). **shuttle** tries
-//! random orders, half of them by its scheduler for rare bugs (PCT, depth 3), on a memory without weaknesses; it also runs the
-//! `storm`, which is too large for loom.
+//! **loom** tries every order of the threads' steps, in longer models up to a number of preemptions, and every value that a
+//! weak memory would let each read return; a sequentially consistent access is modelled as such (see `primitive::explored`).
+//! **shuttle** tries random orders, half of them by its scheduler for rare bugs (PCT, depth 3), on a memory without
+//! weaknesses; it also runs the `storm`, which is too large for loom.
 //!
 //! **The machine** (`machine`). A CPU holds translations under numbers and drops them only when it is told to: nothing is ever
 //! evicted, so that whatever may be stale is. An access walks when it misses, by a plain read of the entry. An interrupt's
@@ -32,8 +32,8 @@
 //! CPU sees them at once; what they hand on is ordered by locks and references that are not part of these models, except
 //! where a test says so. Real page tables, faults and the reverse map are above this room: the simulator's oracle has them.
 //!
-//! Environment: `LOOM_MAX_PREEMPTIONS` explores further (all orders, given time enough, for the models of two threads);
-//! `MODEL_RUNS` and `MODEL_SEED` set shuttle's number of runs and the seed that they are drawn from.
+//! Environment: `LOOM_MAX_PREEMPTIONS` sets another number of preemptions; `MODEL_RUNS` and `MODEL_SEED` set shuttle's number
+//! of runs and the seed that they are drawn from.
 
 mod faults;
 mod frames;

@@ -166,7 +166,7 @@ impl Kernel {
 fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
     let taken = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&taken);
-    let effort = Effort { preemptions: 0, runs: 5_000 };
+    let effort = Effort { preemptions: None, runs: 5_000 };
     explore(&std::format!("{name} under policy {policy}"), effort, move || {
         let kernel = Arc::new(Kernel::new(policy, loses_tags));
         let programs = (0..CPUS).map(|cpu| {
