@@ -73,12 +73,30 @@ fn all() -> Vec<Step> {
             "lints of the one-threaded form",
             ["clippy", "-p", "mm", "--all-targets", "--features", ONE_THREADED, "--", "-D", "warnings"],
         ),
+        lints_of_models("loom"),
+        lints_of_models("shuttle"),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         Step::cargo("tests of the memory manager", ["test", "-p", "mm"]),
         Step::cargo("tests of its one-threaded form", ["test", "-p", "mm", "--features", ONE_THREADED]),
+        models("every order of the small models", "loom"),
+        models("random orders of the models", "shuttle"),
         Step::cargo("tests of everything", ["test", "--workspace"]),
         Step::cargo("the release build", ["build", "--release"]),
     ]
+}
+
+/// The flush ledger under a model checker.
+fn models(name: &'static str, checker: &str) -> Step {
+    Step::cargo(
+        name,
+        ["test", "-p", "mm", "--lib", "--features", checker, "tlb::model", "--", "--show-output"],
+    )
+    .env("RUST_BACKTRACE", "0")
+}
+
+fn lints_of_models(checker: &str) -> Step {
+    let args = ["clippy", "-p", "mm", "--all-targets", "--features", checker, "--", "-D", "warnings"];
+    Step::cargo("lints of the models", args)
 }
 
 /// The memory manager beside its peers, then the simulator.

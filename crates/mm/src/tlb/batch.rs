@@ -34,7 +34,7 @@ use crate::units::*;
 use std_alloc::vec::Vec;
 
 const EAGER: u64 = 0;
-const LIST: u64 = 2;
+pub(super) const LIST: u64 = 2;
 pub(super) const LAZY: u64 = 3;
 /// The value of `tlb.unmap` that spares flushes of what was never used.
 pub const ABIS: u64 = 4;
@@ -62,7 +62,8 @@ pub struct Cleared {
 /// Pages to flush one by one.
 #[derive(Clone, Copy)]
 struct Listed {
-    space: SpaceId,
+    /// The space's unique id: its number may have gone to another since.
+    context: u64,
     page: Vpn,
     /// The space's generation after its entry was cleared.
     generation: u64,
@@ -125,8 +126,8 @@ impl Batch {
                 if !must && matches!(self.policy, LAZY | LATR) {
                     self.defer(base, tlb, cleared, &debt);
                 } else {
-                    let Cleared { space, page, .. } = *cleared;
-                    self.add(base, tlb, debt, cleared.writable, Listed { space, page, generation });
+                    let listed = Listed { context: context.id.load(Acquire), page: cleared.page, generation };
+                    self.add(base, tlb, debt, cleared.writable, listed);
                 }
                 Some(debt.generation)
             }
@@ -219,12 +220,14 @@ impl Tlb {
             return self.catch_up_fully(base, cpu);
         };
         let drawn = self.newest();
-        let newest = self.contexts[space.0].generation.load(SeqCst);
+        let context = &self.contexts[space.0];
+        let (id, newest) = (context.id.load(Acquire), context.generation.load(SeqCst));
+        // An interrupt may have come since the line before, and have caught up with more.
         let caught_up = state.generation();
-        if caught_up == newest {
+        if caught_up >= newest {
             return state.set_done(drawn, base.machine.now());
         }
-        let missed = |listed: &&Listed| listed.space == space && listed.generation > caught_up;
+        let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
         // Every generation that this CPU has missed must be that of a listed page.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
             return self.catch_up_fully(base, cpu);

@@ -14,15 +14,25 @@ use crate::primitive::{Ordering::*, modelled::AtomicBool};
 use crate::published::{self, Published::F6};
 use crate::units::*;
 
+/// The bits of a generation that make a tag; few in models, so that tags come round.
+const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { u32::MAX as u64 };
+
 /// A moment in the order of all takings-away and catchings-up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// What fits into a frame's record: the low 32 bits, which are never 0.
+    /// What fits into a frame's record: the low bits, which are never all 0.
     #[inline]
     pub const fn tag(self) -> u32 {
-        self.0 as u32
+        (self.0 & TAG_MASK) as u32
+    }
+
+    /// The newest generation up to `newest` with this tag: one so old that its tag has come round again counts as newer than it
+    /// is, which costs a payment and forgets none.
+    #[inline]
+    pub const fn of_tag(tag: u32, newest: Generation) -> Generation {
+        Generation(newest.0.saturating_sub(newest.0.wrapping_sub(tag as u64) & TAG_MASK))
     }
 }
 
@@ -108,8 +118,12 @@ impl Domain {
 
     /// What was read has been paid: as [`Domain::if_unchanged`], and nothing is owed any more.
     pub fn forget<R>(&self, paid: &Debt, then: impl FnOnce() -> R) {
+        self.forget_if(|debt| debt == paid, then);
+    }
+
+    pub(super) fn forget_if<R>(&self, is_paid: impl FnOnce(&Debt) -> bool, then: impl FnOnce() -> R) {
         let mut sum = self.sum.lock();
-        if sum.is_some_and(|sum| sum.debt == *paid) {
+        if sum.is_some_and(|sum| is_paid(&sum.debt)) {
             *sum = None;
             self.owes.store(false, Release);
             then();

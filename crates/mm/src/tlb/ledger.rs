@@ -43,18 +43,18 @@ impl Epoch {
     /// Owes nothing.
     pub const NONE: Epoch = Epoch(0);
 
-    /// What fits into a frame's record: the low 32 bits.
+    /// What fits into a frame's record: the low bits.
     #[inline]
     pub const fn tag(self) -> u32 {
-        self.0 as u32
+        Generation(self.0).tag()
     }
 }
 
 /// Debts of the frames of one zone.
 pub(super) struct ZoneLedger {
-    domain: Domain,
+    pub(super) domain: Domain,
     /// All tags up to this generation are paid. Changes under the domain's lock.
-    paid: AtomicU64,
+    pub(super) paid: AtomicU64,
 }
 
 impl ZoneLedger {
@@ -92,8 +92,8 @@ impl Tlb {
     pub(super) fn draw(&self) -> Generation {
         loop {
             let drawn = self.drawn.fetch_add(1, SeqCst) + 1;
-            // No generation's low 32 bits are 0: a tag of 0 owes nothing.
-            if drawn as u32 != 0 {
+            // A tag of 0 owes nothing.
+            if Generation(drawn).tag() != 0 {
                 return Generation(drawn);
             }
         }
@@ -233,7 +233,7 @@ impl Tlb {
         }
     }
 
-    fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
+    pub(super) fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
         let started = base.machine.now();
         // A CPU that caught up after the oldest debt owes only for what came later.
         let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
@@ -271,19 +271,12 @@ impl Tlb {
     pub fn settle_table<M: Machine>(&self, base: &Base<M>, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
-        let generation = self.generation_of_tag(tag).min(sum.debt.generation);
+        let generation = Generation::of_tag(tag, self.newest()).min(sum.debt.generation);
         let wanted = Debt { cpus: sum.debt.cpus, generation };
         self.pay_sum(base, &wanted, sum.since, Cause::Table(space, first));
         if self.owing(&sum.debt).is_empty() {
             domain.forget(&sum.debt, || ());
         }
-    }
-
-    /// The newest generation with these low 32 bits: a tag so old that its number has come round again counts as newer than it
-    /// is, which costs a payment and forgets none.
-    fn generation_of_tag(&self, tag: u32) -> Generation {
-        let Generation(newest) = self.newest();
-        Generation(newest.saturating_sub((newest as u32).wrapping_sub(tag) as u64))
     }
 
     /// Nobody holds a translation to a page of `file` that was taken away before this was called.
@@ -337,7 +330,7 @@ impl Tlb {
         Epoch(self.zones[zone.index()].paid.load(Acquire))
     }
 
-    /// The epoch that a frame's tag, which holds its low 32 bits, stands for; NONE if it has been paid. A tag so old that
+    /// The epoch that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old that
     /// its number has come round again counts as newer than it is, which costs a payment and forgets none.
     #[inline]
     pub fn epoch_of_tag(&self, zone: ZoneId, tag: u32) -> Epoch {
@@ -347,8 +340,7 @@ impl Tlb {
         if published::is(F3) {
             return Epoch(tag as u16 as u64);
         }
-        let Generation(newest) = self.newest();
-        let epoch = Epoch(newest.saturating_sub((newest as u32).wrapping_sub(tag) as u64));
+        let epoch = Epoch(Generation::of_tag(tag, self.newest()).0);
         if epoch <= self.paid_epoch(zone) { Epoch::NONE } else { epoch }
     }
 

@@ -312,5 +312,7 @@ impl Tlb {
     }
 }
 
+#[cfg(all(test, any(feature = "loom", feature = "shuttle")))]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -153,7 +153,7 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Epoch {
 #[test]
 fn a_broadcast_pays_without_asking() {
     let mut machine = TestMachine::simple(2, 1024);
-    machine.broadcast = Some(AtomicU64::new(0));
+    machine.broadcast = Some(crate::primitive::AtomicU64::new(0));
     let base = Base::new(machine, Knobs::default());
     let tlb = Tlb::new(&base);
     let a = tlb.create();
@@ -311,4 +311,39 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
     batch.settle(&base, &tlb);
+}
+
+#[test]
+fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
+    let (base, tlb) = bench(2);
+    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    let (a, b) = (tlb.create(), tlb.create());
+    let note = |batch: &mut Batch, page| {
+        let cleared = Cleared {
+            space: a,
+            page: Vpn(page),
+            pfn: Pfn(1),
+            head: Pfn(1),
+            writable: false,
+            never_used: false,
+            dropped: false,
+        };
+        batch.note(&base, &tlb, &cleared);
+    };
+    let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
+    run(&base, &tlb, 1, a);
+    note(&mut batch, 3);
+    run(&base, &tlb, 1, b);
+    tlb.destroy(&base, a);
+    tlb.release(a);
+    assert_eq!(tlb.create(), a);
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    note(&mut batch, 5);
+    note(&mut other, 6);
+    flushes(&base);
+    // Page 6 is on the other's list: this one's two pages are not all that the CPU has missed.
+    batch.settle(&base, &tlb);
+    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+    other.settle(&base, &tlb);
 }

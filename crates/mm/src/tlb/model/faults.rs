@@ -1,0 +1,132 @@
+//! A page becomes writable, or a file's content changes, while a CPU still reads what was taken away before.
+
+extern crate std;
+
+use super::host::{THREE, at_once, explore};
+use super::machine::become_cpu;
+use super::world::{FILE, NEW, OLD, World, on};
+use crate::primitive::{Ordering::*, modelled::AtomicU32};
+use crate::tlb::Range;
+use crate::units::*;
+use std::sync::Arc;
+use std::vec;
+
+const A: SpaceId = SpaceId(0);
+const PAGE: Vpn = Vpn(0);
+/// Holds the page at first, and afterwards.
+const FIRST: Pfn = Pfn(0);
+const SECOND: Pfn = Pfn(1);
+
+fn world() -> World {
+    let world = World::new(3, 1, 2);
+    world.map(A, PAGE, FIRST);
+    for cpu in [1, 2] {
+        become_cpu(cpu);
+        world.switch(A);
+    }
+    assert!(world.reads_old(PAGE));
+    become_cpu(0);
+    world
+}
+
+/// CPU 0 reclaims the page, CPU 1 does `write` and says when its store can be known of, CPU 2 reads: once it knows, it must not
+/// read what was before.
+fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
+    explore(name, THREE, move || {
+        let world = Arc::new(world());
+        let written = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&written);
+        at_once(vec![
+            on(&world, 0, |world| {
+                world.unmap(A, PAGE);
+            }),
+            on(&world, 1, move |world| write(world, &written)),
+            on(&world, 2, move |world| {
+                let known = told.load(Acquire) == 1;
+                let read = world.ground.machine.load(PAGE);
+                assert!(
+                    !known || read != Some(OLD),
+                    "a page was read as it was before a store that is known of"
+                );
+            }),
+        ]);
+        world.check_debts();
+    });
+}
+
+/// Map a copy of the page's frame in its place. What is there is cleared and flushed before.
+fn copy(world: &World) {
+    let machine = &world.ground.machine;
+    if machine.clear(A, PAGE).is_some() {
+        world.ground.tlb.flush(world.ground.base(), A, Range::page(PAGE));
+    }
+    machine.fill(SECOND, machine.content(FIRST));
+    machine.map(A, PAGE, SECOND, true);
+}
+
+/// The program on this CPU stores, unless reclaim came first.
+fn store(world: &World, written: &AtomicU32) {
+    if world.ground.machine.store(PAGE, NEW) {
+        written.store(1, Release);
+    }
+}
+
+/// The frame that holds the file's page: where it has gone from the space, it comes back in another frame.
+fn frame_of_file(world: &World) -> Pfn {
+    let machine = &world.ground.machine;
+    let _tables = world.lock_tables(A);
+    if machine.mapped(A, PAGE).is_some() { FIRST } else { SECOND }
+}
+
+/// write(2) changes the frame.
+fn write(world: &World, frame: Pfn, written: &AtomicU32) {
+    world.ground.machine.fill(frame, NEW);
+    written.store(1, Release);
+}
+
+#[test]
+fn a_writable_fault_beside_a_stale_reader() {
+    beside_a_reader("a writable fault beside a stale reader", |world, written| {
+        {
+            let _tables = world.lock_tables(A);
+            world.ground.tlb.settle_space(world.ground.base(), A);
+            copy(world);
+        }
+        store(world, written);
+    });
+}
+
+#[test]
+fn a_write_to_a_file_beside_a_stale_reader() {
+    beside_a_reader("write(2) beside a stale reader", |world, written| {
+        let frame = frame_of_file(world);
+        let settled = world.ground.tlb.settle_file(world.ground.base(), FILE);
+        assert_eq!(settled.file(), FILE);
+        write(world, frame, written);
+    });
+}
+
+// --- what the models must find ---------------------------------------------------------------------------------------------
+
+/// F10: the entry is made writable, another thread stores, and only then is paid what was owed for the space.
+#[test]
+#[should_panic(expected = "a page was read as it was before a store that is known of")]
+fn a_payment_after_the_entry_is_writable_is_found() {
+    beside_a_reader("found: a payment after the entry is writable", |world, written| {
+        let _tables = world.lock_tables(A);
+        copy(world);
+        store(world, written);
+        world.ground.tlb.settle_space(world.ground.base(), A);
+    });
+}
+
+/// The file is paid for when its content has changed.
+#[test]
+#[should_panic(expected = "a page was read as it was before a store that is known of")]
+fn a_payment_after_the_write_is_found() {
+    beside_a_reader("found: a payment after the write", |world, written| {
+        let frame = frame_of_file(world);
+        write(world, frame, written);
+        assert_eq!(world.ground.tlb.settle_file(world.ground.base(), FILE).file(), FILE);
+    });
+}

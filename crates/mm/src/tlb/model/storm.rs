@@ -1,0 +1,200 @@
+//! A small kernel in a storm: four CPUs that come and go between three spaces, fault, reclaim, write(2) and tick, at random.
+//!
+//! The file's pages never lie: whoever reads page p reads content of page p, and never older than what was there when the read
+//! began.
+
+extern crate std;
+
+use super::host::{Effort, at_once, explore};
+use super::machine::{self, become_cpu};
+use super::world::{FILE, LAZY, World};
+use crate::alloc::{Allocator, Mark, Request, Reserve};
+use crate::frame::{Mobility, Owner};
+use crate::lock::Lock;
+use crate::machine::{Machine, ZoneKind};
+use crate::stat::Stat;
+use crate::tlb::Batch;
+use crate::tlb::batch::LATR;
+use crate::units::*;
+use shuttle::rand::{Rng, thread_rng};
+use std::boxed::Box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::vec::Vec;
+
+const CPUS: u16 = 4;
+const SPACES: u32 = 3;
+const PAGES: u64 = machine::PAGES as u64;
+const STEPS: usize = 12;
+/// The policies `eager`, `batch`, `list`, `lazy`, `abis`, `latr`.
+const POLICIES: u64 = 6;
+
+struct Kernel {
+    world: World,
+    alloc: Allocator,
+    /// For each page of the file: its folio's lock, and the folio.
+    folios: Vec<Lock<Option<Pfn>>>,
+    /// The last version of each page that a write(2) has returned for.
+    written: Vec<AtomicU64>,
+    /// Do tags get lost on the way to the free lists?
+    loses_tags: bool,
+}
+
+fn content(page: Vpn, version: u64) -> u64 {
+    (page.0 + 1) << 32 | version
+}
+
+impl Kernel {
+    fn new(policy: u64, loses_tags: bool) -> Kernel {
+        let world = World::new(CPUS as usize, SPACES, 8);
+        world.set_policy(policy);
+        let alloc = Allocator::new(&world.ground).expect("a good layout");
+        Kernel {
+            world,
+            alloc,
+            folios: (0..PAGES).map(|_| Lock::new(None)).collect(),
+            written: (0..PAGES).map(|_| AtomicU64::new(0)).collect(),
+            loses_tags,
+        }
+    }
+
+    /// The page's folio, whose lock is held, read in if it was not there; `None` if all free frames are on other CPUs' lists.
+    fn folio(&self, page: Vpn, folio: &mut Option<Pfn>) -> Option<Pfn> {
+        if folio.is_none() {
+            let request = Request {
+                order: Order::ZERO,
+                mobility: Mobility::Movable,
+                node: NodeId(0),
+                highest: ZoneKind::Normal,
+                reserve: Reserve::All,
+                this_node_only: false,
+                atomic: false,
+            };
+            let pfn = self.alloc.take(&self.world.ground, &request, Mark::Min).ok()?.into_pfn();
+            self.world.ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
+            let version = self.written[page.0 as usize].load(SeqCst);
+            self.world.ground.machine.fill(pfn, content(page, version));
+            *folio = Some(pfn);
+        }
+        *folio
+    }
+
+    /// A program reads; a fault maps the page and ends.
+    fn read(&self, space: SpaceId, page: Vpn) {
+        let oldest = self.written[page.0 as usize].load(SeqCst);
+        match self.world.ground.machine.load(page) {
+            Some(read) => {
+                let right = read >= content(page, oldest) && read < content(Vpn(page.0 + 1), 0);
+                assert!(right, "{page} of {space} reads {read:#x} after version {oldest} was written");
+            }
+            None => {
+                let mut folio = self.folios[page.0 as usize].lock();
+                if let Some(pfn) = self.folio(page, &mut folio) {
+                    self.world.map(space, page, pfn);
+                }
+            }
+        }
+    }
+
+    fn write(&self, page: Vpn) {
+        let mut folio = self.folios[page.0 as usize].lock();
+        let Some(pfn) = self.folio(page, &mut folio) else { return };
+        let settled = self.world.ground.tlb.settle_file(self.world.ground.base(), FILE);
+        let version = self.written[page.0 as usize].load(SeqCst) + 1;
+        self.world.ground.machine.fill(pfn, content(page, version));
+        self.written[page.0 as usize].store(version, SeqCst);
+        assert_eq!(settled.file(), FILE);
+    }
+
+    /// Reclaim takes some pages, as one batch.
+    fn reclaim(&self, pages: impl Iterator<Item = Vpn>) {
+        let (base, tlb) = (self.world.ground.base(), &self.world.ground.tlb);
+        let mut batch = Batch::new(base);
+        let mut freed = Vec::new();
+        for page in pages {
+            let mut folio = self.folios[page.0 as usize].lock();
+            let Some(pfn) = folio.take() else { continue };
+            for space in (0..SPACES).map(SpaceId) {
+                let _tables = self.world.lock_tables(space);
+                if self.world.ground.machine.clear(space, page).is_some() {
+                    batch.note(base, tlb, &self.world.cleared(space, page, pfn));
+                }
+            }
+            freed.push(pfn);
+        }
+        batch.settle(base, tlb);
+        for pfn in freed {
+            let frame = &self.world.ground.frames[pfn];
+            frame.set_owner(Owner::None, PageIndex(0));
+            if self.loses_tags {
+                frame.set_debt(0);
+            }
+            assert!(frame.put(1));
+            self.alloc.free(&self.world.ground, pfn);
+        }
+    }
+
+    /// What one CPU does.
+    fn run(&self) {
+        let mut random = thread_rng();
+        let mut runs = None;
+        for _ in 0..STEPS {
+            let page = Vpn(random.gen_range(0..PAGES));
+            match (random.gen_range(0..12), runs) {
+                (0..6, Some(space)) => self.read(space, page),
+                (0..8, _) => {
+                    let space = SpaceId(random.gen_range(0..SPACES));
+                    self.world.switch(space);
+                    runs = Some(space);
+                }
+                (8, _) => {
+                    self.world.enter_lazy();
+                    runs = None;
+                }
+                (9, _) => self.write(page),
+                (10, _) => self.reclaim((page.0..PAGES).map(Vpn)),
+                _ => {
+                    self.world.tick();
+                    self.alloc.drain_cpu(&self.world.ground, self.world.ground.machine.cpu());
+                }
+            }
+        }
+    }
+}
+
+/// A storm under one policy. Returns how many blocks were taken for which something was owed.
+fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
+    let taken = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&taken);
+    let effort = Effort { preemptions: None, runs: 5_000 };
+    explore(&std::format!("{name} under policy {policy}"), effort, move || {
+        let kernel = Arc::new(Kernel::new(policy, loses_tags));
+        let programs = (0..CPUS).map(|cpu| {
+            let kernel = Arc::clone(&kernel);
+            Box::new(move || {
+                become_cpu(cpu);
+                kernel.run();
+            }) as Box<dyn FnOnce() + Send>
+        });
+        at_once(programs.collect());
+        let ground = &kernel.world.ground;
+        kernel.alloc.validate(ground).expect("the free lists");
+        kernel.world.check_debts();
+        counted.fetch_add(ground.stats.read(Stat::TlbPendingTaken) as u64, SeqCst);
+    });
+    taken.load(SeqCst)
+}
+
+#[test]
+fn a_storm() {
+    for policy in 0..POLICIES {
+        let taken = storm("a storm", policy, false);
+        assert_eq!(taken > 0, [LAZY, LATR].contains(&policy), "{taken} blocks that owed were taken");
+    }
+}
+
+#[test]
+#[should_panic(expected = "was written")]
+fn a_storm_in_which_tags_get_lost_is_found() {
+    storm("found: a storm in which tags get lost", LAZY, true);
+}

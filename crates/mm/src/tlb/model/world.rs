@@ -1,0 +1,163 @@
+//! What a kernel does around the ledger, cut down to what the ledger sees of it.
+
+extern crate std;
+
+use super::machine::{ModelMachine, become_cpu};
+use crate::frame::Owner;
+use crate::ground::Ground;
+use crate::knobs::{Knob, Knobs};
+use crate::lock::{Guard, Lock};
+use crate::machine::Machine;
+use crate::tlb::{Batch, Cleared};
+use crate::units::*;
+use std::boxed::Box;
+use std::sync::Arc;
+use std::vec::Vec;
+
+/// The value of `tlb.unmap` that defers.
+pub(super) const LAZY: u64 = crate::tlb::batch::LAZY;
+
+/// The file that the frames of models belong to.
+pub(super) const FILE: FileId = FileId(0);
+/// What a frame holds before it is used for something else.
+pub(super) const OLD: u64 = 1;
+/// What it holds then.
+pub(super) const NEW: u64 = 2;
+
+/// A machine and its spaces.
+pub(super) struct World {
+    pub ground: Ground<ModelMachine>,
+    /// The locks of the spaces' tables.
+    tables: Vec<Lock<()>>,
+}
+
+impl World {
+    /// `cpus` CPUs, `spaces` spaces, `frames` frames, all of them the file's and holding [`OLD`].
+    pub fn new(cpus: usize, spaces: u32, frames: u32) -> World {
+        become_cpu(0);
+        let knobs = Knobs::default();
+        knobs.set(Knob::TlbUnmap, LAZY).expect("a policy");
+        knobs.set(Knob::TlbPayAll, 0).expect("a switch");
+        let ground = Ground::new(ModelMachine::new(cpus, spaces as usize, frames), knobs);
+        for space in 0..spaces {
+            assert_eq!(ground.tlb.create(), SpaceId(space));
+        }
+        ground.tlb.files.ensure(FILE.0);
+        for pfn in (0..frames).map(Pfn) {
+            ground.frames[pfn].place(NodeId(0), ZoneId(0));
+            ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
+            ground.machine.fill(pfn, OLD);
+        }
+        World { ground, tables: (0..spaces).map(|_| Lock::new(())).collect() }
+    }
+
+    /// The CPU that runs this goes over to a space, as a scheduler does it: with interrupts off.
+    pub fn switch(&self, space: SpaceId) {
+        let machine = &self.ground.machine;
+        let _off = machine.interrupts_off();
+        self.ground.tlb.switch(self.ground.base(), space, machine.root(space));
+    }
+
+    /// It goes over to a kernel task.
+    pub fn enter_lazy(&self) {
+        let _off = self.ground.machine.interrupts_off();
+        self.ground.tlb.enter_lazy(self.ground.base());
+    }
+
+    pub fn map(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
+        let _tables = self.lock_tables(space);
+        self.ground.machine.map(space, page, pfn, false);
+    }
+
+    /// An entry goes; what that means for CPUs is the caller's.
+    pub fn clear(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
+        let _tables = self.lock_tables(space);
+        self.ground.machine.clear(space, page).map(|(pfn, _)| pfn)
+    }
+
+    /// The lock of a space's tables.
+    pub fn lock_tables(&self, space: SpaceId) -> Guard<'_, ()> {
+        self.tables[space.0 as usize].lock()
+    }
+
+    /// From now on, with this value of `tlb.unmap`.
+    pub fn set_policy(&self, policy: u64) {
+        self.ground.knobs.set(Knob::TlbUnmap, policy).expect("a policy");
+    }
+
+    /// The clock of this CPU ticks: an interrupt.
+    pub fn tick(&self) {
+        let _off = self.ground.machine.interrupts_off();
+        self.ground.tlb.tick(self.ground.base());
+    }
+
+    /// Reclaim takes a page from a space. Returns the frame, if it was mapped.
+    pub fn unmap(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
+        let mut batch = Batch::new(self.ground.base());
+        let taken = {
+            let _tables = self.lock_tables(space);
+            let taken = self.ground.machine.clear(space, page);
+            if let Some((pfn, writable)) = taken {
+                let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
+                batch.note(self.ground.base(), &self.ground.tlb, &cleared);
+            }
+            taken.map(|(pfn, _)| pfn)
+        };
+        batch.settle(self.ground.base(), &self.ground.tlb);
+        taken
+    }
+
+    /// What a batch is told of an entry that could not be written.
+    pub fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
+        let head = self.ground.frames.head(pfn);
+        Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false }
+    }
+
+    /// The frame is used for something else, after what it owes has been paid.
+    pub fn reuse(&self, pfn: Pfn) {
+        self.reuse_tagged(pfn, self.ground.frames[pfn].debt());
+    }
+
+    /// The same, with the tag that it came with.
+    pub fn reuse_tagged(&self, pfn: Pfn, tag: u32) {
+        let epoch = self.ground.tlb.epoch_of_tag(ZoneId(0), tag);
+        if epoch > self.ground.tlb.paid_epoch(ZoneId(0)) {
+            self.ground.tlb.settle_zone(self.ground.base(), ZoneId(0), epoch, pfn, Order::ZERO);
+        }
+        self.ground.machine.fill(pfn, NEW);
+    }
+
+    /// A program on this CPU reads a page that must not have changed. `false`: a fault.
+    pub fn reads_old(&self, page: Vpn) -> bool {
+        let read = self.ground.machine.load(page);
+        assert!(read.is_none_or(|content| content == OLD), "a stale translation led to a frame used anew");
+        read.is_some()
+    }
+
+    /// I5, I10: for each CPU, a space's or zone's record says that it owes, or what it can use is in the tables.
+    pub fn check_debts(&self) {
+        let tlb = &self.ground.tlb;
+        for cpu in (0..self.ground.machine.cpus()).map(|cpu| CpuId(cpu as u16)) {
+            for (space, page, pfn) in self.ground.machine.usable(cpu) {
+                if self.ground.machine.mapped(space, page) != Some(pfn) && !tlb.cpus[cpu.index()].is_lazy() {
+                    assert!(tlb.space_owes(space, cpu), "{cpu:?} holds {page} of {space}, and does not owe");
+                    let file = tlb.files[FILE.0].read().expect("the file's debt is forgotten");
+                    assert!(file.debt.cpus.contains(cpu) && tlb.done(cpu) < file.debt.generation);
+                }
+            }
+        }
+    }
+}
+
+/// A program for one CPU of a world.
+pub(super) fn on(
+    world: &Arc<World>,
+    cpu: u16,
+    program: impl FnOnce(&World) + Send + 'static,
+) -> Box<dyn FnOnce() + Send> {
+    let world = Arc::clone(world);
+    Box::new(move || {
+        become_cpu(cpu);
+        program(&world);
+    })
+}
