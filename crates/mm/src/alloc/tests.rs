@@ -248,7 +248,7 @@ fn owe(base: &TestBase, space: SpaceId) -> u32 {
     let (page, pfn, head) = (Vpn(9), Pfn(0), Pfn(0));
     let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
     let before = base.frames[Pfn(0)].debt();
-    batch.note(base, &base.tlb, &cleared);
+    let _ = batch.note(base, &base.tlb, &cleared);
     let tag = base.frames[Pfn(0)].debt();
     base.frames[Pfn(0)].set_debt(before);
     batch.settle(base, &base.tlb);

@@ -14,7 +14,7 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Rights, Tables, Writes};
 use crate::testing::TestMachine;
-use crate::tlb::{Batch, Cleared, Epoch, Range};
+use crate::tlb::{Batch, Cleared, Epoch, Generation, Range};
 use crate::units::*;
 use Published::*;
 use core::ops::Deref;
@@ -113,13 +113,15 @@ impl World {
 
     /// Reclaim unmaps a page that could only be read.
     fn unmap(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
-        self.settle(&self.cleared(space, page, pfn));
+        let _ = self.settle(&self.cleared(space, page, pfn));
     }
 
-    fn settle(&self, cleared: &Cleared) {
+    /// The same. Returns what its table is to be marked with.
+    fn settle(&self, cleared: &Cleared) -> Option<Generation> {
         let mut batch = Batch::new(self.base());
-        batch.note(self.base(), &self.tlb, cleared);
+        let generation = batch.note(self.base(), &self.tlb, cleared);
         batch.settle(self.base(), &self.tlb);
+        generation
     }
 
     fn free(&self, pfn: Pfn) {
@@ -200,7 +202,7 @@ fn f2_the_rest_of_a_split_block_owes_nothing() {
             let held = world.take_all(8);
             let last = held[0].add(255);
             world.read(1, space, PAGE, last);
-            world.settle(&Cleared { head: held[0], ..world.cleared(space, PAGE, last) });
+            let _ = world.settle(&Cleared { head: held[0], ..world.cleared(space, PAGE, last) });
             world.free(held[0]);
             at(Point::Shootdown, move || {
                 // As an interrupt, or somewhere else, where nothing can be sent: what owes nothing, or nothing.
@@ -272,11 +274,11 @@ fn f6_a_cpu_that_owes_for_later_is_dropped() {
         let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
         let mut batch = Batch::new(world.base());
         world.read(1, space, PAGE, first);
-        batch.note(world.base(), &world.tlb, &world.cleared(space, PAGE, first));
+        let _ = batch.note(world.base(), &world.tlb, &world.cleared(space, PAGE, first));
         // Something else makes it catch up, and it goes on.
         world.tlb.flush(world, space, Range::page(Vpn(77)));
         world.read(1, space, Vpn(10), second);
-        batch.note(world.base(), &world.tlb, &world.cleared(space, Vpn(10), second));
+        let _ = batch.note(world.base(), &world.tlb, &world.cleared(space, Vpn(10), second));
         batch.settle(world.base(), &world.tlb);
         world.check(first);
         world.check(second);
@@ -343,32 +345,38 @@ fn f9_the_entry_forbids_what_the_tlb_allows() {
 /// A file's page that reclaim had unmapped is to be replaced by a copy, and another thread still reads it.
 #[test]
 fn f10_paid_after_the_new_entry_is_seen() {
-    show(F10, CHANGED, || {
-        let world = World::new();
-        let space = world.space();
-        let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
-        let mut tables = world.tables.lock(world, space);
-        let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
-        world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
-        tables.install_unchanged(slot, old, Rights::USER);
-        drop(tables);
-        world.read(1, space, PAGE, old);
-        let mut tables = world.tables.lock(world, space);
-        let leaf = tables.find(PAGE).unwrap();
-        let taken = tables.clear(leaf.slot, Absent::None);
-        world.settle(&leaf.cleared(space, taken.entry(), old));
-        drop(tables);
-        // A store by the other thread.
-        world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
-        let mut tables = world.tables.lock(world, space).settle();
-        let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
-        tables.install(slot, PAGE, new, Rights::USER, Writes::Private);
-        assert!(tables.read(slot).has(Bits::WRITE));
-        world.check(old);
-        drop(tables);
-        // That is when the fault pays.
-        world.tlb.settle_space(world, space);
-    });
+    show(F10, CHANGED, || change_what_a_page_shows(false));
+    show(F10, CHANGED, || change_what_a_page_shows(true));
+}
+
+/// `at`: what is owed for the page's table is paid, and not what is for all of the space.
+fn change_what_a_page_shows(at: bool) {
+    let world = World::new();
+    let space = world.space();
+    let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
+    let mut tables = world.tables.lock(world, space);
+    let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
+    tables.install_unchanged(slot, old, Rights::USER);
+    drop(tables);
+    world.read(1, space, PAGE, old);
+    let mut tables = world.tables.lock(world, space);
+    let leaf = tables.find(PAGE).unwrap();
+    let taken = tables.clear(leaf.slot, Absent::None);
+    let generation = world.settle(&leaf.cleared(space, taken.entry(), old)).unwrap();
+    tables.owe(leaf.slot, generation);
+    drop(tables);
+    // A store by the other thread.
+    world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
+    let mut tables = world.tables.lock(world, space);
+    let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    let mut tables = if at { tables.settle_at(slot, PAGE) } else { tables.settle() };
+    tables.install(slot, PAGE, new, Rights::USER, Writes::Private);
+    assert!(tables.read(slot).has(Bits::WRITE));
+    world.check(old);
+    drop(tables);
+    // That is when the fault pays.
+    world.tlb.settle_space(world, space);
 }
 
 /// A lazy CPU comes back between the draw and the raising of the space's generation.

@@ -94,6 +94,7 @@ impl Batch {
 
     /// An entry was cleared, under the lock of the space's tables, which is still held. If CPUs may go on using it, returns the
     /// generation of the debt that was left, which the entry's table is to be marked with.
+    #[must_use = "who does not mark the entry's table lets a fault miss the debt"]
     pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
         let must = cleared.writable

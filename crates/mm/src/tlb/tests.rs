@@ -145,7 +145,7 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Epoch {
     let mut batch = Batch::new(base);
     let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
     let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
-    batch.note(base, tlb, &cleared);
+    let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
     tlb.epoch_of_tag(ZoneId(0), base.frames[pfn].debt())
 }
@@ -236,7 +236,11 @@ fn what_could_still_be_written_is_never_deferred() {
         let mut batch = Batch::new(&base);
         let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
         let (writable, dropped) = (reason == 2, reason == 3);
-        batch.note(&base, &tlb, &Cleared { space: a, page, pfn, head, writable, never_used: false, dropped });
+        let _ = batch.note(
+            &base,
+            &tlb,
+            &Cleared { space: a, page, pfn, head, writable, never_used: false, dropped },
+        );
         assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
         batch.settle(&base, &tlb);
         assert_eq!(shootdowns(&base), [[1]], "{reason}");
@@ -275,7 +279,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
             let (page, pfn, head) = (Vpn(page), Pfn(7), Pfn(7));
             let cleared =
                 Cleared { space: a, page, pfn, head, writable: false, never_used: false, dropped: false };
-            batch.note(&base, &tlb, &cleared);
+            let _ = batch.note(&base, &tlb, &cleared);
         }
         if more {
             // Another unmapper's generation, which this list does not cover.
@@ -303,7 +307,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
     let mut batch = Batch::new(&base);
     for never_used in [true, false] {
         let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-        batch.note(
+        let _ = batch.note(
             &base,
             &tlb,
             &Cleared { space: a, page, pfn, head, writable: false, never_used, dropped: false },
