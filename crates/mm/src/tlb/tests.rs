@@ -332,7 +332,7 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
             never_used: false,
             dropped: false,
         };
-        batch.note(&base, &tlb, &cleared);
+        let _ = batch.note(&base, &tlb, &cleared);
     };
     let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
     run(&base, &tlb, 1, a);

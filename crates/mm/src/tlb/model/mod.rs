@@ -21,7 +21,7 @@
 //!   showed before a store that it knows of (I4), nor what an address meant before munmap returned (I9).
 //! - When all is quiet, each CPU that could use a translation which the tables do not have is owed for by space and file, and is
 //!   not done (I5, I10). Tags get through lists, splits and merges, and are never read as older than they are (I6), here with
-//!   three bits, so that they come round all the time. Each payment closes its own epoch, and nobody waits for another (I8:
+//!   three bits, so that they come round all the time. Nobody waits for the payment of another (I8:
 //!   a wait without an end is a failure to both checkers).
 //! - The order "clear, raise, draw" (I7) is what `litmus` is about.
 //!

@@ -117,7 +117,7 @@ impl Kernel {
             for space in (0..SPACES).map(SpaceId) {
                 let _tables = self.world.lock_tables(space);
                 if self.world.ground.machine.clear(space, page).is_some() {
-                    batch.note(base, tlb, &self.world.cleared(space, page, pfn));
+                    let _ = batch.note(base, tlb, &self.world.cleared(space, page, pfn));
                 }
             }
             freed.push(pfn);
