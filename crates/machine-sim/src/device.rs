@@ -4,7 +4,7 @@
 //! starts when a tag is free, in the order of the requests. It ends after its latency and its transfer, and not before the
 //! data of all that started earlier could pass. All of its pages arrive at that end, with one interrupt.
 //!
-//! What is submitted page by page for blocks that follow each other becomes one request (see [`queue`]): it needs one
+//! What is submitted page by page for blocks that follow each other becomes one request (see `device/queue.rs`): it needs one
 //! latency, and the transfers of all its pages. A request that continues where the last one ended may need less: the heads
 //! of a disk are there already.
 //!
