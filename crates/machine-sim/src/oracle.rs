@@ -295,6 +295,11 @@ impl Oracle {
             file.pages.split_off(&first);
             file.initial.0 = file.initial.0.min(first);
             self.spaces.values_mut().for_each(|space| space.drop_private(id, first));
+            // What a call has just taken away comes back with the copies that were dropped, or with those that were not.
+            self.flux
+                .iter_mut()
+                .filter_map(|flux| flux.taken.as_mut())
+                .for_each(|taken| taken.blur(id, first));
         }
         file.size = size;
     }
@@ -478,6 +483,24 @@ impl Oracle {
             }
         };
         self.judge(!inside, || "SIGBUS where the mapping has a page".into())
+    }
+}
+
+impl Taken {
+    /// Private copies of pages of `file` from `first` on may have been dropped.
+    fn blur(&mut self, id: u64, first: u64) {
+        for &(start, region) in &self.regions {
+            let What::File { file, offset, private: true } = region.what else { continue };
+            let cut = start + first.saturating_sub(offset)..region.end;
+            for (page, private) in &mut self.pages {
+                if let Private::Is(stamp) = *private
+                    && file == id
+                    && cut.contains(page)
+                {
+                    *private = Private::Perhaps(stamp);
+                }
+            }
+        }
     }
 }
 

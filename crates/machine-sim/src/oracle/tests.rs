@@ -158,3 +158,23 @@ fn a_glance_says_what_an_access_would_and_changes_nothing() {
     assert!(oracle.glance(1, 100, 5).unwrap().is_err());
     assert_eq!(oracle.report, before);
 }
+
+/// A file is cut while a range that shows it is being moved: the copies in it may be gone.
+#[test]
+fn a_cut_during_a_move_leaves_either() {
+    for dropped in [false, true] {
+        let mut oracle = oracle();
+        oracle.create_file(3, 50 << 12, 0);
+        oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: true });
+        put(&mut oracle, 1, 220, 0, 7);
+        put(&mut oracle, 1, 205, 0, 8);
+        let moving = oracle.begin_take(1, 200, 50, 8);
+        let cutting = oracle.begin_truncate(3, 10 << 12, 8);
+        oracle.end_truncate(cutting, 10 << 12);
+        oracle.end_move(moving, 300, 50);
+        let cutting = oracle.begin_truncate(3, 50 << 12, 8);
+        oracle.end_truncate(cutting, 50 << 12);
+        oracle.access(1, 320, Load, if dropped { 0 } else { 7 }).unwrap();
+        assert!(oracle.access(1, 305, Load, 0).is_err(), "it lies before the cut");
+    }
+}

@@ -18,10 +18,10 @@
 //! way of a split, and a split block's first part is formed anew with its own, smaller order.
 //!
 //! **Debts.** A free block for which a flush is owed lies on a list of its own, the *pending* one of its order and group, and
-//! its head's record has the epoch of the payment that it waits for: a merge keeps the newer epoch, both halves of a split
+//! its head's record has the generation of its debt: a merge keeps the newer generation, both halves of a split
 //! inherit it. Pending blocks are taken last, first in first out, so that one payment covers as many as possible; but
 //! first while little of the zone's memory is free of debts, because that is all that those can take who may not send
-//! interrupts. When the zone's newest pending epoch has been paid, all pending lists are appended to the others at once.
+//! interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the others at once.
 
 use super::owing::Owing;
 use super::watermark::{Mark, max_boost};
@@ -34,7 +34,7 @@ use crate::lock::Guard;
 use crate::machine::Machine;
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
-use crate::tlb::Epoch;
+use crate::tlb::Generation;
 use crate::units::*;
 
 /// Number of orders.
@@ -55,10 +55,10 @@ pub(super) struct FreeLists {
     free: u64,
     /// Pages on pending lists.
     owing: u64,
-    /// Newest epoch on pending lists.
-    newest: Epoch,
-    /// A block whose epoch is not newer than this lies on a clean list.
-    cleared: Epoch,
+    /// Newest generation on pending lists.
+    newest: Generation,
+    /// A block whose generation is not newer than this lies on a clean list.
+    cleared: Generation,
 }
 
 /// One list for each order and group.
@@ -108,7 +108,7 @@ impl FreeLists {
     /// No blocks.
     pub fn new() -> FreeLists {
         let (clean, pending) = (Lists::default(), Lists::default());
-        FreeLists { clean, pending, free: 0, owing: 0, newest: Epoch::NONE, cleared: Epoch::NONE }
+        FreeLists { clean, pending, free: 0, owing: 0, newest: Generation::NONE, cleared: Generation::NONE }
     }
 
     /// Blocks on one list.
@@ -131,10 +131,10 @@ impl FreeLists {
         [self.clean.list(order, mobility), self.pending.list(order, mobility)]
     }
 
-    /// The epoch that a free block waits for, from its record.
-    pub fn epoch_of(&self, frame: &Frame) -> Epoch {
-        let epoch = Epoch(frame.private() >> 8);
-        if epoch <= self.cleared { Epoch::NONE } else { epoch }
+    /// The generation that a free block waits for, from its record.
+    pub fn debt_of(&self, frame: &Frame) -> Generation {
+        let generation = Generation(frame.private() >> 8);
+        if generation <= self.cleared { Generation::NONE } else { generation }
     }
 
     fn occupied(&self) -> u32 {
@@ -144,8 +144,8 @@ impl FreeLists {
 }
 
 /// The payment that a block waits for which was made of two.
-fn newer(a: Epoch, b: Epoch) -> Epoch {
-    if published::is(F3) { Epoch(published::later_of_16_bits(a.0, b.0)) } else { a.max(b) }
+fn newer(a: Generation, b: Generation) -> Generation {
+    if published::is(F3) { Generation(published::later_of_16_bits(a.0, b.0)) } else { a.max(b) }
 }
 
 /// What kinds of block will do.
@@ -154,7 +154,7 @@ pub(super) enum Debts {
     /// A block that owes will be paid for.
     Allowed,
     /// Only blocks whose debts are not newer than this.
-    UpTo(Epoch),
+    UpTo(Generation),
 }
 
 /// May a request mix mobility groups within a page block?
@@ -201,7 +201,7 @@ impl<'a, M: Machine> Area<'a, M> {
     /// If all that is pending has been paid, it is no longer pending.
     fn clear_paid(&mut self) {
         let FreeLists { clean, pending, owing, newest, cleared, .. } = &mut *self.lists;
-        if *owing == 0 || *newest > self.base.tlb.paid_epoch(self.zone.id()) {
+        if *owing == 0 || *newest > self.base.tlb.paid_up_to(self.zone.id()) {
             return;
         }
         for (lists, paid) in clean.lists.iter_mut().flatten().zip(pending.lists.iter_mut().flatten()) {
@@ -232,7 +232,7 @@ impl<'a, M: Machine> Area<'a, M> {
                 order.0 -= 1;
             }
             self.frame(at).place(self.zone.node(), self.zone.id());
-            self.insert(at, order, Mobility::Movable, true, Epoch::NONE);
+            self.insert(at, order, Mobility::Movable, true, Generation::NONE);
             at = at.add(order.frames());
         }
         self.lists.free = self.zone.managed();
@@ -254,13 +254,13 @@ impl<'a, M: Machine> Area<'a, M> {
         self.lists.free += order.frames() as u64;
         self.frame(pfn).assign(FrameFlags::empty());
         let mobility = self.zone.mobility_of(pfn);
-        let mut epoch = self.base.tlb.epoch_of_tag(self.zone.id(), self.frame(pfn).debt());
+        let mut generation = self.base.tlb.owed_by_tag(self.zone.id(), self.frame(pfn).debt());
         self.frame(pfn).set_debt(0);
         if published::is(F1) {
-            epoch = Epoch(order.0 as u64);
+            generation = Generation(order.0 as u64);
         }
         if published::is(F4) {
-            epoch = epoch.max(Epoch(published::task_debt(0)));
+            generation = generation.max(Generation(published::task_debt(0)));
         }
         let (mut head, mut order) = (pfn, order);
         while order < MAX_ORDER {
@@ -269,7 +269,7 @@ impl<'a, M: Machine> Area<'a, M> {
                 break;
             }
             let group = self.zone.mobility_of(buddy);
-            epoch = newer(epoch, self.remove(buddy, order, group));
+            generation = newer(generation, self.remove(buddy, order, group));
             if group != mobility {
                 // Only whole page blocks can differ; later splits must find one group in the merged block.
                 self.zone.set_mobility(buddy, order, mobility);
@@ -280,7 +280,7 @@ impl<'a, M: Machine> Area<'a, M> {
         // Where the next merge only waits for this block's buddy, take from this block last.
         let parent = Order(order.0 + 1);
         let waits = parent < MAX_ORDER && self.is_free(head.align_down(parent).buddy(parent), parent);
-        self.insert(head, order, mobility, waits, epoch);
+        self.insert(head, order, mobility, waits, generation);
     }
 
     fn frame(&self, pfn: Pfn) -> &'a Frame {
@@ -296,24 +296,24 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that was
     /// taken from the head (`!tail`) back there.
-    fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, epoch: Epoch) {
-        self.frame(pfn).set_private(epoch.0 << 8 | order.0 as u64);
+    fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, generation: Generation) {
+        self.frame(pfn).set_private(generation.0 << 8 | order.0 as u64);
         self.frame(pfn).assign(FrameFlags::BUDDY);
         let frames = &self.base.frames;
-        if epoch == Epoch::NONE {
+        if generation == Generation::NONE {
             self.lists.clean.push(frames, pfn, order, mobility, tail);
         } else {
             self.lists.pending.push(frames, pfn, order, mobility, tail);
             self.lists.owing += order.frames() as u64;
-            self.lists.newest = self.lists.newest.max(epoch);
+            self.lists.newest = self.lists.newest.max(generation);
         }
     }
 
     /// Take a block off its list; returns the payment that it waits for.
-    fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Epoch {
+    fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Generation {
         let frame = self.frame(pfn);
-        let epoch = self.lists.epoch_of(frame);
-        if epoch == Epoch::NONE {
+        let generation = self.lists.debt_of(frame);
+        if generation == Generation::NONE {
             self.lists.clean.remove(&self.base.frames, pfn, order, mobility);
         } else {
             self.lists.pending.remove(&self.base.frames, pfn, order, mobility);
@@ -321,7 +321,7 @@ impl<'a, M: Machine> Area<'a, M> {
         }
         frame.assign(FrameFlags::empty());
         frame.set_private(0);
-        epoch
+        generation
     }
 
     /// The smallest sufficient block of the group itself; one that owes nothing if there are enough of those.
@@ -339,20 +339,20 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.
     fn take_block(&mut self, pfn: Pfn, from: Order, order: Order, (was, is): (Mobility, Mobility)) -> Owing {
-        let epoch = self.remove(pfn, from, was);
+        let generation = self.remove(pfn, from, was);
         for half in (order.0..from.0).rev().map(Order) {
             let rest = pfn.add(half.frames());
             self.frame(rest).place(self.zone.node(), self.zone.id());
             self.frame(rest).set_debt(0);
-            self.insert(rest, half, is, false, if published::is(F2) { Epoch::NONE } else { epoch });
+            self.insert(rest, half, is, false, if published::is(F2) { Generation::NONE } else { generation });
         }
         if published::is(F4) {
-            published::task_debt(epoch.0);
+            published::task_debt(generation.0);
         }
-        if published::is(F15) && epoch != Epoch::NONE {
+        if published::is(F15) && generation != Generation::NONE {
             self.lists.owing = 0;
         }
-        Owing::new(pfn, order, epoch)
+        Owing::new(pfn, order, generation)
     }
 
     /// The first block of a list that will do.
@@ -366,7 +366,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let head = self.lists.pending.list(order, mobility).head();
         head.is_some_and(|head| match self.debts {
             Debts::Allowed => true,
-            Debts::UpTo(limit) => self.lists.epoch_of(self.frame(head)) <= limit,
+            Debts::UpTo(limit) => self.lists.debt_of(self.frame(head)) <= limit,
         })
     }
 
@@ -471,8 +471,8 @@ impl<'a, M: Machine> Area<'a, M> {
                 continue;
             }
             let order = Order(self.frame(at).private() as u8);
-            let epoch = self.remove(at, order, from);
-            self.insert(at, order, to, true, epoch);
+            let generation = self.remove(at, order, from);
+            self.insert(at, order, to, true, generation);
             at = at.add(order.frames());
         }
         self.zone.set_mobility(start, PAGEBLOCK_ORDER, to);

@@ -41,7 +41,7 @@ use crate::lock::Lock;
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::published::{self, Published::F5};
 use crate::stat::Stat;
-use crate::tlb::Epoch;
+use crate::tlb::Generation;
 use crate::units::*;
 use buddy::{Area, Debts, Mixing};
 use kswapd::NodeState;
@@ -70,7 +70,7 @@ pub struct Request {
 
 impl Request {
     fn debts(&self) -> Debts {
-        if self.atomic && !published::is(F5) { Debts::UpTo(Epoch::NONE) } else { Debts::Allowed }
+        if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }
 }
 
@@ -395,7 +395,7 @@ impl Allocator {
         let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
         count_free(base, cpu, zone.id(), pfn, order);
-        let owes = base.tlb.epoch_of_tag(zone.id(), frame.debt()) != Epoch::NONE;
+        let owes = base.tlb.owed_by_tag(zone.id(), frame.debt()) != Generation::NONE;
         if !owes {
             frame.set_debt(0);
         }

@@ -11,7 +11,7 @@ use crate::ground::Ground;
 use crate::machine::Machine;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
-use crate::tlb::Epoch;
+use crate::tlb::Generation;
 use crate::units::*;
 
 /// A block just taken from the buddy lists.
@@ -20,12 +20,12 @@ use crate::units::*;
 pub(super) struct Owing {
     pfn: Pfn,
     order: Order,
-    epoch: Epoch,
+    generation: Generation,
 }
 
 impl Owing {
-    pub fn new(pfn: Pfn, order: Order, epoch: Epoch) -> Owing {
-        Owing { pfn, order, epoch }
+    pub fn new(pfn: Pfn, order: Order, generation: Generation) -> Owing {
+        Owing { pfn, order, generation }
     }
 
     /// Where it is.
@@ -34,13 +34,13 @@ impl Owing {
     }
 
     /// The payment that it waits for.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Pay what it owes, if that has not been done.
     pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> Clean {
-        settle(ground, zone, self.epoch, self.pfn, self.order);
+        settle(ground, zone, self.generation, self.pfn, self.order);
         Clean { pfn: self.pfn }
     }
 }
@@ -63,17 +63,17 @@ impl Clean {
 pub(super) struct OwingList {
     blocks: List,
     order: Order,
-    newest: Epoch,
+    newest: Generation,
 }
 
 impl OwingList {
     pub fn new(order: Order) -> OwingList {
-        OwingList { blocks: List::new(), order, newest: Epoch::NONE }
+        OwingList { blocks: List::new(), order, newest: Generation::NONE }
     }
 
     pub fn push(&mut self, frames: &FrameTable, block: Owing) {
         debug_assert_eq!(block.order, self.order);
-        self.newest = self.newest.max(block.epoch);
+        self.newest = self.newest.max(block.generation);
         self.blocks.push_tail(frames, block.pfn);
     }
 
@@ -86,7 +86,7 @@ impl OwingList {
         if let Some(first) = self.blocks.head() {
             settle(ground, zone, self.newest, first, self.order);
         }
-        if self.newest != Epoch::NONE {
+        if self.newest != Generation::NONE {
             for pfn in self.blocks.iter(&ground.frames) {
                 ground.event(Event::TlbSettle, [2, pfn.0 as u64, self.order.frames() as u64, 0]);
             }
@@ -105,14 +105,14 @@ impl CleanList {
     }
 }
 
-fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, epoch: Epoch, pfn: Pfn, order: Order) {
+fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, generation: Generation, pfn: Pfn, order: Order) {
     published::here(Point::Settle);
-    let epoch = if published::is(F4) { Epoch(published::task_debt(0)) } else { epoch };
-    if epoch == Epoch::NONE || (published::is(F16) && published::claimed_before()) {
+    let generation = if published::is(F4) { Generation(published::task_debt(0)) } else { generation };
+    if generation == Generation::NONE || (published::is(F16) && published::claimed_before()) {
         return;
     }
     ground.count(Stat::TlbPendingTaken, 1);
-    if epoch > ground.tlb.paid_epoch(zone.id()) {
-        ground.tlb.settle_zone(ground, zone.id(), epoch, pfn, order);
+    if generation > ground.tlb.paid_up_to(zone.id()) {
+        ground.tlb.settle_zone(ground, zone.id(), generation, pfn, order);
     }
 }

@@ -25,7 +25,7 @@ use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
 use crate::ground::Ground;
 use crate::machine::{Machine, Work, ZoneKind};
-use crate::tlb::Epoch;
+use crate::tlb::Generation;
 use crate::units::*;
 
 /// Orders 0 to 3, and the order of a page block.
@@ -318,9 +318,9 @@ fn holds_many(order: Order) -> bool {
 }
 
 /// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block does not.
-fn beside<M: Machine>(base: &Ground<M>, zone: &Zone, epoch: Epoch) -> Debts {
-    let free = base.tlb.free_epoch(base, zone.id());
-    if epoch > free { Debts::Allowed } else { Debts::UpTo(free) }
+fn beside<M: Machine>(base: &Ground<M>, zone: &Zone, generation: Generation) -> Debts {
+    let free = base.tlb.free_up_to(base, zone.id());
+    if generation > free { Debts::Allowed } else { Debts::UpTo(free) }
 }
 
 /// Fetch up to `want` blocks for a CPU's list from the buddy, and whether that boosted the zone's watermarks.
@@ -338,7 +338,7 @@ pub(super) fn fetch<M: Machine>(
         && let Some(block) = area.take(order, mobility, mixing, debts)
     {
         if debts == Debts::Allowed && blocks.len() == 0 {
-            debts = beside(base, zone, block.epoch());
+            debts = beside(base, zone, block.generation());
         }
         blocks.push(&base.frames, block);
     }

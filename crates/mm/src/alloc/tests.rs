@@ -281,14 +281,14 @@ fn a_debt_makes_the_round_trip() {
         let mut parts = Vec::new();
         while let Some(part) = area().take(Order(order), Mobility::Movable, Mixing::Allowed, Debts::Allowed) {
             let owes = part.pfn().align_down(MAX_ORDER) == block;
-            assert_eq!(part.epoch().0, if owes { first as u64 } else { 0 }, "order {order}: split");
+            assert_eq!(part.generation().0, if owes { first as u64 } else { 0 }, "order {order}: split");
             parts.push(part);
         }
         for part in parts {
-            let owed = part.epoch() != Epoch::NONE && shootdowns(&base) == 0;
-            let before = base.tlb.paid_epoch(ZoneId(0));
+            let owed = part.generation() != Generation::NONE && shootdowns(&base) == 0;
+            let before = base.tlb.paid_up_to(ZoneId(0));
             let clean = part.settle(&base, &allocator.zones()[0]);
-            assert_eq!(shootdowns(&base), usize::from(owed && before == Epoch::NONE), "order {order}");
+            assert_eq!(shootdowns(&base), usize::from(owed && before == Generation::NONE), "order {order}");
             area().put(clean.into_pfn(), Order(order));
         }
         assert_whole(&base, &allocator);
@@ -305,7 +305,7 @@ fn the_newer_of_two_debts_wins() {
     assert_eq!(pages[0].buddy(Order(4)), pages[1]);
     base.frames[pages[0]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[0]);
-    base.tlb.settle_zone(&base, ZoneId(0), Epoch(u64::MAX), pages[0], Order(4));
+    base.tlb.settle_zone(&base, ZoneId(0), Generation(u64::MAX), pages[0], Order(4));
     base.frames[pages[1]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[1]);
     assert_eq!(shootdowns(&base), 1);

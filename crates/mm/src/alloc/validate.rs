@@ -7,7 +7,7 @@ use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::machine::{Machine, ZoneKind};
 use crate::stat::Stat;
-use crate::tlb::Epoch;
+use crate::tlb::Generation;
 use crate::units::*;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -132,9 +132,11 @@ impl Allocator {
                     list.validate(&base.frames)?;
                     for pfn in list.iter(&base.frames) {
                         check_free_block(base, zone, pfn, order, mobility)?;
-                        let epoch = area.lists().epoch_of(&base.frames[pfn]);
-                        ensure((epoch != Epoch::NONE) == pending, || {
-                            format!("{pfn} waits for {epoch:?} and is on the wrong list (pending: {pending})")
+                        let generation = area.lists().debt_of(&base.frames[pfn]);
+                        ensure((generation != Generation::NONE) == pending, || {
+                            format!(
+                                "{pfn} waits for {generation:?} and is on the wrong list (pending: {pending})"
+                            )
                         })?;
                         seen.mark(pfn, order)?;
                         pages += order.frames() as u64;

@@ -72,7 +72,7 @@ pub struct Frame {
     /// of its entries; 0: none. A free block's stands in its private
     /// word.
     debt: AtomicU32,
-    /// Swap slot while in the swap cache; order (bits 0-7) and epoch of its debt (8-63) while free; entries in use of a page table; the head's number in a
+    /// Swap slot while in the swap cache; order (bits 0-7) and generation of its debt (8-63) while free; entries in use of a page table; the head's number in a
     /// tail frame.
     private: AtomicU64,
 }

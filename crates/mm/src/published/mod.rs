@@ -10,9 +10,9 @@
 //!
 //! | fault | what it was | here it would be in | what catches it | why it cannot happen |
 //! |---|---|---|---|---|
-//! | F1 | v10, v11: a page's tag is overwritten by its order on the way through the buddy | `alloc::buddy`, `put` | a frame is handed out that a CPU reads | order and epoch are packed in one place and a round trip of every order is tested |
-//! | F2 | v10: the rest of a split block loses its tag, and is taken before the taker has paid | `alloc::buddy`, `take_block` | the same | both halves inherit the epoch; only `Clean` blocks reach a CPU's list |
-//! | F3 | v10: 16-bit tags wrap, so that an old one beats the one that is pending | `tlb::Epoch`, `alloc::buddy`, `put` | the same | epochs are 64 bits wide; a tag of 32 is read as the *newest* epoch that it can mean |
+//! | F1 | v10, v11: a page's tag is overwritten by its order on the way through the buddy | `alloc::buddy`, `put` | a frame is handed out that a CPU reads | order and generation are packed in one place and a round trip of every order is tested |
+//! | F2 | v10: the rest of a split block loses its tag, and is taken before the taker has paid | `alloc::buddy`, `take_block` | the same | both halves inherit the generation; only `Clean` blocks reach a CPU's list |
+//! | F3 | v10: 16-bit tags wrap, so that an old one beats the one that is pending | `tlb::Generation`, `alloc::buddy`, `put` | the same | generations are 64 bits wide; a tag of 32 is read as the *newest* generation that it can mean |
 //! | F4 | v10: the debt lies with the task; an interrupt that frees a page takes it away | `alloc::owing` | the same | the debt lies in the block that was taken, an `Owing`, which only paying turns into a `Clean` |
 //! | F5 | v10: pays where interrupts are off | `alloc`, `Request::debts` | the machine refuses the shootdown | who says `atomic` gets blocks that owe nothing, of which a reserve is kept, or none |
 //! | F6 | v12: CPUs that owe for later unmaps are dropped because they are done with an earlier one | `tlb::Debt::join` | a frame is freed that a CPU reads | each part of a sum is compared with its own generation; payments read a private copy |

@@ -14,7 +14,7 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Rights, Tables, Writes};
 use crate::testing::TestMachine;
-use crate::tlb::{Batch, Cleared, Epoch, Generation, Range};
+use crate::tlb::{Batch, Cleared, Generation, Range};
 use crate::units::*;
 use Published::*;
 use core::ops::Deref;
@@ -138,7 +138,7 @@ impl World {
 
     /// Pay all that is owed for frames.
     fn pay(&self) {
-        self.tlb.settle_zone(self, ZoneId(0), Epoch(u64::MAX), Pfn(0), Order::ZERO);
+        self.tlb.settle_zone(self, ZoneId(0), Generation(u64::MAX), Pfn(0), Order::ZERO);
     }
 
     /// Let so many flushes be owed, and pay for them. `spare`: a page in use that no CPU reads.

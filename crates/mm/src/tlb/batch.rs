@@ -21,7 +21,7 @@
 //! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
 
 use super::debt::{Debt, Generation};
-use super::{Epoch, Range, Tlb};
+use super::{Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::Owner;
@@ -138,8 +138,8 @@ impl Batch {
     /// The flush waits until the frame is used again.
     fn defer<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared, debt: &Debt) {
         let frame = &base.frames[cleared.head];
-        let epoch: Epoch = tlb.owe_frame(base, frame.zone(), debt);
-        frame.set_debt(epoch.tag());
+        let generation = tlb.owe_frame(base, frame.zone(), debt);
+        frame.set_debt(generation.tag());
         base.count(Stat::TlbDeferred, 1);
     }
 

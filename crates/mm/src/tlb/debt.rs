@@ -22,6 +22,9 @@ const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b11
 pub struct Generation(pub u64);
 
 impl Generation {
+    /// Before all: owes nothing.
+    pub const NONE: Generation = Generation(0);
+
     /// What fits into a frame's record: the low bits, which are never all 0.
     #[inline]
     pub const fn tag(self) -> u32 {

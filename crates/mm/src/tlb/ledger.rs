@@ -6,7 +6,7 @@
 //!
 //! **The rule.** Whoever takes a translation away and does not flush at once leaves a [`Debt`] in three places, before it
 //! lets go of the table's lock: with the *space* (before an address gets a new meaning or new rights), with the *file*
-//! (before its content changes), and with the *zone* of the frame, whose record gets the zone's epoch as a tag (before the
+//! (before its content changes), and with the *zone* of the frame, whose record gets the debt's generation as a tag (before the
 //! frame is used for something else). The order is: clear the entry, raise the space's generation, then draw the debt's.
 //!
 //! **Paying.** A CPU catches up by dropping what it holds of its loaded space and noting the space's newest generation;
@@ -14,7 +14,7 @@
 //! Rounds go to all CPUs of the debt that are not done. A CPU that runs a kernel task, or nothing, need not be asked: it
 //! compares generations before it uses a user translation again.
 //!
-//! **Frames.** A frame's tag is the generation of its debt (an [`Epoch`]); a tag is paid when no CPU that owes for any frame of
+//! **Frames.** A frame's tag is the generation of its debt; a tag is paid when no CPU that owes for any frame of
 //! the zone is behind it. The zone remembers the newest generation up to which all tags are known to be paid. It moves only if
 //! nothing was added to the zone's debt while a payment was made, and a debt that is drawn before it moves and arrives
 //! after gets a newer generation: so no tag up to it is ever owed for. Nobody waits for another's payment: two who pay
@@ -34,21 +34,6 @@ use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
-
-/// The generation of a frame's debt: the frame is clean when every CPU that owes has caught up with it. 0 owes nothing.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Epoch(pub u64);
-
-impl Epoch {
-    /// Owes nothing.
-    pub const NONE: Epoch = Epoch(0);
-
-    /// What fits into a frame's record: the low bits.
-    #[inline]
-    pub const fn tag(self) -> u32 {
-        Generation(self.0).tag()
-    }
-}
 
 /// Debts of the frames of one zone.
 pub(super) struct ZoneLedger {
@@ -120,7 +105,7 @@ impl Tlb {
     }
 
     /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid for.
-    pub(super) fn owe_frame<M: Machine>(&self, base: &Base<M>, zone: ZoneId, debt: &Debt) -> Epoch {
+    pub(super) fn owe_frame<M: Machine>(&self, base: &Base<M>, zone: ZoneId, debt: &Debt) -> Generation {
         let ledger = &self.zones[zone.index()];
         let mut debt = *debt;
         // Under the lock: what a payment is said to cover does not grow while we arrive.
@@ -130,7 +115,7 @@ impl Tlb {
             }
         };
         ledger.domain.join(&mut debt, base.machine.now(), |cpu| self.done(cpu), arrive);
-        Epoch(debt.generation.0)
+        debt.generation
     }
 
     /// CPUs of a debt that have still to catch up. Those that run no user code do it by themselves.
@@ -291,20 +276,20 @@ impl Tlb {
         FileSettled(file)
     }
 
-    /// A frame of `zone` with this epoch, and all that are older, can be used when this returns; `pfn` is the one that is wanted.
+    /// A frame of `zone` with this generation, and all that are older, can be used when this returns; `pfn` is the one that is wanted.
     /// If a round must be sent for it, the whole zone is clean afterwards.
     pub fn settle_zone<M: Machine>(
         &self,
         base: &Base<M>,
         zone: ZoneId,
-        epoch: Epoch,
+        generation: Generation,
         pfn: Pfn,
         order: Order,
     ) {
         let ledger = &self.zones[zone.index()];
         let _claim = published::is(F12).then(published::claim);
         let Some(sum) = ledger.domain.read() else { return };
-        let wanted = Debt { cpus: sum.debt.cpus, generation: Generation(epoch.0).min(sum.debt.generation) };
+        let wanted = Debt { cpus: sum.debt.cpus, generation: generation.min(sum.debt.generation) };
         self.pay_sum(base, &wanted, sum.since, Cause::Frames(pfn, order));
         let all_paid = self.owing(&sum.debt).is_empty();
         let paid = if all_paid { sum.debt.generation } else { wanted.generation };
@@ -316,32 +301,32 @@ impl Tlb {
         }
     }
 
-    /// Frames of a zone with an epoch up to this one can be settled by this CPU without asking another.
-    pub fn free_epoch<M: Machine>(&self, base: &Base<M>, zone: ZoneId) -> Epoch {
-        let Some(sum) = self.zones[zone.index()].domain.read() else { return Epoch(u64::MAX) };
+    /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
+    pub fn free_up_to<M: Machine>(&self, base: &Base<M>, zone: ZoneId) -> Generation {
+        let Some(sum) = self.zones[zone.index()].domain.read() else { return Generation(u64::MAX) };
         let mut others = self.owing(&sum.debt);
         others.remove(base.machine.cpu());
-        others.iter().map(|cpu| Epoch(self.done(cpu).0)).min().unwrap_or(Epoch(u64::MAX))
+        others.iter().map(|cpu| Generation(self.done(cpu).0)).min().unwrap_or(Generation(u64::MAX))
     }
 
-    /// Frames of a zone with an epoch up to this one owe nothing.
+    /// Frames of a zone with a generation up to this one owe nothing.
     #[inline]
-    pub fn paid_epoch(&self, zone: ZoneId) -> Epoch {
-        Epoch(self.zones[zone.index()].paid.load(Acquire))
+    pub fn paid_up_to(&self, zone: ZoneId) -> Generation {
+        Generation(self.zones[zone.index()].paid.load(Acquire))
     }
 
-    /// The epoch that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old that
+    /// The generation that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old that
     /// its number has come round again counts as newer than it is, which costs a payment and forgets none.
     #[inline]
-    pub fn epoch_of_tag(&self, zone: ZoneId, tag: u32) -> Epoch {
+    pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
-            return Epoch::NONE;
+            return Generation::NONE;
         }
         if published::is(F3) {
-            return Epoch(tag as u16 as u64);
+            return Generation(tag as u16 as u64);
         }
-        let epoch = Epoch(Generation::of_tag(tag, self.newest()).0);
-        if epoch <= self.paid_epoch(zone) { Epoch::NONE } else { epoch }
+        let generation = Generation::of_tag(tag, self.newest());
+        if generation <= self.paid_up_to(zone) { Generation::NONE } else { generation }
     }
 
     /// Nanoseconds after which a CPU pays by itself what it owes.
@@ -380,11 +365,6 @@ impl Tlb {
             self.catch_up_fully(base, me);
             base.count(Stat::TlbSettleTick, 1);
         }
-    }
-
-    /// Does any CPU owe for a frame, as far as is known without looking at CPUs?
-    pub fn owes_anything(&self) -> bool {
-        self.zones.iter().any(|ledger| ledger.domain.owes())
     }
 
     /// Does `cpu` still owe for what `space` had taken away? For checks from outside.

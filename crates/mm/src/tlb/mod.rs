@@ -21,7 +21,7 @@ mod ledger;
 pub use batch::{ABIS, Batch, Cleared, stale};
 pub use debt::{Debt, Generation};
 pub use gather::{Gather, Purpose};
-pub use ledger::{Epoch, FileSettled};
+pub use ledger::FileSettled;
 
 use crate::arena::Arena;
 use crate::base::Base;

@@ -139,15 +139,15 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
     assert!(!base.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
 }
 
-/// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's epoch.
-fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Epoch {
+/// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's generation.
+fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
     let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
     let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
     let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
-    tlb.epoch_of_tag(ZoneId(0), base.frames[pfn].debt())
+    tlb.owed_by_tag(ZoneId(0), base.frames[pfn].debt())
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn a_broadcast_pays_without_asking() {
     let a = tlb.create();
     run(&base, &tlb, 1, a);
     base.machine.run_on(0);
-    let epoch = defer(&base, &tlb, a);
-    tlb.settle_zone(&base, ZoneId(0), epoch, Pfn(7), Order::ZERO);
+    let generation = defer(&base, &tlb, a);
+    tlb.settle_zone(&base, ZoneId(0), generation, Pfn(7), Order::ZERO);
     tlb.settle_space(&base, a);
     assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![]));
     assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
-    assert_eq!(tlb.paid_epoch(ZoneId(0)), epoch);
+    assert_eq!(tlb.paid_up_to(ZoneId(0)), generation);
 }
 
 #[test]

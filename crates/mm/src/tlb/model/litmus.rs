@@ -163,8 +163,8 @@ fn a_draw_before_the_raise_is_found() {
         let generation = tlb.draw();
         context.generation.fetch_add(1, SeqCst);
         let debt = Debt { cpus: context.cpus(), generation };
-        let epoch = tlb.owe_frame(world.ground.base(), ZoneId(0), &debt);
-        world.ground.frames[pfn].set_debt(epoch.tag());
+        let generation = tlb.owe_frame(world.ground.base(), ZoneId(0), &debt);
+        world.ground.frames[pfn].set_debt(generation.tag());
         world.reuse(pfn);
     };
     beside("found: a draw before the raise", Stands::InB, taker, come);

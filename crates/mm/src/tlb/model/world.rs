@@ -120,9 +120,9 @@ impl World {
 
     /// The same, with the tag that it came with.
     pub fn reuse_tagged(&self, pfn: Pfn, tag: u32) {
-        let epoch = self.ground.tlb.epoch_of_tag(ZoneId(0), tag);
-        if epoch > self.ground.tlb.paid_epoch(ZoneId(0)) {
-            self.ground.tlb.settle_zone(self.ground.base(), ZoneId(0), epoch, pfn, Order::ZERO);
+        let generation = self.ground.tlb.owed_by_tag(ZoneId(0), tag);
+        if generation > self.ground.tlb.paid_up_to(ZoneId(0)) {
+            self.ground.tlb.settle_zone(self.ground.base(), ZoneId(0), generation, pfn, Order::ZERO);
         }
         self.ground.machine.fill(pfn, NEW);
     }
