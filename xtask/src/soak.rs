@@ -123,10 +123,10 @@ fn built_in_program(seed: u64) -> String {
         "uniform-file:48M:8",
         "shared-writers:48M",
         "zipf:48M:8",
-        "fork-write:32M",
+        "fork-write:48M",
         "stream:96M:6",
         "map-storm:48M:8",
-        "fork-storm:32M",
+        "fork-storm:48M",
         "uniform:48M:16",
     ];
     let program = PROGRAMS[(seed % 8) as usize];
