@@ -3,7 +3,7 @@
 use crate::arch::firmware::{Handover, LowMemory};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
-use crate::{arena, devices, heap, log, report, sched, selftest};
+use crate::{arena, devices, disk, heap, log, report, sched, selftest};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -107,6 +107,7 @@ fn start_devices(platform: &Platform) {
     if let Some(&window) = platform.pci.first() {
         devices::set_pci(window);
     }
+    disk::init();
 }
 
 /// The NUMA nodes: proximity domains by number.
@@ -205,6 +206,7 @@ fn start_cpus() {
 /// The first task: start what runs in the background, then do what the command line asks for.
 fn run(line: CommandLine) {
     debug_assert!(instructions::interrupts_enabled());
+    sched::spawn("disks", None, disk::tell_of_ends);
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }

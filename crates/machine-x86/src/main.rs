@@ -8,6 +8,7 @@ mod arch;
 mod arena;
 mod boot;
 mod devices;
+mod disk;
 mod heap;
 mod hooks;
 mod machine;
