@@ -4,6 +4,7 @@
 //! ones after it, so that one look shows everything that is broken.
 #![forbid(unsafe_code)]
 
+mod kernel;
 mod qemu;
 mod soak;
 mod step;
@@ -21,6 +22,9 @@ Tasks:
   soak [--minutes N] [--seed N]
                  random programs on random machines, traces and built-in programs short of memory, with all flush
                  policies in turn, under the oracle for N minutes (10), as many at a time as there are cores
+  kernel [--faulty]
+                 build the image that boots on x86-64 and print its path; --faulty: for tests, one flush can be left
+                 out on request
   ci             what .ci/run does: test
 ";
 
@@ -38,6 +42,9 @@ fn main() -> ExitCode {
             Some(options) => soak::soak(&options),
             None => usage("soak takes --minutes N and --seed N"),
         },
+        ["kernel"] => kernel::build(kernel::Kind::Ordinary),
+        ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
+        ["kernel", ..] => usage("kernel takes --faulty or nothing"),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS

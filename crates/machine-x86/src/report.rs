@@ -42,9 +42,9 @@ macro_rules! log {
     ($($text:tt)*) => { $crate::arch::serial::write_line(format_args!($($text)*)) };
 }
 
-/// The first line.
+/// The first line. What the firmware says before it does not end its last line.
 pub fn begin() {
-    log!("@pagefold 1");
+    log!("\n@pagefold 1");
 }
 
 /// What the run is on.
