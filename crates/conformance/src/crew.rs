@@ -83,3 +83,18 @@ pub(crate) fn on_each<H: Harness>(harness: &H, what: &str, cpus: &[CpuId], body:
         harness.start(member.cpu, live, core::ptr::from_ref(member) as usize);
     }
 }
+
+/// Run `body` in the context from which the kernel tells that a transfer has ended. `false`: it cannot.
+pub(crate) fn where_io_ends<H: Harness>(harness: &H, body: &RemoteCall<'_>) -> bool {
+    let (left, failed) = (AtomicU32::new(1), AtomicU32::new(0));
+    let cpu = harness.mm().machine().cpu();
+    let member = Member { body, cpu, left: &left, failed: &failed };
+    let can = harness.where_io_ends(live, core::ptr::from_ref(&member) as usize);
+    // The harness promises that the call has ended; what is lent to it ends here.
+    assert_eq!(
+        left.load(Acquire) == 0,
+        can,
+        "where_io_ends: called, but said to have been refused, or not called"
+    );
+    can
+}

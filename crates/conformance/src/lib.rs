@@ -14,10 +14,18 @@ extern crate alloc as std_alloc;
 mod crew;
 mod harness;
 mod kit;
+mod memory;
+mod program;
+mod raw;
 mod report;
+mod shootdown;
+mod storage;
 mod table;
 mod topology;
+mod translation;
+mod waiting;
 mod watch;
+mod whole;
 
 pub use harness::{Harness, Scratch};
 pub use report::{Report, Row, Stop, Verdict};

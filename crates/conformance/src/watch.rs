@@ -30,9 +30,11 @@ impl IoWatch {
         own.map(|(_, ends)| *ends += 1).is_some()
     }
 
-    /// The suite is about to submit this.
+    /// The suite is about to submit this; if it has submitted the very same before, that has ended.
     pub(crate) fn expect(&self, io: Io) {
-        self.watched.lock().push((io, 0));
+        let mut watched = self.watched.lock();
+        watched.retain(|(own, _)| *own != io);
+        watched.push((io, 0));
     }
 
     /// How often a transfer has ended.
