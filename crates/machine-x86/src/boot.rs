@@ -3,7 +3,7 @@
 use crate::arch::firmware::{Handover, LowMemory};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
-use crate::{arena, devices, disk, heap, log, report, sched, selftest};
+use crate::{arena, conformance, devices, disk, heap, log, report, sched, selftest};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -213,6 +213,7 @@ fn run(line: CommandLine) {
     match line.job {
         Job::SelfTest => selftest::run(),
         Job::Crash => selftest::crash(),
+        Job::Conformance => conformance::run(),
         job => report::bad(format_args!("this kernel has no {job:?}")),
     }
 }

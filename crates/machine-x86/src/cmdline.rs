@@ -24,7 +24,7 @@ pub enum Job {
     SelfTest,
     /// An access by the kernel to memory that is not there, which must end the run with a report.
     Crash,
-    /// The tests of system calls and faults from a program's side.
+    /// The checks of the machine by the crate `conformance`.
     Conformance,
     /// Instructions that the memory manager takes for known work.
     Bench,

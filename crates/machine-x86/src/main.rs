@@ -7,6 +7,7 @@ extern crate alloc;
 mod arch;
 mod arena;
 mod boot;
+mod conformance;
 mod devices;
 mod disk;
 mod heap;

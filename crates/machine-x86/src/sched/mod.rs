@@ -24,7 +24,7 @@ use crate::machine;
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use mm::units::{Nanos, SpaceId};
+use mm::units::{CpuId, Nanos, SpaceId};
 use queue::{Queue, State};
 use task::BUCKETS;
 
@@ -68,7 +68,18 @@ pub fn spawn(
     body: impl FnOnce() + Send + 'static,
 ) -> TaskId {
     let ended = QUEUE.lock().take_ended();
-    let task = task::prepare(ended, name.into(), space, Box::new(body));
+    begin(task::prepare(ended, name.into(), space, Box::new(body)))
+}
+
+/// Start a task of the kernel's that runs on one CPU only.
+pub fn spawn_on(cpu: CpuId, name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> TaskId {
+    let ended = QUEUE.lock().take_ended();
+    let task = task::prepare(ended, name.into(), None, Box::new(body));
+    task.bind(cpu);
+    begin(task)
+}
+
+fn begin(task: &'static Task) -> TaskId {
     let mut queue = QUEUE.lock();
     queue.add(task, State::Ready, cpu::current().id());
     queue.push_back(task);
@@ -112,7 +123,7 @@ pub fn set_space(space: Option<SpaceId>) {
 fn switch(mut queue: IrqGuard<'_, Queue>) {
     let me = cpu::current();
     let before = current();
-    let next = match queue.pop() {
+    let next = match queue.pop(me.id()) {
         Some(task) => {
             READY.fetch_sub(1, Relaxed);
             queue.set_state(task, State::Running);
@@ -185,7 +196,7 @@ pub fn idle() -> ! {
     loop {
         disable_interrupts();
         let mut queue = QUEUE.lock();
-        if queue.is_empty() {
+        if !queue.has_work_for(cpu::current().id()) {
             queue.set_resting(cpu::current().id());
             drop(queue);
             wait_for_interrupt();
@@ -202,7 +213,7 @@ fn note_ready(queue: &mut Queue, task: &Task) {
     let target = match queue.take_resting(task) {
         Some(cpu) => cpu,
         // The kernel's own tasks are short, and others wait for them.
-        None if task.space().is_none() => queue.last_cpu(task),
+        None if task.space().is_none() => task.home().unwrap_or_else(|| queue.last_cpu(task)),
         None => return,
     };
     let target: &Cpu = cpu::all()[target.index()];

@@ -96,19 +96,37 @@ impl Queue {
         self.ended.pop()
     }
 
-    /// Is nobody ready?
-    pub fn is_empty(&self) -> bool {
-        self.first == NONE
+    /// Is somebody ready that may run on `cpu`?
+    pub fn has_work_for(&self, cpu: CpuId) -> bool {
+        let mut at = self.first;
+        while let Some(entry) = self.entries.get(at as usize) {
+            if entry.task.may_run_on(cpu) {
+                return true;
+            }
+            at = entry.next;
+        }
+        false
     }
 
-    /// The first ready task leaves the queue.
-    pub fn pop(&mut self) -> Option<&'static Task> {
-        let entry = self.entries.get_mut(self.first as usize)?;
-        self.first = core::mem::replace(&mut entry.next, NONE);
-        if self.first == NONE {
-            self.last = NONE;
+    /// The first ready task that may run on `cpu` leaves the queue.
+    pub fn pop(&mut self, cpu: CpuId) -> Option<&'static Task> {
+        let (mut before, mut at) = (NONE, self.first);
+        while let Some(entry) = self.entries.get_mut(at as usize) {
+            if !entry.task.may_run_on(cpu) {
+                (before, at) = (at, entry.next);
+                continue;
+            }
+            let (task, next) = (entry.task, core::mem::replace(&mut entry.next, NONE));
+            match before {
+                NONE => self.first = next,
+                before => self.entries[before as usize].next = next,
+            }
+            if self.last == at {
+                self.last = before;
+            }
+            return Some(task);
         }
-        Some(entry.task)
+        None
     }
 
     /// A task comes to the queue's end.
@@ -179,7 +197,7 @@ impl Queue {
         }
         let last = self.last_cpu(task);
         let home = cpu::all()[last.index()].node();
-        let resting = cpu::all().iter().filter(|cpu| self.is_resting(cpu.id()));
+        let resting = cpu::all().iter().filter(|cpu| self.is_resting(cpu.id()) && task.may_run_on(cpu.id()));
         let nearest = resting.min_by_key(|cpu| (cpu.id() != last, cpu.node() != home, cpu.id()))?.id();
         self.clear_resting(nearest);
         Some(nearest)
