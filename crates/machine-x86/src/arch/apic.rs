@@ -109,11 +109,11 @@ pub fn set_period(counts: u32) {
 
 /// This CPU's timer ticks from now on.
 pub fn start_timer() {
-    write(TIMER_VECTOR, PERIODIC | TIMER as u32);
-    write(TIMER_START, PERIOD.load(Relaxed));
+    start_timer_every(PERIOD.load(Relaxed));
 }
 
-/// This CPU's timer stops.
-pub fn stop_timer() {
-    write(TIMER_START, 0);
+/// This CPU's timer ticks every `counts` counts from now on.
+pub fn start_timer_every(counts: u32) {
+    write(TIMER_VECTOR, PERIODIC | TIMER as u32);
+    write(TIMER_START, counts);
 }

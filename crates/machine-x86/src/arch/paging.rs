@@ -208,6 +208,14 @@ pub fn map_more(address: u64, memory: Span, access: Access) {
     map(address, memory.start, memory.len(), access);
 }
 
+/// Map one page in the area of stacks to another frame than before, and let translations of it be, as a test of these wants.
+pub fn replace(address: u64, physical: u64) {
+    assert!((STACKS..STACKS + (1 << 39)).contains(&address));
+    let index = |level: u32| (address >> (12 + 9 * level)) as usize & 511;
+    let table = (1..4).rev().fold(root(), |table, level| descend(&table_at(table)[index(level)]));
+    table_at(table)[index(0)].store(physical | Access::Kernel.bits(), Release);
+}
+
 /// Give a program's root the kernel's half, unless it has it.
 pub fn complete(root_of_program: u64) {
     let (from, to) = (table_at(root()), table_at(root_of_program));

@@ -119,7 +119,16 @@ pub fn syscall_entry_address() -> u64 {
     syscall_entry as *const () as u64
 }
 
-/// Can the kernel read 8 bytes there? A fault is met on the way if not.
+/// If what faulted is [`can_read`], let it go on with the answer "no".
+pub fn end_probe(frame: &mut Frame) -> bool {
+    let probing = frame.rip == probe_access as *const () as u64;
+    if probing {
+        frame.rip = probe_failed as *const () as u64;
+    }
+    probing
+}
+
+/// Can this ring read 8 bytes there? A fault is met on the way if not.
 pub fn can_read(address: u64) -> bool {
     // SAFETY: only reads, and the trap handler knows the one instruction that does.
     unsafe { probe(address) != 0 }
@@ -160,10 +169,11 @@ fn page_fault(frame: &mut Frame) {
     const RESERVED: u64 = 1 << 3;
     const FETCH: u64 = 1 << 4;
     let address = read_cr2();
-    assert!(frame.error & RESERVED == 0, "a page-table entry with reserved bits set, for {address:#x}");
+    if frame.error & RESERVED != 0 {
+        fatal(frame, format_args!("a page-table entry with reserved bits set, for {address:#x}"));
+    }
     if !frame.is_user() {
-        if frame.rip == probe_access as *const () as u64 {
-            frame.rip = probe_failed as *const () as u64;
+        if end_probe(frame) {
             return;
         }
         // SAFETY: the kernel's stack, which holds at least the word that a call has put there.

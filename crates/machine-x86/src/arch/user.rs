@@ -1,9 +1,9 @@
 //! Ring 3: going there, and what a program says when it panics.
 
+use super::cpu;
 use super::cpu::{USER_CODE, USER_DATA};
 use super::instructions::disable_interrupts;
 use super::trap::{self, Frame, call};
-use super::{cpu, paging};
 use crate::arena;
 use crate::report;
 use core::arch::asm;

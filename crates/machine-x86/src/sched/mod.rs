@@ -131,7 +131,7 @@ fn switch(mut queue: IrqGuard<'_, Queue>) {
         }
         None => queue.idle_task(me.id()),
     };
-    me.resched.store(READY.load(Relaxed) != 0, Relaxed);
+    me.resched.store(false, Relaxed);
     queue.ran_on(next, me.id());
     if core::ptr::eq(before, next) {
         return;
