@@ -3,13 +3,16 @@
 use crate::arch::firmware::{Handover, LowMemory};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
+use crate::programs::{self, Run};
 use crate::{arena, conformance, devices, disk, heap, log, report, sched, selftest};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use machine_x86::acpi::Platform;
 use machine_x86::cmdline::{CommandLine, Job};
+use machine_x86::kernel::Disk;
 use machine_x86::memory_map::{self, NodeMemory, Span};
 use mm::api::SwapArea;
 use mm::knobs::Knobs;
@@ -185,7 +188,9 @@ fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
         pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
     };
     let found = X86::new(ranges, nodes.domains.len(), nodes.distances.clone());
-    machine::set_mm(Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error)));
+    let mm = Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error));
+    let device = DeviceId(0);
+    machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));
     crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
 }
 
@@ -214,6 +219,16 @@ fn run(line: CommandLine) {
         Job::SelfTest => selftest::run(),
         Job::Crash => selftest::crash(),
         Job::Conformance => conformance::run(),
+        Job::Program { name, bytes, threads: 1 } => {
+            programs::run(Run { program: format!("{name}:{bytes}"), seed: line.seed, check: line.check })
+        }
+        Job::Program { name, bytes, threads } => {
+            let program = format!("{name}:{bytes}:{threads}");
+            programs::run(Run { program, seed: line.seed, check: line.check })
+        }
+        Job::Scenario(name) => {
+            programs::run(Run { program: format!("scenario:{name}"), seed: line.seed, check: line.check })
+        }
         job => report::bad(format_args!("this kernel has no {job:?}")),
     }
 }

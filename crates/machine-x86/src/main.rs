@@ -13,6 +13,7 @@ mod disk;
 mod heap;
 mod hooks;
 mod machine;
+mod programs;
 mod report;
 mod sched;
 mod selftest;

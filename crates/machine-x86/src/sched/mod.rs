@@ -16,7 +16,7 @@ pub use task::{Key, Task, TaskId};
 
 use crate::arch::cpu::{self, Cpu, MAX_CPUS};
 use crate::arch::instructions::{
-    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt,
+    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt, without_interrupts,
 };
 use crate::arch::lock::{IrqGuard, IrqLock};
 use crate::arch::{apic, clock};
@@ -114,6 +114,15 @@ pub fn set_space(space: Option<SpaceId>) {
     if enabled {
         enable_interrupts();
     }
+}
+
+/// The task that calls runs in no space from now on; `switch` tells the memory manager, with interrupts off.
+pub fn leave_space(switch: &mut dyn FnMut()) {
+    without_interrupts(|| {
+        current().set_space(None);
+        TOLD[cpu::current().id().index()].store(task::NO_SPACE, Relaxed);
+        switch();
+    });
 }
 
 // --- switching --------------------------------------------------------------------------------------------
