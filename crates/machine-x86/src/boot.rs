@@ -210,7 +210,7 @@ fn run(line: CommandLine) {
     }
     match line.job {
         Job::SelfTest => selftest::run(),
-        Job::Crash => selftest::crash(),
+        Job::Crash(how) => selftest::crash(how),
         job => report::bad(format_args!("this kernel has no {job:?}")),
     }
 }

@@ -118,7 +118,7 @@ pub fn run() -> (u64, u64) {
     let shared = map(SHARED, Prot::READ | Prot::WRITE);
     for number in 0..threads {
         let base = map(PAGES, Prot::READ | Prot::WRITE);
-        start(space, number, [base, shared, number, (&raw const ENDED) as u64]);
+        start(thread, space, number, [base, shared, number, (&raw const ENDED) as u64]);
     }
     let end = clock::now() + 60_000_000_000;
     let mut changes = 0;
@@ -138,11 +138,25 @@ pub fn run() -> (u64, u64) {
     (ACCESSES.load(SeqCst), threads)
 }
 
-fn start(space: SpaceId, number: u64, args: [u64; 4]) {
+/// A program executes an instruction that only the kernel may.
+pub fn crash() {
+    extern "C" fn halt(_: u64, _: u64, _: u64, _: u64) -> ! {
+        // SAFETY: it faults, and the handler ends the run.
+        unsafe { core::arch::asm!("hlt") };
+        call(EXIT, [0; 6]);
+        unreachable!("the thread has ended")
+    }
+    hooks::set(&Kernel);
+    let space = machine::mm().create_space(GroupId(0)).unwrap_or_else(|error| fail("create_space", error));
+    start(halt, space, 0, [0; 4]);
+    until("a program halts the CPU", || ENDED.load(SeqCst) == 1);
+}
+
+fn start(entry: user::Entry, space: SpaceId, number: u64, args: [u64; 4]) {
     sched::spawn(format!("thread {number}"), Some(space), move || {
         let stack = arena::take_stack().unwrap_or_else(|| fail("take_stack", "none is left"));
         sched::current().set_data(stack);
-        user::enter(thread, stack, args)
+        user::enter(entry, stack, args)
     });
 }
 
