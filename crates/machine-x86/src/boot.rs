@@ -209,7 +209,7 @@ fn run(line: CommandLine) {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }
     match line.job {
-        Job::SelfTest => selftest::run(),
+        Job::SelfTest => selftest::run(line.swap),
         Job::Crash(how) => selftest::crash(how),
         job => report::bad(format_args!("this kernel has no {job:?}")),
     }

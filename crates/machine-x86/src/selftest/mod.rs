@@ -3,7 +3,9 @@
 //! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that fails
 //! ends the run.
 
+mod pressure;
 mod program;
+mod ram_disk;
 mod stale;
 mod tasks;
 mod traps;
@@ -25,16 +27,22 @@ macro_rules! check {
 }
 use check;
 
-/// Test everything, report, and end the run.
-pub fn run() -> ! {
+/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there is.
+pub fn run(swap: u32) -> ! {
     let start = clock::now();
     traps::run();
     tasks::run();
     stale::run();
-    let (accesses, threads) = program::run();
+    let (mut accesses, mut threads) = program::run();
+    if swap > 0 {
+        let (more, others) = pressure::run(swap);
+        accesses += more;
+        threads += others;
+    }
     let mm = machine::mm();
+    let rest = sched::alive() - mm.daemons().len();
     sched::stop();
-    tasks::until("daemons do not end", || sched::alive() == 1);
+    tasks::until("daemons do not end", || sched::alive() == rest);
     if let Err(fault) = mm.validate() {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
