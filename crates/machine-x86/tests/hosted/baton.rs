@@ -6,7 +6,7 @@ use mm::units::{Nanos, SpaceId};
 use program::rng::Rng;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// What a thread can wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +28,8 @@ struct Thread {
     space: Option<SpaceId>,
     state: State,
     woken: bool,
+    /// To wake it when its turn comes.
+    handle: Option<std::thread::Thread>,
 }
 
 struct Turns {
@@ -43,7 +45,6 @@ struct Turns {
 
 pub struct Baton {
     turns: Mutex<Turns>,
-    changed: Condvar,
 }
 
 thread_local! {
@@ -101,7 +102,6 @@ impl Baton {
                 stopping: false,
                 rng: Rng::new(seed),
             }),
-            changed: Condvar::new(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Baton {
     /// A new thread; returns its number.
     pub fn add(&self, cpu: u16, space: Option<SpaceId>) -> usize {
         let mut turns = self.lock();
-        turns.threads.push(Thread { cpu, space, state: State::Ready, woken: false });
+        turns.threads.push(Thread { cpu, space, state: State::Ready, woken: false, handle: None });
         turns.threads.len() - 1
     }
 
@@ -120,15 +120,17 @@ impl Baton {
     pub fn begin(&self, number: usize) {
         ME.set(number);
         let mut turns = self.lock();
+        turns.threads[number].handle = Some(std::thread::current());
         if number == 0 {
             turns.current = Some(0);
         }
-        self.until_my_turn(turns);
+        drop(turns);
+        self.until_my_turn();
     }
 
-    fn until_my_turn(&self, mut turns: MutexGuard<'_, Turns>) {
-        while turns.current != Some(ME.get()) {
-            turns = self.changed.wait(turns).expect("nobody panics with it held");
+    fn until_my_turn(&self) {
+        while self.lock().current != Some(ME.get()) {
+            std::thread::park();
         }
     }
 
@@ -136,11 +138,15 @@ impl Baton {
         let mut turns = self.lock();
         turns.threads[ME.get()].state = state;
         turns.choose();
-        if turns.current != Some(ME.get()) {
-            self.changed.notify_all();
-            if state != State::Done {
-                self.until_my_turn(turns);
-            }
+        if turns.current == Some(ME.get()) {
+            return;
+        }
+        if let Some(next) = turns.current.and_then(|next| turns.threads[next].handle.as_ref()) {
+            next.unpark();
+        }
+        drop(turns);
+        if state != State::Done {
+            self.until_my_turn();
         }
     }
 
@@ -197,7 +203,7 @@ impl Baton {
     /// CPU and space of the calling thread, and whether another thread was the last to run on that CPU.
     pub fn here(&self) -> (u16, Option<SpaceId>, bool) {
         let mut turns = self.lock();
-        let Thread { cpu, space, .. } = turns.threads[ME.get()];
+        let &Thread { cpu, space, .. } = &turns.threads[ME.get()];
         let cpu = if cpu == u16::MAX { 0 } else { cpu };
         let changed = turns.on_cpu.insert(cpu, ME.get()) != Some(ME.get());
         (cpu, space, changed)

@@ -70,7 +70,7 @@ impl Tlbs {
                 table = entry.pfn();
                 continue;
             }
-            if access == AccessKind::Store && !entry.has(Bits::WRITE) {
+            if !entry.has(Bits::USER) || (access == AccessKind::Store && !entry.has(Bits::WRITE)) {
                 return None;
             }
             let dirty = if access == AccessKind::Store { Bits::DIRTY } else { Bits::empty() };
