@@ -22,11 +22,12 @@ impl Spaces {
             for vma in &vmas {
                 zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
-            st.tables.destroy(st.memory().ground(), id, gather);
         });
+        // Before the tables go: whoever walks a reverse map on another CPU would look for entries in them.
         for vma in vmas {
             vma.unlink(st);
         }
+        st.gather(id, Purpose::Exit, |gather| st.tables.destroy(st.memory().ground(), id, gather));
         *space.vmas.lock() = Default::default();
         space.alive.store(false, core::sync::atomic::Ordering::Release);
         st.tlb.release(id);
