@@ -319,7 +319,10 @@ fn in_swap<H: Harness>(kit: &Kit<'_, H>, group: GroupId, each: u64) -> Verdict {
     if free < each * kit.machine().cpus() as u64 {
         return Err(Stop::Skipped("there is not enough swap space"));
     }
+    let stats = &kit.harness.mm().ground().stats;
+    let before = stats.read(Stat::PswpOut);
     fill_and_read(kit, group, each, &|_| Backing::Anonymous)?;
+    ensure!(stats.read(Stat::PswpOut) > before, "nothing was swapped out: there was room for it all");
     validate(kit)
 }
 

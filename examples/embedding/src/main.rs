@@ -4,8 +4,9 @@
 //! has seen until it is told to drop it. It runs the conformance suite, and then programs on all CPUs that store, share,
 //! fork and unmap, and look at every word that they read. `docs/embedding.md` walks through it.
 //!
-//! `cargo run [POLICY]`: POLICY is when translations of pages that reclaim unmaps are flushed, as in `pagefold list knobs`: eager, batch, list,
-//! lazy, abis or latr. Exit codes: 0 fine, 1 something was found, 2 no such policy.
+//! `cargo run [POLICY [ROUNDS]]`: POLICY is when translations of pages that reclaim unmaps are flushed, as in
+//! `pagefold list knobs`: eager, batch, list, lazy, abis or latr. ROUNDS is how much the programs do (400). Exit codes: 0
+//! fine, 1 something was found, 2 bad arguments.
 
 mod disk;
 mod harness;
@@ -20,15 +21,13 @@ use mm::knobs::{Knob, Knobs};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let knobs = Knobs::default();
-    if let Some(policy) = std::env::args().nth(1) {
-        let policies = Knob::TlbUnmap.info().words;
-        let Some(value) = policies.iter().position(|&word| word == policy) else {
-            eprintln!("no policy '{policy}'; there are {}", policies.join(", "));
+    let (knobs, rounds) = match arguments() {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("embedding: {problem}\nUsage: embedding [POLICY [ROUNDS]]");
             return ExitCode::from(2);
-        };
-        knobs.set(Knob::TlbUnmap, value as u64).expect("every word has a value");
-    }
+        }
+    };
     if let Err(why) = kernel::boot(knobs) {
         eprintln!("the machine cannot be used: {why}");
         return ExitCode::FAILURE;
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
     task::get_cpu();
     let daemons = task::start_daemons();
     let conforms = conform();
-    let found = programs::run();
+    let found = programs::run(rounds);
     kernel::machine().stop();
     task::put_cpu();
     daemons.into_iter().for_each(|daemon| daemon.join().expect("a panic ends the process"));
@@ -47,6 +46,21 @@ fn main() -> ExitCode {
         _ => println!("programs: {found:?}; validate: {valid:?}"),
     }
     if conforms && found.is_ok() && valid.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What the command line asks for.
+fn arguments() -> Result<(Knobs, u64), String> {
+    let knobs = Knobs::default();
+    let mut arguments = std::env::args().skip(1);
+    if let Some(policy) = arguments.next() {
+        let policies = Knob::TlbUnmap.info().words;
+        let unknown = || format!("no policy '{policy}'; there are {}", policies.join(", "));
+        let value = policies.iter().position(|&word| word == policy).ok_or_else(unknown)?;
+        knobs.set(Knob::TlbUnmap, value as u64).map_err(|error| format!("{error:?}"))?;
+    }
+    let rounds = arguments.next().unwrap_or("400".into());
+    let rounds = rounds.parse().map_err(|_| format!("'{rounds}' is no number of rounds"))?;
+    arguments.next().map_or(Ok((knobs, rounds)), |more| Err(format!("'{more}' is one argument too many")))
 }
 
 /// Run the suite, and print what it found.

@@ -17,8 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Tasks on each CPU.
 const TASKS: usize = 2;
-/// Rounds of a task.
-const ROUNDS: u64 = 400;
 /// Pages of the file that belong to each task.
 const OWN: u64 = 64;
 /// Most pages of anonymous memory that a task maps at once.
@@ -51,8 +49,8 @@ struct Task {
 
 type Found<T> = Result<T, String>;
 
-/// Run them; what was done, or the first wrong thing.
-pub fn run() -> Found<String> {
+/// Run them, each for so many rounds; what was done, or the first wrong thing.
+pub fn run(rounds: u64) -> Found<String> {
     let cpus = kernel::machine().cpus();
     let tasks = cpus * TASKS;
     let pages = OWN * tasks as u64;
@@ -68,7 +66,7 @@ pub fn run() -> Found<String> {
         let shared = shared.clone();
         let (sender, receiver) = std::sync::mpsc::channel();
         task::start(CpuId((number % cpus) as u16), move || {
-            sender.send(Task::live(shared, number as u64)).expect("somebody waits for it");
+            sender.send(Task::live(shared, number as u64, rounds)).expect("somebody waits for it");
         });
         receiver
     };
@@ -89,22 +87,22 @@ pub fn run() -> Found<String> {
 }
 
 impl Task {
-    fn live(shared: Arc<Shared>, number: u64) -> Found<()> {
+    fn live(shared: Arc<Shared>, number: u64, rounds: u64) -> Found<()> {
         let mm = kernel::mm();
         let space = mm.create_space(GroupId(0)).map_err(|error| format!("create_space: {error:?}"))?;
         let mut task = Task { shared, number, space, random: number + 1, file: Vpn(0) };
         task::enter(Some(space));
-        let lived = task.rounds();
+        let lived = task.rounds(rounds);
         task::enter(None);
         mm.exit_space(space);
         lived
     }
 
-    fn rounds(&mut self) -> Found<()> {
+    fn rounds(&mut self, rounds: u64) -> Found<()> {
         let Shared { file, pages, .. } = *self.shared;
         let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
         self.file = self.map(None, pages, backing)?;
-        for round in 1..=ROUNDS {
+        for round in 1..=rounds {
             self.write_file(round)?;
             self.read_file()?;
             if self.below(4) == 0 {
