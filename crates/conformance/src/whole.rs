@@ -252,16 +252,17 @@ fn small_group<H: Harness>(kit: &Kit<'_, H>) -> Result<(GroupId, u64), Stop> {
     Ok((group, 4 * limits.max / cpus))
 }
 
-/// Each CPU fills `each` pages of a mapping of its own, twice, and then reads them all.
+/// Each CPU fills `each` pages of a mapping of its own, twice; when all have, it reads them all.
 fn fill_and_read<H: Harness>(
     kit: &Kit<'_, H>,
     group: GroupId,
     each: u64,
     backing: &(dyn Fn(CpuId) -> Backing + Sync),
 ) -> Verdict {
+    let filled = AtomicU32::new(0);
     kit.on_each(&kit.cpus(), |cpu| {
         let space = create(kit, group)?;
-        let verdict = fill_and_read_in(kit, space, each, backing(cpu), cpu.index());
+        let verdict = fill_and_read_in(kit, space, each, backing(cpu), cpu.index(), &filled);
         kit.harness.mm().exit_space(space);
         verdict
     })
@@ -273,6 +274,7 @@ fn fill_and_read_in<H: Harness>(
     each: u64,
     backing: Backing,
     name: usize,
+    filled: &AtomicU32,
 ) -> Verdict {
     let program = Program::enter(kit, space);
     let start = program.map(None, each, backing)?;
@@ -280,6 +282,7 @@ fn fill_and_read_in<H: Harness>(
     for seed in [1, 2] {
         (0..each).try_for_each(|index| program.fill(Vpn(start.0 + index), seed, name(index)))?;
     }
+    kit.meet(filled, kit.machine().cpus())?;
     (0..each).try_for_each(|index| program.holds(Vpn(start.0 + index), 2, name(index)))
 }
 
