@@ -29,13 +29,12 @@ impl Spaces {
                 zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
         });
-        // Before the tables go: who finds the space by its pages looks into them.
+        // Before the tables go: whoever walks a reverse map on another CPU would look for entries in them.
         for vma in vmas {
             vma.unlink(st);
         }
+        st.gather(id, Purpose::Exit, |gather| st.tables.destroy(st.memory().ground(), id, gather));
         *space.vmas.lock() = Default::default();
-        let ground = st.memory().ground();
-        st.gather(id, Purpose::Exit, |gather| st.tables.destroy(ground, id, gather));
         st.tlb.release(id);
     }
 
