@@ -193,17 +193,18 @@ impl Guest {
     /// Bytes of the emulated machine: what the memory manager gets, and what the kernel keeps for itself.
     ///
     /// The kernel keeps its image and heap (with a record of 64 bytes for every frame, page-table bookkeeping and the map of swap
-    /// slots), and the arena of user mode: stacks of 64 KiB in and outside the kernel for every task, and the checker's entry
-    /// for every page of the program.
+    /// slots), and the arena of user mode: stacks, and the checker's entry for every page of the program.
     pub fn machine_memory(&self) -> u64 {
         let Shape { nodes, memory, swap, .. } = self.shape;
         let program = match self.task {
             Task::Program { bytes, threads, .. } => bytes / 32 + u64::from(threads) * (256 << 10),
             _ => 0,
         };
-        let own = 96 * MIB + memory / 16 + swap * 16 + program;
+        // What the kernel takes for its heap and for user mode grows with all memory, so of each seven bytes handed on it needs
+        // less than one; and all of it is on the first node, which makes the others as large.
+        let own = 112 * MIB + memory / 7 + swap * 16 + program;
         // Nodes are of one size and start at multiples of it, so each needs whole blocks.
-        (memory + own).next_multiple_of(BLOCK * u64::from(nodes))
+        (memory + own * u64::from(nodes)).next_multiple_of(BLOCK * u64::from(nodes))
     }
 }
 
@@ -282,7 +283,7 @@ mod tests {
         for nodes in [1, 2] {
             let guest = guest(2, nodes);
             let memory = guest.machine_memory();
-            assert!(memory >= guest.shape.memory + (96 << 20) + guest.shape.memory / 16);
+            assert!(memory / u64::from(nodes) >= guest.shape.memory / u64::from(nodes) + (112 << 20));
             assert!(memory.is_multiple_of(u64::from(nodes) << 20));
         }
     }

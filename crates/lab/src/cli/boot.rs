@@ -89,17 +89,21 @@ impl<'a> Tools<'a> {
             }
         });
         bar.finish_and_clear();
-        report.map_err(|error| match error {
+        if let Err(Error::Failed(_)) = report {
+            let lines = lines.into_inner();
+            lines.iter().skip(lines.len().saturating_sub(LAST_LINES)).for_each(|line| eprintln!("{line}"));
+        }
+        report.map_err(|error| self.with_replay(error, guest, name))
+    }
+
+    /// A failure with the command line that does the boot again.
+    fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
+        match error {
             Error::Failed(why) => {
-                let lines = lines.into_inner();
-                lines
-                    .iter()
-                    .skip(lines.len().saturating_sub(LAST_LINES))
-                    .for_each(|line| eprintln!("{line}"));
                 Error::Failed(format!("{why}\nreplay: {}", self.replay_command(guest, name)))
             }
             other => other,
-        })
+        }
     }
 
     /// The command line that does one boot again.
