@@ -189,6 +189,14 @@ fn what_the_guest_refuses_is_bad_input() {
 }
 
 #[test]
+fn the_random_program_may_be_killed() {
+    let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end failed");
+    let killed = Fake { status: 35, ..Fake::new(&said) };
+    assert!(killed.good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
+    assert!(killed.bad(2, "zipf:2M --memory 32M --quiet").contains("too little memory"));
+}
+
+#[test]
 fn a_guest_that_does_not_end_is_killed() {
     let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\nreclaim begins\n") };
     let message = silent.bad(1, "zipf:16M --memory 32M --timeout 1");

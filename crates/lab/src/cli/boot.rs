@@ -65,6 +65,7 @@ impl<'a> Tools<'a> {
             shape,
             seed: args.seed,
             check: !args.no_check,
+            may_die: false,
             knobs: self.profile.knobs.clone(),
             drop: args.drop,
             icount: args.icount,
@@ -146,11 +147,11 @@ fn spinner(name: &str, seed: u64, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// The machine that the options describe, for a program that touches `footprint` bytes.
-fn shape(args: &BootArgs, footprint: u64) -> Result<Shape> {
+/// The machine that the options describe, for what touches `footprint` bytes; with so much swap space if they name none.
+fn shape(args: &BootArgs, footprint: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint));
     // Rounded up to MiB, as the name of the simulated twin counts it.
-    let swap = args.swap.unwrap_or(footprint.saturating_mul(2).max(LEAST_SWAP)).div_ceil(1 << 20) << 20;
+    let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
     Shape::new(args.cpus, args.nodes, memory, swap / PAGE_SIZE)
 }
 
@@ -188,8 +189,9 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         )));
     };
     let footprint = program.footprint();
-    let shape = shape(args, footprint)?;
-    let guest = tools.guest(Task::Program { name: stem, bytes, threads }, shape);
+    let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let task = Task::Program { name: stem, bytes, threads };
+    let guest = Guest { may_die: program.may_die(), ..tools.guest(task, shape) };
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
             "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \
@@ -310,7 +312,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     if args.side_by_side {
         return Err(Error::Input(format!("--side-by-side: '{name}' is no program; name one to compare")));
     }
-    let guest = tools.guest(task, shape(args, DEFAULT_MEMORY)?);
+    let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
     if args.style.json {
