@@ -189,11 +189,9 @@ fn what_the_guest_refuses_is_bad_input() {
 }
 
 #[test]
-fn the_random_program_may_be_killed() {
-    let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end failed");
-    let killed = Fake { status: 35, ..Fake::new(&said) };
-    assert!(killed.good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
-    assert!(killed.bad(2, "zipf:2M --memory 32M --quiet").contains("too little memory"));
+fn a_program_may_be_killed_if_the_guest_expects_it() {
+    let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end ok");
+    assert!(Fake::new(&said).good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
 }
 
 #[test]

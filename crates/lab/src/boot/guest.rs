@@ -95,8 +95,6 @@ pub struct Guest {
     pub seed: u64,
     /// Check every load?
     pub check: bool,
-    /// May the program be killed, for want of memory or by a signal, without the run having failed?
-    pub may_die: bool,
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: Vec<(Knob, u64)>,
     /// Leave out the N-th flush that other CPUs are asked for (a kernel built with its fault only).
@@ -227,7 +225,7 @@ mod tests {
     fn guest(cpus: u32, nodes: u32) -> Guest {
         let task = Task::Program { name: "zipf".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(cpus, nodes, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, may_die: false, knobs: vec![], drop: None, icount: false }
+        Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
     }
 
     fn arguments(guest: &Guest) -> String {

@@ -75,7 +75,7 @@ pub(super) mod tests {
     pub(in super::super) fn guest() -> Guest {
         let task = Task::Program { name: "zipf".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(4, 1, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, may_die: false, knobs: vec![], drop: None, icount: false }
+        Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
     }
 
     fn report() -> Report {

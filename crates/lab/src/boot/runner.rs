@@ -55,7 +55,7 @@ impl Runner<'_> {
         let _ = boot.child.kill();
         let _ = boot.child.wait();
         let status = status.map_err(|ended| self.explain(ended, &boot.parser))?;
-        judge(boot.parser.into_report(), status, &boot.emulator, guest.may_die)
+        judge(boot.parser.into_report(), status, &boot.emulator)
     }
 
     fn explain(&self, ended: Ended, parser: &Parser) -> Error {
@@ -182,7 +182,7 @@ fn last_words(report: &Report) -> String {
 }
 
 /// Is what the guest said, and how QEMU ended, a good run?
-fn judge(report: Report, status: ExitStatus, emulator: &str, may_die: bool) -> Result<Report> {
+fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
     let Some(verdict) = report.end else {
         // What an assertion said is the best account of an end without a last word.
         if let Some((_, text)) = report.complaints.first() {
@@ -213,9 +213,6 @@ fn judge(report: Report, status: ExitStatus, emulator: &str, may_die: bool) -> R
         )),
         (_, None) if violations > 0 => Err(Error::Failed(violation(&report, "not described"))),
         (Verdict::Ok, None) => Ok(report),
-        (Verdict::Failed, None) if may_die && report.done.is_some() && !report.complaints.is_empty() => {
-            Ok(report)
-        }
         (Verdict::Failed, None) => Err(match (said(Kind::OutOfMemory), said(Kind::Signal)) {
             (Some(why), _) => {
                 Error::Input(format!("too little memory to run this program: {why}; give more with --memory"))

@@ -65,7 +65,6 @@ impl<'a> Tools<'a> {
             shape,
             seed: args.seed,
             check: !args.no_check,
-            may_die: false,
             knobs: self.profile.knobs.clone(),
             drop: args.drop,
             icount: args.icount,
@@ -191,7 +190,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let footprint = program.footprint();
     let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
     let task = Task::Program { name: stem, bytes, threads };
-    let guest = Guest { may_die: program.may_die(), ..tools.guest(task, shape) };
+    let guest = tools.guest(task, shape);
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
             "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \

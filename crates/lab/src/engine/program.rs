@@ -97,7 +97,7 @@ impl Program {
     }
 
     /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
+    pub(super) fn may_die(&self) -> bool {
         matches!(self, Program::Chaos(_))
     }
 
