@@ -285,7 +285,8 @@ fn the_benchmark_is_set_beside_linux() {
 fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
     let output = command.arg("run").args(line.split_whitespace()).output().expect("the binary runs");
-    let json: Value = serde_json::from_slice(&output.stdout).expect(&stderr(&output));
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let work = &json["work"]["classic"];
     let done = format!(
         "nanos=5 accesses={} progress={} tasks={}",

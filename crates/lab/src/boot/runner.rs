@@ -31,10 +31,10 @@ pub struct Runner<'a> {
     pub timeout: Duration,
 }
 
-/// Which pipe a line came from.
-enum From {
-    Guest(String),
-    Emulator(String),
+/// A line, by the pipe that it came from.
+enum Said {
+    ByGuest(String),
+    ByEmulator(String),
 }
 
 impl Runner<'_> {
@@ -96,12 +96,12 @@ impl<L: FnMut(&str)> Boot<L> {
         let mut open = true;
         while open {
             match lines.recv_timeout(LOOK_EVERY) {
-                Ok(From::Guest(line)) => {
+                Ok(Said::ByGuest(line)) => {
                     if self.guest_said(&line)? {
                         deadline = deadline.min(Instant::now() + POWER_OFF);
                     }
                 }
-                Ok(From::Emulator(line)) => {
+                Ok(Said::ByEmulator(line)) => {
                     (self.log)(&format!("qemu: {line}"));
                     self.emulator = line;
                 }
@@ -135,14 +135,14 @@ impl<L: FnMut(&str)> Boot<L> {
     }
 
     /// The lines of both pipes as they come.
-    fn lines(&mut self) -> Receiver<From> {
+    fn lines(&mut self) -> Receiver<Said> {
         let (sender, receiver) = channel();
-        let out = self.child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
-        let err = self.child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
-        let ends: [(_, fn(String) -> From); 2] = [(out, From::Guest), (err, From::Emulator)];
-        for (pipe, from) in ends {
-            let (Some(pipe), sender) = (pipe, sender.clone()) else { continue };
-            std::thread::spawn(move || read_lines(pipe, from, &sender));
+        if let Some(pipe) = self.child.stdout.take() {
+            let sender = sender.clone();
+            std::thread::spawn(move || read_lines(pipe, Said::ByGuest, &sender));
+        }
+        if let Some(pipe) = self.child.stderr.take() {
+            std::thread::spawn(move || read_lines(pipe, Said::ByEmulator, &sender));
         }
         receiver
     }
@@ -155,7 +155,7 @@ fn in_time(deadline: Instant, stop: impl Fn() -> bool) -> Result<(), Ended> {
     if Instant::now() >= deadline { Err(Ended::Late) } else { Ok(()) }
 }
 
-fn read_lines(pipe: impl Read, from: fn(String) -> From, to: &Sender<From>) {
+fn read_lines(pipe: impl Read, said: fn(String) -> Said, to: &Sender<Said>) {
     let mut pipe = BufReader::new(pipe);
     loop {
         let mut bytes = Vec::new();
@@ -167,7 +167,7 @@ fn read_lines(pipe: impl Read, from: fn(String) -> From, to: &Sender<From>) {
             bytes.pop();
         }
         // Nobody listens any more: the boot is over.
-        if to.send(from(String::from_utf8_lossy(&bytes).into_owned())).is_err() {
+        if to.send(said(String::from_utf8_lossy(&bytes).into_owned())).is_err() {
             return;
         }
     }
