@@ -1,7 +1,8 @@
 //! The user arena: memory that ring 3 has besides what the memory manager gives it.
 //!
 //! As in the simulator, the run-time of a program (its stacks, its own heap, the checker's tables) is no part of the memory that
-//! is measured, so that both machines count the same. The heap's part is one piece from [`paging::ARENA`] on; stacks follow
+//! is measured, so that both machines count the same. The heap's part is one piece from [`paging::ARENA`] on, behind what ring
+//! 0 leaves there for a run's tasks; stacks follow
 //! far behind it, each above a hole.
 
 use crate::arch::lock::IrqLock;
@@ -16,6 +17,11 @@ pub const STACK_BYTES: u64 = 64 << 10;
 pub const MOST_STACKS: u64 = 256;
 /// Bytes that all stacks take.
 pub const STACKS_BYTES: u64 = MOST_STACKS * STACK_BYTES;
+
+/// Bytes at the arena's start that are set aside for what ring 0 tells the tasks of a run.
+pub const HOME_BYTES: u64 = 4096;
+/// Where the programs' heap begins.
+pub const HEAP: u64 = ARENA + HOME_BYTES;
 
 const STACKS: u64 = ARENA + (1 << 38);
 

@@ -98,7 +98,7 @@ fn carve(memory: &[Span]) -> Vec<Span> {
     unsafe { heap::add(paging::direct(piece.start), heap as usize) };
     paging::init(memory);
     arena::init(Span::new(heap_end, arena_end));
-    heap::init_user(arena::heap_bytes() as usize);
+    heap::init_user((arena::heap_bytes() - arena::HOME_BYTES) as usize);
     devices::init_dma(Span::new(arena_end, piece.end));
     memory_map::without(&free, Span::new(0, piece.end.next_multiple_of(BLOCK)))
 }

@@ -5,9 +5,9 @@
 
 use crate::arch::instructions::ring;
 use crate::arch::lock::IrqLock;
-use crate::arch::paging::ARENA;
 use crate::arch::trap::call;
 use crate::arch::user::system_call;
+use crate::arena::HEAP;
 use crate::report;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -27,7 +27,7 @@ static HEAPS: Heaps = Heaps;
 
 static KERNEL: IrqLock<Talc<ErrOnOom>> = IrqLock::new(Talc::new(ErrOnOom));
 
-/// The programs' heap, at the start of the arena.
+/// The programs' heap: its record, and behind it what it hands out.
 struct UserHeap {
     held: AtomicBool,
     talc: UnsafeCell<Talc<ErrOnOom>>,
@@ -57,9 +57,9 @@ pub unsafe fn add(start: *mut u8, len: usize) {
         .expect("a piece for the heap is not tiny");
 }
 
-/// Make the programs' heap out of the first `len` bytes of the arena. Called once, before there are programs.
+/// Make the programs' heap out of `len` bytes of the arena. Called once, before there are programs.
 pub fn init_user(len: usize) {
-    let heap = ARENA as *mut UserHeap;
+    let heap = HEAP as *mut UserHeap;
     // SAFETY: the arena is mapped and nobody else's; the heap's own record comes first, what it hands out behind it.
     unsafe {
         let mut talc = Talc::new(ErrOnOom);
@@ -72,7 +72,7 @@ pub fn init_user(len: usize) {
 impl UserHeap {
     fn with<T>(work: impl FnOnce(&mut Talc<ErrOnOom>) -> T) -> T {
         // SAFETY: `init_user` has run before any program.
-        let heap = unsafe { &*(ARENA as *const UserHeap) };
+        let heap = unsafe { &*(HEAP as *const UserHeap) };
         let mut tries = 0u32;
         while heap.held.swap(true, Acquire) {
             tries += 1;

@@ -1,7 +1,7 @@
 //! Programs on this machine: the arch-free kernel of the library (`machine_x86::kernel`) on this hardware, and ring 3's side.
 //!
-//! The first task builds the run's world (the program, the checker) in ring 3 and so on the programs' heap, tells the kernel
-//! where it is, and goes on as a task like any other; the tasks after it are told where the world is.
+//! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the programs'
+//! heap, out of the [`Home`] that ring 0 leaves at the start of the arena.
 
 use crate::arch::touch::{self, Why};
 use crate::arch::trap::Frame;
@@ -15,11 +15,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::arch::asm;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use machine_x86::kernel::{After, Host, Key, Outcome, Task};
-use machine_x86::user::check::Checker;
 use machine_x86::user::choice::Choice;
-use machine_x86::user::{Ring, TaskStart, World, live};
+use machine_x86::user::{Home, Ring, TaskStart};
 use mm::api::AccessKind;
 use mm::machine::Machine;
 use mm::units::{Nanos, PAGE_SHIFT, Pfn};
@@ -37,10 +35,14 @@ pub struct Run {
 
 /// Run a program to its end, report, and end the run of the machine.
 pub fn run(run: Run) -> ! {
-    let program = Choice::find(&run.program).unwrap_or_else(|error| report::bad(format_args!("{error}")));
-    let may_die = matches!(program, Choice::Chaos(_));
+    let machine = mm().machine();
+    let Run { program, seed, check } = run;
+    let home = Home::new(&program, check, seed, machine.cpus() as u32, machine.bytes());
+    let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    let may_die = matches!(Choice::find(&program), Ok(Choice::Chaos(_)));
+    // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
+    unsafe { HOME.write(home) };
     hooks::set(&Programs);
-    ORDERS.call_once(|| Orders::new(&run));
     let start = clock::now();
     if let Err(errno) = kernel().start() {
         report::bad(format_args!(
@@ -71,55 +73,7 @@ fn come_to_rest() {
     }
 }
 
-// --- what tasks are told ----------------------------------------------------------------------------------
-
-/// What the first task is told, on its stack.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Orders {
-    text: [u8; 256],
-    len: u64,
-    seed: u64,
-    cpus: u64,
-    memory: u64,
-    check: bool,
-    start: Start,
-}
-
-/// [`TaskStart`] in words.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Start {
-    task: u32,
-    process: u32,
-    role: u32,
-}
-
-static ORDERS: spin::Once<Orders> = spin::Once::new();
-/// Where ring 3 has built the world; 0 before.
-static WORLD: AtomicU64 = AtomicU64::new(0);
-/// The call by which it says so.
-const WORLD_IS: u64 = u64::MAX - 16;
-
-impl Orders {
-    fn new(run: &Run) -> Orders {
-        let mut text = [0; 256];
-        if run.program.len() > text.len() {
-            report::bad(format_args!("the program's name is longer than {} bytes", text.len()));
-        }
-        text[..run.program.len()].copy_from_slice(run.program.as_bytes());
-        let machine = mm().machine();
-        Orders {
-            text,
-            len: run.program.len() as u64,
-            seed: run.seed,
-            cpus: machine.cpus() as u64,
-            memory: machine.bytes(),
-            check: run.check,
-            start: Start::default(),
-        }
-    }
-}
+// --- tasks -------------------------------------------------------------------------------------------------
 
 /// A task of a program, as long as it lives.
 struct Living {
@@ -152,46 +106,19 @@ fn begin(living: Living) -> ! {
     let TaskStart { task, process, role } = living.task.start();
     let stack = living.stack;
     sched::current().set_data(Box::into_raw(Box::new(living)) as u64);
-    match WORLD.load(Acquire) {
-        0 => {
-            let orders = ORDERS.get().expect("given before the first task starts");
-            let place = (stack - size_of::<Orders>() as u64) & !63;
-            // SAFETY: the place lies in the task's own stack in the arena, which nobody uses yet.
-            unsafe {
-                (place as *mut Orders).write(Orders { start: Start { task, process, role }, ..*orders });
-            }
-            user::enter(first_task, place, [place, 0, 0, 0])
-        }
-        world => user::enter(later_task, stack, [world, task as u64, process as u64, role as u64]),
-    }
+    user::enter(user_task, stack, [task as u64, process as u64, role as u64, 0])
 }
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
 
-/// The first task: builds the world, then lives.
-extern "C" fn first_task(orders: u64, _: u64, _: u64, _: u64) -> ! {
-    // SAFETY: the kernel has put them on this stack, above where it begins.
-    let orders = unsafe { &*(orders as *const Orders) };
-    let text = core::str::from_utf8(&orders.text[..orders.len as usize]).expect("the kernel has looked");
-    let world = Box::leak(Box::new(World {
-        program: Choice::find(text).expect("the kernel has looked"),
-        checker: orders.check.then(Checker::new),
-        seed: orders.seed,
-        cpus: orders.cpus as u32,
-        memory: orders.memory,
-    }));
-    let place = core::ptr::from_mut(world) as u64;
-    // SAFETY: the call only notes the number.
-    unsafe { user::system_call(WORLD_IS, [place, 0, 0, 0, 0, 0]) };
-    let Start { task, process, role } = orders.start;
-    later_task(place, task as u64, process as u64, role as u64)
-}
+/// Where both rings find the run's home.
+const HOME: *mut Home = paging::ARENA as *mut Home;
+const _: () = assert!(size_of::<Home>() as u64 <= arena::HOME_BYTES);
 
-extern "C" fn later_task(world: u64, task: u64, process: u64, role: u64) -> ! {
-    // SAFETY: the first task has built it on the programs' heap, for ever.
-    let world = unsafe { &*(world as *const World<Choice>) };
-    let start = TaskStart { task: task as u32, process: process as u32, role: role as u32 };
-    live(world, &Cpu, start);
+extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
+    // SAFETY: ring 0 has made it before the first task began, and nobody moves it.
+    let home = unsafe { &*HOME };
+    home.live(&Cpu, TaskStart { task: task as u32, process: process as u32, role: role as u32 });
     unreachable!("the last call does not return")
 }
 
@@ -253,10 +180,6 @@ impl Hooks for Programs {
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
-        if number == WORLD_IS {
-            WORLD.store(args[0], Release);
-            return [0; 2];
-        }
         match kernel().call(&living().task, number, args) {
             After::Return(answer) => answer,
             After::Ended => end_task(),
