@@ -283,7 +283,8 @@ impl Machine for Hosted {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep && self.asids > 0);
+        let keep = (keep && self.asids > 0) || (self.deaf && self.asked.load(SeqCst));
+        self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep);
     }
 
     fn flush(&self, what: Flush) {
