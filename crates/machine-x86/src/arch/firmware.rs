@@ -1,0 +1,71 @@
+//! What the emulator hands over (PVH's start info): the memory map, the command line, and where ACPI's tables begin.
+//!
+//! It lies in memory that is about to be given away, so all of it is copied first.
+
+use super::paging;
+use alloc::string::String;
+use alloc::vec::Vec;
+use machine_x86::acpi::PhysicalMemory;
+use machine_x86::memory_map::Span;
+
+/// All that is handed over.
+pub struct Handover {
+    /// Ordinary memory.
+    pub memory: Vec<Span>,
+    /// The command line.
+    pub command_line: String,
+    /// Where ACPI's root pointer is.
+    pub rsdp: u64,
+}
+
+const MAGIC: u32 = 0x336e_c578;
+const ORDINARY: u32 = 1;
+const LONGEST_LINE: usize = 4096;
+
+/// Physical memory below 4 GiB, as the first tables map it.
+pub struct LowMemory;
+
+impl PhysicalMemory for LowMemory {
+    fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let end = address.checked_add(len as u64)?;
+        // SAFETY: all of the lowest 4 GiB is mapped; firmware's tables do not change while they are read.
+        (address != 0 && end <= apic_start())
+            .then(|| unsafe { core::slice::from_raw_parts(paging::direct(address) as *const u8, len) })
+    }
+}
+
+/// Device registers that change when they are read begin here.
+fn apic_start() -> u64 {
+    0xfec0_0000
+}
+
+impl Handover {
+    /// Read what stands at `info`. `None`: this is no start info.
+    pub fn read(info: u64) -> Option<Handover> {
+        let memory = LowMemory;
+        let bytes = memory.bytes(info, 56)?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if word(0) != MAGIC || word(4) < 1 {
+            return None;
+        }
+        let map = memory.bytes(long(40), word(48) as usize * 24)?;
+        let entry = |entry: &[u8]| {
+            let long = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+            let kind = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
+            (kind == ORDINARY).then(|| Span::new(long(0), long(0).saturating_add(long(8))))
+        };
+        Some(Handover {
+            memory: map.chunks_exact(24).filter_map(entry).collect(),
+            command_line: text(&memory, long(24)),
+            rsdp: long(32),
+        })
+    }
+}
+
+/// The text at an address, up to its end mark.
+fn text(memory: &LowMemory, address: u64) -> String {
+    let byte = |i| memory.bytes(address + i as u64, 1).map(|bytes| bytes[0]).filter(|&byte| byte != 0);
+    let bytes: Vec<u8> = (0..LONGEST_LINE).map_while(byte).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,58 @@
+# What the host target's `core` expects of a C library. In assembly: of a loop in Rust the compiler would make a call to the
+# very function that it stands in.
+.text
+.globl memcpy
+memcpy:
+    movq %rdi, %rax
+    movq %rdx, %rcx
+    rep movsb
+    ret
+
+.globl memmove
+memmove:
+    movq %rdi, %rax
+    movq %rdi, %rcx
+    subq %rsi, %rcx
+    cmpq %rdx, %rcx
+    movq %rdx, %rcx
+    jb 1f
+    rep movsb
+    ret
+1:  leaq -1(%rdi, %rdx), %rdi     # the end of the source would be overwritten: backwards
+    leaq -1(%rsi, %rdx), %rsi
+    std
+    rep movsb
+    cld
+    ret
+
+.globl memset
+memset:
+    movq %rdi, %r8
+    movl %esi, %eax
+    movq %rdx, %rcx
+    rep stosb
+    movq %r8, %rax
+    ret
+
+.globl memcmp, bcmp
+memcmp:
+bcmp:
+    xorl %eax, %eax
+    xorl %ecx, %ecx
+1:  cmpq %rdx, %rcx
+    je 2f
+    movzbl (%rdi, %rcx), %eax
+    movzbl (%rsi, %rcx), %r8d
+    incq %rcx
+    subl %r8d, %eax
+    je 1b
+2:  ret
+
+.globl strlen
+strlen:
+    xorl %eax, %eax
+1:  cmpb $0, (%rdi, %rax)
+    je 2f
+    incq %rax
+    jmp 1b
+2:  ret

@@ -1,0 +1,45 @@
+//! The processor and what surrounds it on a PC: how it boots, enters the kernel, keeps time, and is interrupted.
+
+use core::arch::global_asm;
+
+pub mod apic;
+pub mod clock;
+pub mod cpu;
+pub mod firmware;
+pub mod instructions;
+pub mod io_apic;
+pub mod lock;
+pub mod paging;
+pub mod serial;
+pub mod smp;
+pub mod torture;
+pub mod touch;
+pub mod trap;
+pub mod user;
+
+global_asm!(include_str!("boot.s"), options(att_syntax));
+global_asm!(include_str!("trap.s"), options(att_syntax));
+global_asm!(include_str!("switch.s"), options(att_syntax));
+global_asm!(include_str!("memory.s"), options(att_syntax));
+global_asm!(include_str!("touch.s"), options(att_syntax));
+
+/// Precompiled `core` of the host's target names these two although nothing here unwinds.
+mod unwinding {
+    #[unsafe(no_mangle)]
+    extern "C" fn rust_eh_personality() {}
+
+    #[unsafe(no_mangle)]
+    extern "C" fn _Unwind_Resume() -> ! {
+        unreachable!("panics abort")
+    }
+}
+
+/// End the emulator. Its own status is `2 * code + 1`.
+pub fn exit(code: u8) -> ! {
+    // SAFETY: the port is that of the exit device that the run's description asks for; without one the write does nothing.
+    unsafe { instructions::out32(0xf4, code as u32) };
+    loop {
+        // SAFETY: without interrupts this CPU does nothing for ever, which is what is wanted.
+        unsafe { core::arch::asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}

@@ -1,0 +1,266 @@
+//! Ways into the kernel.
+//!
+//! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
+//! interrupt in ring 0 pushes its frame exactly there.
+//!
+//! Rule: every vector lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The stub
+//! then moves the frame: for ring 0 to below the red zone of the interrupted stack, for ring 3 to the top of the task's
+//! kernel stack. So landing stacks are free again at once, and a handler may enable interrupts, fault and sleep. A fault
+//! inside the stubs (a bad stack) is fatal and reported from where it landed.
+//!
+//! Vector registers are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
+
+use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
+use super::{apic, cpu, io_apic, touch};
+use crate::report;
+use crate::{devices, hooks, machine, sched, shootdown};
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+use mm::api::AccessKind;
+
+/// Registers of whatever was interrupted, as the stubs push them.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+#[allow(missing_docs, reason = "the names are the registers'")]
+pub struct Frame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+    pub vector: u64,
+    pub error: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+impl Frame {
+    /// Did it come from ring 3?
+    pub fn is_user(&self) -> bool {
+        self.cs & 3 == 3
+    }
+}
+
+const _: () = assert!(size_of::<Frame>() == 176);
+
+const NMI: usize = 2;
+const DOUBLE_FAULT: usize = 8;
+const PAGE_FAULT: usize = 14;
+const MACHINE_CHECK: usize = 18;
+
+const STUB_BYTES: u64 = 16;
+
+unsafe extern "C" {
+    static trap_stubs: u8;
+    fn syscall_entry();
+    fn probe_access();
+    fn probe_failed();
+    fn probe(address: u64) -> u64;
+}
+
+struct Gates(UnsafeCell<[[u64; 2]; 256]>);
+
+// SAFETY: written by the first CPU before others run, then only read.
+unsafe impl Sync for Gates {}
+
+static GATES: Gates = Gates(UnsafeCell::new([[0; 2]; 256]));
+
+/// Landing stack of a vector.
+fn landing(vector: usize) -> u64 {
+    match vector {
+        NMI => 1,
+        DOUBLE_FAULT => 2,
+        MACHINE_CHECK => 3,
+        PAGE_FAULT => 4,
+        _ => 5,
+    }
+}
+
+/// Let traps of this CPU come here.
+///
+/// # Safety
+/// The CPU's segments are loaded.
+pub unsafe fn load_table() {
+    const INTERRUPT_GATE: u64 = 0x8e << 40;
+    const KERNEL_CODE: u64 = 8 << 16;
+    let gates = GATES.0.get();
+    // SAFETY: every CPU writes the same values; the stubs are 16 bytes each, in order.
+    unsafe {
+        for vector in 0..256 {
+            let stub = (&raw const trap_stubs) as u64 + STUB_BYTES * vector as u64;
+            let low = stub & 0xffff
+                | KERNEL_CODE
+                | landing(vector) << 32
+                | INTERRUPT_GATE
+                | (stub >> 16 & 0xffff) << 48;
+            (*gates)[vector] = [low, stub >> 32];
+        }
+        let pointer = cpu::pointer(gates as u64, size_of::<[[u64; 2]; 256]>());
+        asm!("lidt [{}]", in(reg) &pointer, options(readonly, nostack, preserves_flags));
+    }
+}
+
+/// Where `syscall` goes.
+pub fn syscall_entry_address() -> u64 {
+    syscall_entry as *const () as u64
+}
+
+/// If what faulted is [`can_read`], let it go on with the answer "no".
+pub fn end_probe(frame: &mut Frame) -> bool {
+    let probing = frame.rip == probe_access as *const () as u64;
+    if probing {
+        frame.rip = probe_failed as *const () as u64;
+    }
+    probing
+}
+
+/// Can this ring read 8 bytes there? A fault is met on the way if not.
+pub fn can_read(address: u64) -> bool {
+    // SAFETY: only reads, and the trap handler knows the one instruction that does.
+    unsafe { probe(address) != 0 }
+}
+
+/// Everything but what comes by `syscall`. Interrupts are off.
+#[unsafe(no_mangle)]
+extern "C" fn trap_handler(frame: &mut Frame) {
+    match frame.vector as u8 {
+        14 => page_fault(frame),
+        vector @ 0..32 => exception(frame, vector),
+        apic::TIMER => {
+            apic::end_of_interrupt();
+            sched::timer();
+        }
+        apic::RESCHEDULE => {
+            apic::end_of_interrupt();
+            cpu::current().resched.store(true, Relaxed);
+        }
+        apic::SHOOTDOWN => {
+            apic::end_of_interrupt();
+            shootdown::serve();
+        }
+        io_apic::PCI => {
+            devices::interrupt();
+            apic::end_of_interrupt();
+        }
+        apic::SPURIOUS => {}
+        vector => panic!("interrupt {vector:#x} that nobody asked for"),
+    }
+    if frame.is_user() {
+        before_user();
+    }
+}
+
+fn page_fault(frame: &mut Frame) {
+    const WRITE: u64 = 1 << 1;
+    const RESERVED: u64 = 1 << 3;
+    const FETCH: u64 = 1 << 4;
+    let address = read_cr2();
+    if frame.error & RESERVED != 0 {
+        fatal(frame, format_args!("a page-table entry with reserved bits set, for {address:#x}"));
+    }
+    if !frame.is_user() {
+        if end_probe(frame) {
+            return;
+        }
+        // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
+        let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
+        if touch::fail(frame, top, touch::FAULT) {
+            return;
+        }
+        let what = if frame.error & WRITE != 0 { "store to" } else { "load from" };
+        fatal(frame, format_args!("kernel page fault: {what} {address:#x}"));
+    }
+    let access = match frame.error {
+        error if error & FETCH != 0 => AccessKind::Fetch,
+        error if error & WRITE != 0 => AccessKind::Store,
+        _ => AccessKind::Load,
+    };
+    enable_interrupts();
+    hooks::get().user_fault(address, access, frame);
+    disable_interrupts();
+}
+
+fn exception(frame: &Frame, vector: u8) -> ! {
+    match frame.is_user() {
+        true => {
+            let name = sched::current().name();
+            fatal(
+                frame,
+                format_args!("exception {vector} in ring 3, task '{name}', error {:#x}", frame.error),
+            )
+        }
+        false => fatal(frame, format_args!("exception {vector} in the kernel, error {:#x}", frame.error)),
+    }
+}
+
+/// What is to be done before ring 3 goes on. Interrupts are off, and off again when this returns.
+pub fn before_user() {
+    // Looked up anew each time: the task may come back on another CPU.
+    loop {
+        if cpu::current().ticked.swap(false, Relaxed) {
+            enable_interrupts();
+            machine::tick();
+            hooks::get().user_tick();
+            disable_interrupts();
+        } else if cpu::current().resched.load(Relaxed) {
+            sched::yield_now();
+        } else {
+            return;
+        }
+    }
+}
+
+/// The numbers of calls that this floor serves itself. All others are the hooks'.
+pub mod call {
+    /// Let others run.
+    pub const YIELD: u64 = u64::MAX;
+    /// A program has panicked: address and length of what it says.
+    pub const PANIC: u64 = u64::MAX - 1;
+    /// A program's heap has nothing left for so many bytes.
+    pub const NO_MEMORY: u64 = u64::MAX - 2;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn syscall_handler(frame: &mut Frame) {
+    enable_interrupts();
+    let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    [frame.rax, frame.rdx] = match frame.rax {
+        call::YIELD => {
+            sched::yield_now();
+            [0, 0]
+        }
+        call::NO_MEMORY => crate::heap::exhausted("arena", args[0]),
+        call::PANIC => super::user::report_panic(args[0], args[1]),
+        number => hooks::get().syscall(number, args),
+    };
+    disable_interrupts();
+    before_user();
+}
+
+/// Faults in the stubs, and what cannot be masked.
+#[unsafe(no_mangle)]
+extern "C" fn trap_fatal(frame: &Frame) -> ! {
+    match frame.vector as usize {
+        PAGE_FAULT => fatal(frame, format_args!("kernel stack overflow or a bad stack: {:#x}", read_cr2())),
+        DOUBLE_FAULT => fatal(frame, format_args!("double fault")),
+        vector => fatal(frame, format_args!("exception {vector} that cannot be served")),
+    }
+}
+
+fn fatal(frame: &Frame, what: core::fmt::Arguments<'_>) -> ! {
+    report::failed(format_args!("{what}, at {:#x}, stack {:#x}", frame.rip, frame.rsp))
+}

@@ -1,0 +1,154 @@
+# Ways into the kernel: 256 stubs for exceptions and interrupts, and the system call. `arch::trap` says what they rely on.
+#
+# A frame, from its lowest address: r15 r14 r13 r12 r11 r10 r9 r8 rdi rsi rbp rbx rdx rcx rax vector error rip cs rflags rsp ss.
+.set FRAME, 176
+.set AT_VECTOR, 120
+.set AT_RIP, 136
+.set AT_CS, 144
+.set AT_RSP, 160
+.set RED_ZONE, 128
+# Offsets in `arch::cpu::Cpu`, which gs points to in ring 0.
+.set CPU_KERNEL_STACK, 8
+.set CPU_USER_RSP, 16
+
+.macro push_registers
+    pushq %rax
+    pushq %rcx
+    pushq %rdx
+    pushq %rbx
+    pushq %rbp
+    pushq %rsi
+    pushq %rdi
+    pushq %r8
+    pushq %r9
+    pushq %r10
+    pushq %r11
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+.endm
+
+.macro pop_registers
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %r11
+    popq %r10
+    popq %r9
+    popq %r8
+    popq %rdi
+    popq %rsi
+    popq %rbp
+    popq %rbx
+    popq %rdx
+    popq %rcx
+    popq %rax
+.endm
+
+.section .text_stub, "ax", @progbits
+.code64
+.globl trap_stubs
+.align 16
+trap_stubs:
+    .set v, 0
+    .rept 256
+    .balign 16
+    .if (v == 8) || (v == 10) || (v == 11) || (v == 12) || (v == 13) || (v == 14) || (v == 17) || (v == 21) || (v == 29) || (v == 30)
+    .else
+    pushq $0
+    .endif
+    pushq $v
+    jmp trap_common
+    .set v, v + 1
+    .endr
+
+trap_common:
+    push_registers
+    cld
+    # The non-maskable ones may have hit anywhere, in these stubs too: they report from where they landed.
+    movq AT_VECTOR(%rsp), %rax
+    cmpq $2, %rax
+    je trap_no_return
+    cmpq $8, %rax
+    je trap_no_return
+    cmpq $18, %rax
+    je trap_no_return
+    testb $3, AT_CS(%rsp)
+    jnz from_user
+    # A fault in a stub means that a stack is bad: moving there would fault for ever.
+    movq AT_RIP(%rsp), %rax
+    leaq stub_text_start(%rip), %rcx
+    leaq stub_text_end(%rip), %rdx
+    cmpq %rcx, %rax
+    jb from_kernel
+    cmpq %rdx, %rax
+    jb trap_no_return
+from_kernel:
+    movq AT_RSP(%rsp), %rdi
+    subq $(RED_ZONE + FRAME), %rdi
+    jmp relocate
+from_user:
+    swapgs
+    movq %gs:CPU_KERNEL_STACK, %rdi
+    subq $FRAME, %rdi
+relocate:
+    andq $-64, %rdi
+    movq %rdi, %rax
+    movq %rsp, %rsi
+    movl $(FRAME / 8), %ecx
+    rep movsq
+    movq %rax, %rsp
+    movq %rsp, %rdi
+    movq %rsp, %rbx
+    subq $512, %rsp
+    fxsave64 (%rsp)
+    call trap_handler
+    fxrstor64 (%rsp)
+    movq %rbx, %rsp
+    testb $3, AT_CS(%rsp)
+    jz 1f
+    swapgs
+1:  pop_registers
+    addq $16, %rsp
+    iretq
+
+trap_no_return:
+    movq %rsp, %rdi
+    andq $-64, %rsp
+    call trap_fatal
+
+# The system call: the same frame, but for xmm registers, which the caller gives up.
+.globl syscall_entry
+syscall_entry:
+    swapgs
+    movq %rsp, %gs:CPU_USER_RSP
+    movq %gs:CPU_KERNEL_STACK, %rsp
+    pushq $0x1b
+    pushq %gs:CPU_USER_RSP
+    pushq %r11
+    pushq $0x23
+    pushq %rcx
+    pushq $0
+    pushq $256
+    push_registers
+    cld
+    movq %rsp, %rdi
+    call syscall_handler
+    pop_registers
+    movq 16(%rsp), %rcx
+    movq 32(%rsp), %r11
+    movq 40(%rsp), %rsp
+    swapgs
+    sysretq
+
+# user_start(frame): begin in ring 3 with the registers of a frame.
+.globl user_start
+user_start:
+    movq %rdi, %rsp
+    swapgs
+    pop_registers
+    addq $16, %rsp
+    iretq
+.text

@@ -1,0 +1,234 @@
+//! From the first instruction in 64-bit mode to the first task.
+
+use crate::arch::firmware::{Handover, LowMemory};
+use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
+use crate::machine::{self, X86};
+use crate::programs::{self, Run};
+use crate::{arena, conformance, devices, disk, heap, log, report, sched, selftest};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use machine_x86::acpi::Platform;
+use machine_x86::cmdline::{CommandLine, Job};
+use machine_x86::kernel::Disk;
+use machine_x86::memory_map::{self, NodeMemory, Span};
+use mm::api::SwapArea;
+use mm::knobs::Knobs;
+use mm::units::{DeviceId, MAX_ORDER, NodeId, PAGE_SIZE};
+use mm::{Config, Machine, Mm};
+
+/// Bytes of memory for devices' queues.
+const DMA_BYTES: u64 = 2 << 20;
+/// The kernel's heap: so much, ...
+const HEAP_BYTES: u64 = 24 << 20;
+/// ... a record for each frame, ...
+const RECORD_BYTES: u64 = 64;
+/// ... and this share of memory for page caches' trees, mapped ranges and the like.
+const HEAP_SHARE: u64 = 32;
+/// The arena: stacks, so much, and this share of memory.
+const ARENA_BYTES: u64 = 16 << 20;
+const ARENA_SHARE: u64 = 16;
+/// What the kernel carves lies below this: the first tables map no more.
+const CARVE_LIMIT: u64 = 0xfe00_0000;
+/// Bytes of the largest block: carved pieces end at such a boundary, so that no block is lost to them.
+const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
+
+/// Distance of a node from itself, and from others of which nothing is known (ACPI).
+const LOCAL: u32 = 10;
+const REMOTE: u32 = 20;
+
+/// Boot the machine, on the first CPU.
+pub fn start(info: u64) -> ! {
+    cpu::init_first();
+    heap::init_first();
+    let Some(handover) = Handover::read(info) else {
+        report::bad(format_args!("the emulator handed over no PVH start info"));
+    };
+    let memory = memory_map::usable(handover.memory);
+    let free = carve(&memory);
+    let platform = Platform::read(&LowMemory, handover.rsdp);
+    let line = CommandLine::parse(&handover.command_line)
+        .unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    start_devices(&platform);
+    let nodes = Nodes::new(&platform, &memory);
+    let cpus = nodes.cpus(&platform);
+    cpu::init_all(&cpus);
+    log_platform(&platform, cpus.len());
+    make_mm(&line, &nodes, &free);
+    machine::init_cpu();
+    sched::adopt_cpu();
+    start_cpus();
+    apic::start_timer();
+    let found = machine::mm().machine();
+    report::machine(found.cpus(), found.nodes(), found.bytes());
+    sched::spawn("main", None, move || run(line));
+    sched::idle()
+}
+
+/// Go on booting, on a CPU that was started.
+pub fn join(number: usize) -> ! {
+    paging::load();
+    cpu::init_other(number);
+    apic::enable();
+    machine::init_cpu();
+    sched::adopt_cpu();
+    apic::start_timer();
+    smp::note_running();
+    sched::idle()
+}
+
+/// Take what the kernel needs out of `memory`, map everything, and return what is left.
+fn carve(memory: &[Span]) -> Vec<Span> {
+    let total: u64 = memory.iter().map(Span::len).sum();
+    let top = memory.last().map_or(0, |span| span.end);
+    let heap = (HEAP_BYTES + top / PAGE_SIZE * RECORD_BYTES + total / HEAP_SHARE).next_multiple_of(2 << 20);
+    let arena = (ARENA_BYTES + arena::STACKS_BYTES + total / ARENA_SHARE).next_multiple_of(2 << 20);
+    let image = Span::new(memory_map::LOW_END, paging::image_end_physical());
+    let free = memory_map::without(memory, image);
+    let Some(piece) = memory_map::lowest(&free, heap + arena + DMA_BYTES, 2 << 20, CARVE_LIMIT) else {
+        report::bad(format_args!(
+            "the kernel needs {} MiB for itself and does not find them; give the machine more memory (-m)",
+            (heap + arena + DMA_BYTES) >> 20
+        ));
+    };
+    let [heap_end, arena_end] = [piece.start + heap, piece.start + heap + arena];
+    // SAFETY: ordinary memory that was just taken out of what others get; the first tables map it, and so will the next.
+    unsafe { heap::add(paging::direct(piece.start), heap as usize) };
+    paging::init(memory);
+    arena::init(Span::new(heap_end, arena_end));
+    heap::init_user(arena::heap_bytes() as usize);
+    devices::init_dma(Span::new(arena_end, piece.end));
+    memory_map::without(&free, Span::new(0, piece.end.next_multiple_of(BLOCK)))
+}
+
+fn start_devices(platform: &Platform) {
+    apic::enable();
+    clock::calibrate();
+    io_apic::init(&platform.io_apics);
+    if let Some(&window) = platform.pci.first() {
+        devices::set_pci(window);
+    }
+    disk::init();
+}
+
+/// The NUMA nodes: proximity domains by number.
+struct Nodes {
+    domains: Vec<u32>,
+    memory: Vec<NodeMemory>,
+    distances: Vec<u32>,
+}
+
+impl Nodes {
+    fn new(platform: &Platform, memory: &[Span]) -> Nodes {
+        let mut domains = platform.domains();
+        domains.truncate(64);
+        if domains.is_empty() {
+            domains.push(0);
+        }
+        let node = |domain| domains.iter().position(|&known| known == domain).unwrap_or(0);
+        let owned = |&(span, domain): &(Span, u32)| {
+            let node = NodeId(node(domain) as u8);
+            memory
+                .iter()
+                .map(move |part| part.intersection(span))
+                .filter(|part| !part.is_empty())
+                .map(move |span| NodeMemory { span, node })
+        };
+        let mut of_nodes: Vec<NodeMemory> = platform.memory_domains.iter().flat_map(owned).collect();
+        if of_nodes.is_empty() {
+            of_nodes.extend(memory.iter().map(|&span| NodeMemory { span, node: NodeId(0) }));
+        }
+        let pairs = domains.iter().flat_map(|&from| domains.iter().map(move |&to| (from, to)));
+        let distance = |(from, to)| match platform.distance(from, to) {
+            Some(distance) => distance as u32,
+            None if from == to => LOCAL,
+            None => REMOTE,
+        };
+        let distances = pairs.map(distance).collect();
+        Nodes { memory: of_nodes, distances, domains }
+    }
+
+    /// All CPUs that can be used, this one first: number of the local controller, and node.
+    fn cpus(&self, platform: &Platform) -> Vec<(u32, NodeId)> {
+        let me = apic::id();
+        let node = |cpu: u32| {
+            let domain = platform.cpu_domains.iter().find(|(id, _)| *id == cpu).map(|&(_, domain)| domain);
+            let node = domain.and_then(|domain| self.domains.iter().position(|&known| known == domain));
+            NodeId(node.unwrap_or(0) as u8)
+        };
+        let others = platform.cpus.iter().copied().filter(|&cpu| cpu != me && cpu < cpu::MAX_CPUS as u32);
+        core::iter::once(me).chain(others).take(cpu::MAX_CPUS).map(|cpu| (cpu, node(cpu))).collect()
+    }
+}
+
+fn log_platform(platform: &Platform, cpus: usize) {
+    log!("cpus {cpus}, domains {:?}, distances {:?}", platform.domains(), platform.distances);
+    for &(span, domain) in &platform.memory_domains {
+        log!("memory {:#x} to {:#x} of domain {domain}", span.start, span.end);
+    }
+    for latency in &platform.latencies {
+        log!("latency from domain {} to {}: {} ps", latency.initiator, latency.target, latency.picos);
+    }
+}
+
+fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
+    let bad = |error: String| -> ! { report::bad(format_args!("{error}")) };
+    let ranges = memory_map::ranges(free, &nodes.memory, line.memory).unwrap_or_else(|error| bad(error));
+    for range in &ranges {
+        log!("{:?} of {}: {} frames from {}", range.kind, range.node, range.frames, range.start);
+    }
+    let knobs = Knobs::default();
+    for &(knob, value) in &line.knobs {
+        knobs.set(knob, value).expect("the command line was checked");
+    }
+    let swap = match line.swap {
+        0 => Vec::new(),
+        pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
+    };
+    let found = X86::new(ranges, nodes.domains.len(), nodes.distances.clone());
+    let mm = Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error));
+    let device = DeviceId(0);
+    machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));
+    crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Bytes of the stack on which a CPU begins, and on which it later rests.
+const IDLE_STACK: usize = 32 << 10;
+
+fn start_cpus() {
+    let stack = |_| {
+        let stack = Box::leak(Box::<[u128]>::new_uninit_slice(IDLE_STACK / 16));
+        stack.as_mut_ptr_range().end as u64
+    };
+    if let Err(cpu) = smp::start(stack) {
+        report::failed(format_args!("cpu {cpu} does not start"));
+    }
+    log!("cpus running: {}", smp::running());
+}
+
+/// The first task: start what runs in the background, then do what the command line asks for.
+fn run(line: CommandLine) {
+    debug_assert!(instructions::interrupts_enabled());
+    sched::spawn("disks", None, disk::tell_of_ends);
+    for daemon in machine::mm().daemons() {
+        sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
+    }
+    match line.job {
+        Job::SelfTest => selftest::run(line.swap),
+        Job::Crash(how) => selftest::crash(how),
+        Job::Conformance => conformance::run(),
+        Job::Program { name, bytes, threads: 1 } => {
+            programs::run(Run { program: format!("{name}:{bytes}"), seed: line.seed, check: line.check })
+        }
+        Job::Program { name, bytes, threads } => {
+            let program = format!("{name}:{bytes}:{threads}");
+            programs::run(Run { program, seed: line.seed, check: line.check })
+        }
+        Job::Scenario(name) => {
+            programs::run(Run { program: format!("scenario:{name}"), seed: line.seed, check: line.check })
+        }
+        job => report::bad(format_args!("this kernel has no {job:?}")),
+    }
+}

@@ -1,0 +1,211 @@
+//! The kernel's command line: words `key=value`, separated by spaces.
+//!
+//! Every word is judged, and an unknown or malformed one is an error that names it: a run that quietly left a misspelt knob
+//! at its default would be reported as something that it was not.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use mm::knobs::Knob;
+
+/// What the machine is to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// A built-in program on so many bytes, with so many threads.
+    Program {
+        /// Its name.
+        name: String,
+        /// Bytes that it works on.
+        bytes: u64,
+        /// Threads.
+        threads: u32,
+    },
+    /// The kernel's test of its own foundations.
+    SelfTest,
+    /// The kernel fails, and must end the run with a report of that.
+    Crash(Crash),
+    /// The checks of the machine by the crate `conformance`.
+    Conformance,
+    /// Instructions that the memory manager takes for known work.
+    Bench,
+    /// One of the scripted scenarios.
+    Scenario(String),
+}
+
+/// How the kernel is to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// It loads from where nothing is.
+    Load,
+    /// It uses more stack than there is.
+    Stack,
+    /// It allocates more memory than it has.
+    Memory,
+    /// A program does what it may not.
+    Program,
+}
+
+/// The command line, understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandLine {
+    /// What to run.
+    pub job: Job,
+    /// Seed of random choices.
+    pub seed: u64,
+    /// Bytes that the memory manager gets; `None`: all that there are.
+    pub memory: Option<u64>,
+    /// Are a program's loads checked against what was stored?
+    pub check: bool,
+    /// Tunables that differ from their defaults; each value lies in its knob's range.
+    pub knobs: Vec<(Knob, u64)>,
+    /// Pages of swap space on the second disk; 0: none.
+    pub swap: u32,
+    /// The flush asked of another CPU, counted from 1, that is left out. Only in builds for tests.
+    pub drop: Option<u64>,
+}
+
+impl CommandLine {
+    /// Understand a command line. The error is a sentence for people and names the word.
+    pub fn parse(text: &str) -> Result<CommandLine, String> {
+        let mut line = CommandLine {
+            job: Job::SelfTest,
+            seed: 1,
+            memory: None,
+            check: true,
+            knobs: Vec::new(),
+            swap: 0,
+            drop: None,
+        };
+        let mut job = None;
+        for word in text.split_whitespace() {
+            let Some((key, value)) = word.split_once('=') else {
+                return Err(format!("'{word}' is not of the form key=value"));
+            };
+            match key {
+                "program" => job = Some(parse_job(value)?),
+                "seed" => line.seed = number(word, value)?,
+                "memory" => line.memory = Some(number(word, value)?),
+                "check" => line.check = parse_switch(word, value)?,
+                "swap" => line.swap = number(word, value)?,
+                "drop" if cfg!(feature = "faulty") => line.drop = Some(number(word, value)?),
+                "drop" => {
+                    return Err(format!("'{word}': this kernel was built without the feature 'faulty'"));
+                }
+                _ => match key.strip_prefix("knob.") {
+                    Some(name) => line.knobs.push(parse_knob(word, name, value)?),
+                    None => return Err(format!("'{word}': there is no key '{key}'")),
+                },
+            }
+        }
+        line.job = job.ok_or_else(|| "no program=... on the command line".to_string())?;
+        Ok(line)
+    }
+}
+
+fn number<T: core::str::FromStr>(word: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("'{word}': '{value}' is not a number that fits"))
+}
+
+fn parse_switch(word: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(format!("'{word}': must be 0 or 1")),
+    }
+}
+
+fn parse_job(value: &str) -> Result<Job, String> {
+    let parts: Vec<&str> = value.split(':').collect();
+    match parts.as_slice() {
+        ["selftest"] => Ok(Job::SelfTest),
+        ["crash", "load"] => Ok(Job::Crash(Crash::Load)),
+        ["crash", "stack"] => Ok(Job::Crash(Crash::Stack)),
+        ["crash", "memory"] => Ok(Job::Crash(Crash::Memory)),
+        ["crash", "program"] => Ok(Job::Crash(Crash::Program)),
+        ["conformance"] => Ok(Job::Conformance),
+        ["bench"] => Ok(Job::Bench),
+        ["scenario", name] if !name.is_empty() => Ok(Job::Scenario((*name).into())),
+        [name, bytes, threads] if !name.is_empty() => Ok(Job::Program {
+            name: (*name).into(),
+            bytes: number(value, bytes)?,
+            threads: number(value, threads)?,
+        }),
+        _ => Err(format!(
+            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, selftest, crash:load, crash:stack, crash:memory, \
+             crash:program, conformance or bench"
+        )),
+    }
+}
+
+/// A knob's value is a number, or the word for it if the knob is a choice.
+fn parse_knob(word: &str, name: &str, value: &str) -> Result<(Knob, u64), String> {
+    let knob = Knob::from_name(name).ok_or_else(|| format!("'{word}': there is no knob '{name}'"))?;
+    let info = knob.info();
+    let by_word = info.words.iter().zip(info.min..).find(|(choice, _)| **choice == value);
+    let value = match by_word {
+        Some((_, value)) => value,
+        None => number(word, value)?,
+    };
+    if !(info.min..=info.max).contains(&value) {
+        return Err(format!("'{word}': {value} is not between {} and {}", info.min, info.max));
+    }
+    Ok((knob, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn every_key_is_understood() {
+        let line = CommandLine::parse(
+            " program=scan:4096:2 seed=7 memory=67108864  check=0 swap=512 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
+        );
+        let expected = CommandLine {
+            job: Job::Program { name: "scan".into(), bytes: 4096, threads: 2 },
+            seed: 7,
+            memory: Some(64 << 20),
+            check: false,
+            knobs: vec![(Knob::TlbUnmap, 3), (Knob::Swappiness, 100)],
+            swap: 512,
+            drop: None,
+        };
+        assert_eq!(line, Ok(expected));
+        let job = |text: &str| CommandLine::parse(text).map(|line| line.job);
+        assert_eq!(job("program=selftest"), Ok(Job::SelfTest));
+        assert_eq!(job("program=crash:stack"), Ok(Job::Crash(Crash::Stack)));
+        assert_eq!(job("program=scenario:fork"), Ok(Job::Scenario("fork".into())));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, part) in [
+            ("", "no program"),
+            ("program=selftest fast", "'fast' is not of the form"),
+            ("program=selftest speed=1", "no key 'speed'"),
+            ("program=a:b", "it is NAME:BYTES:THREADS"),
+            ("program=a:12x:1", "'12x' is not a number"),
+            ("program=selftest check=2", "must be 0 or 1"),
+            ("program=selftest swap=99999999999", "not a number that fits"),
+            ("program=selftest knob.tlb.unmop=1", "no knob 'tlb.unmop'"),
+            ("program=selftest knob.tlb.unmap=6", "not between 0 and 5"),
+            ("program=selftest knob.tlb.unmap=later", "'later' is not a number"),
+        ] {
+            let error = CommandLine::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_flush_is_dropped_only_in_builds_for_tests() {
+        assert_eq!(CommandLine::parse("program=selftest drop=3").is_ok(), cfg!(feature = "faulty"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in ".*") {
+            let _ = CommandLine::parse(&text);
+        }
+    }
+}

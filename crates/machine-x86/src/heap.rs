@@ -1,0 +1,116 @@
+//! The heaps: one of the kernel, one of programs. Both rings run the same code, so the global allocator looks at the ring.
+//!
+//! The programs' heap lies in the user arena, its lock too. The kernel never takes that lock: its holder may be a program that
+//! was interrupted, and kernel code is not preempted.
+
+use crate::arch::instructions::ring;
+use crate::arch::lock::IrqLock;
+use crate::arch::paging::ARENA;
+use crate::arch::trap::call;
+use crate::arch::user::system_call;
+use crate::report;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering::*};
+use talc::{ErrOnOom, Span, Talc};
+
+/// A heap has nothing left: the machine is too small for what it was asked to do.
+pub fn exhausted(which: &str, wanted: u64) -> ! {
+    report::bad(format_args!("the {which} has no {wanted} bytes left; give the machine more memory (-m)"))
+}
+
+struct Heaps;
+
+#[global_allocator]
+static HEAPS: Heaps = Heaps;
+
+static KERNEL: IrqLock<Talc<ErrOnOom>> = IrqLock::new(Talc::new(ErrOnOom));
+
+/// The programs' heap, at the start of the arena.
+struct UserHeap {
+    held: AtomicBool,
+    talc: UnsafeCell<Talc<ErrOnOom>>,
+}
+
+/// What the kernel needs before it has found memory.
+struct First(UnsafeCell<[u8; 256 << 10]>);
+
+// SAFETY: handed to the allocator once, which is the only one to touch it.
+unsafe impl Sync for First {}
+
+static FIRST: First = First(UnsafeCell::new([0; 256 << 10]));
+
+/// The kernel can allocate a little. Called once.
+pub fn init_first() {
+    // SAFETY: nothing else refers to the bytes.
+    unsafe { add(FIRST.0.get().cast(), size_of::<First>()) };
+}
+
+/// Give the kernel's heap more memory.
+///
+/// # Safety
+/// It is nobody else's, and stays mapped.
+pub unsafe fn add(start: *mut u8, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { KERNEL.lock().claim(Span::from_base_size(start, len)) }
+        .expect("a piece for the heap is not tiny");
+}
+
+/// Make the programs' heap out of the first `len` bytes of the arena. Called once, before there are programs.
+pub fn init_user(len: usize) {
+    let heap = ARENA as *mut UserHeap;
+    // SAFETY: the arena is mapped and nobody else's; the heap's own record comes first, what it hands out behind it.
+    unsafe {
+        let mut talc = Talc::new(ErrOnOom);
+        let rest = Span::from_base_size(heap.add(1).cast(), len - size_of::<UserHeap>());
+        talc.claim(rest).expect("the arena is not tiny");
+        heap.write(UserHeap { held: AtomicBool::new(false), talc: UnsafeCell::new(talc) });
+    }
+}
+
+impl UserHeap {
+    fn with<T>(work: impl FnOnce(&mut Talc<ErrOnOom>) -> T) -> T {
+        // SAFETY: `init_user` has run before any program.
+        let heap = unsafe { &*(ARENA as *const UserHeap) };
+        let mut tries = 0u32;
+        while heap.held.swap(true, Acquire) {
+            tries += 1;
+            if tries.is_multiple_of(256) {
+                // SAFETY: lets the holder, which may have lost its CPU, run.
+                unsafe { system_call(call::YIELD, [0; 6]) };
+            }
+            core::hint::spin_loop();
+        }
+        // SAFETY: the lock is held.
+        let result = work(unsafe { &mut *heap.talc.get() });
+        heap.held.store(false, Release);
+        result
+    }
+}
+
+// SAFETY: each heap is one allocator behind a lock; memory goes back to the heap that it came from, as what was allocated in one
+// ring is freed in the same: rings share no owned values.
+unsafe impl GlobalAlloc for Heaps {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller of `alloc` promises that the layout is not empty.
+        let allocate = |talc: &mut Talc<ErrOnOom>| unsafe { talc.malloc(layout) };
+        let memory = if ring() == 0 { allocate(&mut KERNEL.lock()) } else { UserHeap::with(allocate) };
+        match memory {
+            Ok(memory) => memory.as_ptr(),
+            Err(()) if ring() == 0 => exhausted("kernel heap", layout.size() as u64),
+            Err(()) => {
+                // SAFETY: the call takes a number, and does not come back.
+                unsafe { system_call(call::NO_MEMORY, [layout.size() as u64, 0, 0, 0, 0, 0]) };
+                null_mut()
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        let Some(memory) = NonNull::new(memory) else { return };
+        // SAFETY: the caller of `dealloc` promises that the memory was allocated with this layout.
+        let free = |talc: &mut Talc<ErrOnOom>| unsafe { talc.free(memory, layout) };
+        if ring() == 0 { free(&mut KERNEL.lock()) } else { UserHeap::with(free) }
+    }
+}

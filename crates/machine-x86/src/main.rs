@@ -1,0 +1,46 @@
+//! The kernel image: a machine of the memory manager's, booted.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod arch;
+mod arena;
+mod boot;
+mod conformance;
+mod devices;
+mod disk;
+mod heap;
+mod hooks;
+mod machine;
+mod programs;
+mod report;
+mod sched;
+mod selftest;
+mod shootdown;
+
+use core::panic::PanicInfo;
+
+/// The first CPU comes here from `boot.s`, with the address of the emulator's handover.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main(info: u64) -> ! {
+    report::begin();
+    boot::start(info)
+}
+
+/// Every other CPU comes here from `boot.s`, with its number.
+#[unsafe(no_mangle)]
+extern "C" fn cpu_main(cpu: usize) -> ! {
+    boot::join(cpu)
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    if arch::instructions::ring() != 0 {
+        arch::user::panic(info);
+    }
+    match info.location() {
+        Some(place) => report::failed(format_args!("{}:{}: {}", place.file(), place.line(), info.message())),
+        None => report::failed(format_args!("{}", info.message())),
+    }
+}

@@ -1,0 +1,276 @@
+//! From the firmware's memory map to the ranges that the memory manager gets.
+//!
+//! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is left,
+//! in whole blocks, is handed over, and of that only as much as the run asks for: a run on a machine of 64 MiB must see
+//! 64 MiB, however much the emulator gives.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use mm::machine::{MemoryRange, ZoneKind};
+use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
+
+/// Memory below this belongs to the firmware, and to CPUs that start.
+pub const LOW_END: u64 = 1 << 20;
+/// Above this stands memory that devices with short addresses cannot reach.
+const DMA32_END: u64 = 1 << 32;
+/// Bytes of the largest block.
+const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
+
+/// Physical memory from `start` to just below `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First byte.
+    pub start: u64,
+    /// First byte beyond.
+    pub end: u64,
+}
+
+impl Span {
+    /// From `start` to just below `end`; empty if they cross.
+    pub const fn new(start: u64, end: u64) -> Span {
+        Span { start, end: if end < start { start } else { end } }
+    }
+
+    /// Bytes in it.
+    pub const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Has it none?
+    pub const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// What two spans share.
+    #[must_use]
+    pub fn intersection(&self, other: Span) -> Span {
+        Span::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+/// Memory that a node has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeMemory {
+    /// Where.
+    pub span: Span,
+    /// Whose.
+    pub node: NodeId,
+}
+
+/// Whole pages of ordinary memory above [`LOW_END`], in order, joined where they touch.
+pub fn usable(firmware: impl IntoIterator<Item = Span>) -> Vec<Span> {
+    let page = |byte: u64| byte & !(PAGE_SIZE - 1);
+    let whole = |span: Span| Span::new(page(span.start.saturating_add(PAGE_SIZE - 1)), page(span.end));
+    let mut spans: Vec<Span> = firmware
+        .into_iter()
+        .map(|span| whole(Span::new(span.start.max(LOW_END), span.end)))
+        .filter(|span| !span.is_empty())
+        .collect();
+    spans.sort_by_key(|span| span.start);
+    let mut joined: Vec<Span> = Vec::new();
+    for span in spans {
+        match joined.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => joined.push(span),
+        }
+    }
+    joined
+}
+
+/// `spans` without `hole`.
+pub fn without(spans: &[Span], hole: Span) -> Vec<Span> {
+    let parts = |span: &Span| {
+        let cut = span.intersection(hole);
+        match cut.is_empty() {
+            true => [*span, Span::new(0, 0)],
+            false => [Span::new(span.start, cut.start), Span::new(cut.end, span.end)],
+        }
+    };
+    spans.iter().flat_map(parts).filter(|span| !span.is_empty()).collect()
+}
+
+/// The lowest `bytes` of `spans` that are contiguous and lie below `limit`, aligned to `align` (a power of two).
+pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span> {
+    spans.iter().find_map(|span| {
+        let start = span.start.checked_next_multiple_of(align)?;
+        let end = start.checked_add(bytes)?;
+        (end <= span.end && end <= limit).then_some(Span { start, end })
+    })
+}
+
+/// The ranges for the memory manager: the parts of `free` by node and kind, each from a block's start.
+///
+/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. With `limit` the ranges have exactly
+/// so many bytes, shared among the nodes in proportion to what they own. Fails, with a sentence for people, if a node has less
+/// than its share.
+pub fn ranges(free: &[Span], owners: &[NodeMemory], limit: Option<u64>) -> Result<Vec<MemoryRange>, String> {
+    let all = by_owner(free, owners);
+    let ranges = match limit {
+        None => all,
+        Some(limit) => limited(&all, &shares(owners, limit)?)?,
+    };
+    match ranges.is_empty() {
+        true => Err("the machine has no whole block of memory left for programs; give it more".into()),
+        false => Ok(ranges),
+    }
+}
+
+/// Parts of `free`, cut where the owner or the kind changes.
+fn by_owner(free: &[Span], owners: &[NodeMemory]) -> Vec<MemoryRange> {
+    let mut cuts: Vec<u64> = owners.iter().flat_map(|owner| [owner.span.start, owner.span.end]).collect();
+    cuts.push(DMA32_END);
+    cuts.sort_unstable();
+    let mut ranges = Vec::new();
+    for span in free {
+        let mut at = span.start;
+        for &cut in cuts.iter().filter(|cut| (span.start + 1..span.end).contains(cut)).chain([&span.end]) {
+            let node = owners.iter().find(|owner| (owner.span.start..owner.span.end).contains(&at));
+            ranges.extend(range(Span::new(at, cut), node.map_or(NodeId(0), |owner| owner.node)));
+            at = cut;
+        }
+    }
+    ranges
+}
+
+fn range(span: Span, node: NodeId) -> Option<MemoryRange> {
+    let start = span.start.checked_next_multiple_of(BLOCK)?;
+    let frames = u32::try_from(span.end.saturating_sub(start) / PAGE_SIZE).ok()?;
+    let kind = if start < DMA32_END { ZoneKind::Dma32 } else { ZoneKind::Normal };
+    let start = Pfn(u32::try_from(start / PAGE_SIZE).ok()?);
+    (frames > 0).then_some(MemoryRange { node, kind, start, frames })
+}
+
+/// Frames that each node is to give.
+fn shares(owners: &[NodeMemory], limit: u64) -> Result<Vec<(NodeId, u64)>, String> {
+    let frames = limit / PAGE_SIZE;
+    if frames == 0 {
+        return Err(format!("memory={limit}: less than one page"));
+    }
+    let mut owned: Vec<(NodeId, u64)> = Vec::new();
+    for owner in owners {
+        match owned.iter_mut().find(|(node, _)| *node == owner.node) {
+            Some((_, bytes)) => *bytes += owner.span.len(),
+            None => owned.push((owner.node, owner.span.len())),
+        }
+    }
+    if owned.is_empty() {
+        owned.push((NodeId(0), 1));
+    }
+    owned.sort_unstable();
+    let total: u128 = owned.iter().map(|(_, bytes)| *bytes as u128).sum();
+    let mut left = frames;
+    let count = owned.len();
+    for (i, (_, share)) in owned.iter_mut().enumerate() {
+        let part =
+            if i + 1 == count { left } else { (frames as u128 * *share as u128 / total.max(1)) as u64 };
+        *share = part;
+        left -= part;
+    }
+    Ok(owned)
+}
+
+fn limited(all: &[MemoryRange], shares: &[(NodeId, u64)]) -> Result<Vec<MemoryRange>, String> {
+    let mut ranges = Vec::new();
+    for &(node, share) in shares {
+        let mut left = share;
+        for range in all.iter().filter(|range| range.node == node) {
+            let frames = left.min(range.frames as u64) as u32;
+            if frames > 0 {
+                ranges.push(MemoryRange { frames, ..*range });
+            }
+            left -= frames as u64;
+        }
+        if left > 0 {
+            return Err(format!(
+                "node {} has {} of the {} MiB that it must give; give the machine more memory or ask for less",
+                node.0,
+                ((share - left) * PAGE_SIZE) >> 20,
+                (share * PAGE_SIZE).div_ceil(1 << 20),
+            ));
+        }
+    }
+    ranges.sort_by_key(|range| range.start);
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn owner(node: u8, start: u64, end: u64) -> NodeMemory {
+        NodeMemory { node: NodeId(node), span: Span::new(start, end) }
+    }
+
+    #[test]
+    fn only_whole_pages_above_the_firmware_are_usable() {
+        let map = [Span::new(4 * MIB, 6 * MIB), Span::new(0, 2 * MIB + 5), Span::new(6 * MIB, 7 * MIB - 1)];
+        assert_eq!(usable(map), [Span::new(MIB, 2 * MIB), Span::new(4 * MIB, 7 * MIB - PAGE_SIZE)]);
+        assert_eq!(usable([Span::new(u64::MAX - 5, u64::MAX)]), []);
+    }
+
+    #[test]
+    fn a_hole_splits() {
+        let spans = [Span::new(0, 10), Span::new(20, 30)];
+        assert_eq!(without(&spans, Span::new(5, 25)), [Span::new(0, 5), Span::new(25, 30)]);
+        assert_eq!(without(&spans, Span::new(2, 3)), [Span::new(0, 2), Span::new(3, 10), Span::new(20, 30)]);
+        assert_eq!(without(&spans, Span::new(10, 20)), spans);
+    }
+
+    #[test]
+    fn the_lowest_fit_is_taken() {
+        let spans = [Span::new(3, 10), Span::new(20, 60)];
+        assert_eq!(lowest(&spans, 6, 4, 100), Some(Span::new(4, 10)));
+        assert_eq!(lowest(&spans, 7, 4, 100), Some(Span::new(20, 27)));
+        assert_eq!(lowest(&spans, 7, 4, 26), None);
+    }
+
+    #[test]
+    fn ranges_begin_at_blocks_and_end_at_nodes_and_kinds() {
+        let free = [Span::new(5 * MIB, 100 * MIB), Span::new(DMA32_END, DMA32_END + 64 * MIB)];
+        let owners = [owner(0, 0, 64 * MIB), owner(1, 64 * MIB, DMA32_END + 64 * MIB)];
+        let found = ranges(&free, &owners, None).unwrap();
+        let seen: Vec<_> = found.iter().map(|r| (r.node.0, r.kind, r.start.0 >> 8, r.frames >> 8)).collect();
+        assert_eq!(
+            seen,
+            [(0, ZoneKind::Dma32, 8, 56), (1, ZoneKind::Dma32, 64, 36), (1, ZoneKind::Normal, 4096, 64)]
+        );
+    }
+
+    #[test]
+    fn a_limit_is_kept_to_the_page() {
+        let free = [Span::new(8 * MIB, 256 * MIB)];
+        let owners = [owner(0, 0, 128 * MIB), owner(1, 128 * MIB, 256 * MIB)];
+        let found = ranges(&free, &owners, Some(100 * MIB + 2 * PAGE_SIZE)).unwrap();
+        assert_eq!(found.iter().map(|r| r.frames).collect::<Vec<_>>(), vec![12801, 12801]);
+        assert!(
+            ranges(&free, &owners, Some(250 * MIB)).unwrap_err().contains("node 0 has 120 of the 125 MiB")
+        );
+        assert!(ranges(&free, &[], Some(5)).unwrap_err().contains("less than one page"));
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_good_for_the_memory_manager(
+            map in prop::collection::vec((0u64..1 << 34, 0u64..1 << 30), 0..6),
+            cut in 0u64..1 << 34,
+            limit in prop::option::of(0u64..1 << 30),
+        ) {
+            let free = usable(map.into_iter().map(|(start, len)| Span::new(start, start + len)));
+            let owners = [owner(0, 0, cut), owner(1, cut, 1 << 35)];
+            if let Ok(found) = ranges(&free, &owners, limit) {
+                let mut end = 0;
+                for range in &found {
+                    prop_assert!(range.start.0 >= end && range.start.align_down(MAX_ORDER) == range.start);
+                    end = range.start.0 + range.frames;
+                }
+                let frames: u64 = found.iter().map(|range| range.frames as u64).sum();
+                prop_assert!(limit.is_none_or(|limit| frames == limit / PAGE_SIZE));
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a run says: lines that begin with `@`, each a record; the host's side reads them. All other lines are a log.
+
+use crate::arch::{self, cpu, serial};
+use crate::machine;
+use core::fmt::{Arguments, Display};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use mm::stat::Stat;
+
+/// How a run ends, as the emulator's exit device is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Fine = 0x10,
+    Failed = 0x11,
+    Bad = 0x12,
+}
+
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Counters of disks, which the driver adds to.
+pub struct DiskCounts {
+    /// Requests to read.
+    pub reads: AtomicU64,
+    /// Pages read.
+    pub read_pages: AtomicU64,
+    /// Requests to write.
+    pub writes: AtomicU64,
+    /// Pages written.
+    pub written_pages: AtomicU64,
+}
+
+/// Counters of disks.
+pub static DISKS: DiskCounts = DiskCounts {
+    reads: AtomicU64::new(0),
+    read_pages: AtomicU64::new(0),
+    writes: AtomicU64::new(0),
+    written_pages: AtomicU64::new(0),
+};
+
+/// Write a line of the log.
+#[macro_export]
+macro_rules! log {
+    ($($text:tt)*) => { $crate::arch::serial::write_line(format_args!($($text)*)) };
+}
+
+/// The first line. What the firmware says before it does not end its last line.
+pub fn begin() {
+    log!("\n@pagefold 1");
+}
+
+/// What the run is on.
+pub fn machine(cpus: usize, nodes: usize, memory: u64) {
+    log!("@machine cpus={cpus} nodes={nodes} memory={memory}");
+}
+
+/// All counters of the memory manager.
+pub fn counters() {
+    let stats = &machine::mm().ground().stats;
+    for &stat in Stat::ALL {
+        log!("@counter {} {}", stat.name(), stats.read(stat));
+    }
+}
+
+/// All that the machine has counted.
+pub fn metrics() {
+    let sum = |of: fn(&cpu::Counts) -> &AtomicU64| -> u64 {
+        cpu::all().iter().map(|cpu| of(&cpu.counts).load(Relaxed)).sum()
+    };
+    let disk = |count: &AtomicU64| count.load(Relaxed);
+    for (name, value) in [
+        ("tlb_rounds", sum(|counts| &counts.rounds)),
+        ("ipis_sent", sum(|counts| &counts.ipis_sent)),
+        ("ipis_received", sum(|counts| &counts.ipis_received)),
+        ("context_switches", sum(|counts| &counts.switches)),
+        ("timer_ticks", sum(|counts| &counts.ticks)),
+        ("disk_reads", disk(&DISKS.reads)),
+        ("disk_read_pages", disk(&DISKS.read_pages)),
+        ("disk_writes", disk(&DISKS.writes)),
+        ("disk_written_pages", disk(&DISKS.written_pages)),
+    ] {
+        log!("@metric {name} {value}");
+    }
+}
+
+/// The work is done: how long it took, and how much it was.
+pub fn done(nanos: u64, accesses: u64, progress: u64, tasks: u64) {
+    log!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}");
+}
+
+/// What the checker has looked at.
+pub fn check(checked: u64, violations: u64) {
+    log!("@check checked={checked} violations={violations}");
+}
+
+/// A load did not return the last store.
+pub fn violation(text: impl Display) {
+    log!("@violation {text}");
+}
+
+/// A program was ended by a signal.
+pub fn signal(text: impl Display) {
+    log!("@signal {text}");
+}
+
+/// A program was chosen to die for want of memory.
+pub fn oom(text: impl Display) {
+    log!("@oom {text}");
+}
+
+/// Instructions that `units` of `name` took. `tenths`: of an instruction, for one unit.
+pub fn instructions(name: &str, tenths: u64, units: u64) {
+    log!("@insns {name} {}.{} {units}", tenths / 10, tenths % 10);
+}
+
+/// End the run: it went well.
+pub fn end_ok() -> ! {
+    finish(End::Fine, None)
+}
+
+/// End the run: what was reported before says that it failed.
+pub fn end_failed() -> ! {
+    finish(End::Failed, None)
+}
+
+/// End the run: it failed, for this reason.
+pub fn failed(reason: Arguments<'_>) -> ! {
+    finish(End::Failed, Some(reason))
+}
+
+/// End the run: it was asked for something that cannot be.
+pub fn bad(reason: Arguments<'_>) -> ! {
+    finish(End::Bad, Some(reason))
+}
+
+/// The first CPU to come here ends the run; others wait for that.
+fn finish(end: End, reason: Option<Arguments<'_>>) -> ! {
+    arch::instructions::disable_interrupts();
+    if ENDING.swap(true, AcqRel) {
+        loop {
+            core::hint::spin_loop();
+        }
+    }
+    let (key, word) = match end {
+        End::Fine => ("", "ok"),
+        End::Failed => ("@failed", "failed"),
+        End::Bad => ("@bad", "bad"),
+    };
+    if let Some(reason) = reason {
+        serial::write_last_line(format_args!("{key} {reason}"));
+    }
+    serial::write_last_line(format_args!("@end {word}"));
+    arch::exit(end as u8)
+}

@@ -1,0 +1,81 @@
+//! The kernel's test of its own foundations, and a crash on request.
+//!
+//! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that fails
+//! ends the run.
+
+mod pressure;
+mod program;
+mod ram_disk;
+mod stale;
+mod tasks;
+mod traps;
+
+use crate::arch::clock;
+use crate::{log, machine, report, sched};
+use alloc::vec;
+use alloc::vec::Vec;
+use machine_x86::cmdline::Crash;
+use mm::Machine;
+
+/// A condition of a test: if it does not hold, the run has failed.
+macro_rules! check {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            $crate::report::failed(format_args!("selftest: {}", format_args!($($text)*)));
+        }
+    };
+}
+use check;
+
+/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there is.
+pub fn run(swap: u32) -> ! {
+    let start = clock::now();
+    traps::run();
+    tasks::run();
+    stale::run();
+    let (mut accesses, mut threads) = program::run();
+    if swap > 0 {
+        let (more, others) = pressure::run(swap);
+        accesses += more;
+        threads += others;
+    }
+    let mm = machine::mm();
+    let rest = sched::alive() - mm.daemons().len();
+    sched::stop();
+    tasks::until("daemons do not end", || sched::alive() == rest);
+    if let Err(fault) = mm.validate() {
+        report::failed(format_args!("selftest: validate: {fault}"));
+    }
+    log!("selftest: all well on {} cpus", mm.machine().cpus());
+    report::counters();
+    report::metrics();
+    report::done(clock::now() - start, accesses, threads, threads);
+    report::end_ok()
+}
+
+/// Fail in some way: the run must end with a report of that.
+pub fn crash(how: Crash) -> ! {
+    match how {
+        Crash::Load => {
+            // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the handler ends the run.
+            let value = unsafe { (0x1000_0000 as *const u64).read_volatile() };
+            log!("a load of unmapped memory gave {value:#x}");
+        }
+        Crash::Stack => log!("a bottomless function gave {}", bottomless(1)),
+        Crash::Memory => {
+            let mut all: Vec<Vec<u8>> = Vec::new();
+            while all.len() < usize::MAX >> 20 {
+                all.push(vec![1; 1 << 20]);
+            }
+        }
+        Crash::Program => program::crash(),
+    }
+    report::failed(format_args!("selftest: {how:?} did not crash"))
+}
+
+/// Needs more stack than there is.
+#[inline(never)]
+fn bottomless(depth: u64) -> u64 {
+    let room = core::hint::black_box([depth; 256]);
+    if depth == u64::MAX { 0 } else { room[255] + bottomless(depth + 1) }
+}

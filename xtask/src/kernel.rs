@@ -1,0 +1,67 @@
+//! The kernel image: what cargo is told to build it, and where it then is.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+const MANIFEST: &str = "crates/machine-x86/Cargo.toml";
+const CONFIG: &str = "crates/machine-x86/bare.toml";
+const BINARY: &str = "x86_64-unknown-linux-gnu/release/pagefold-kernel";
+
+/// Which image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The one that runs are made with.
+    Ordinary,
+    /// For tests: one flush can be left out on request.
+    Faulty,
+}
+
+impl Kind {
+    /// Images of different kinds stand apart, so that one never takes the other's place.
+    fn target(self) -> &'static str {
+        match self {
+            Kind::Ordinary => "target/x86",
+            Kind::Faulty => "target/x86-faulty",
+        }
+    }
+
+    fn features(self) -> &'static str {
+        match self {
+            Kind::Ordinary => "image",
+            Kind::Faulty => "image,faulty",
+        }
+    }
+}
+
+/// Build an image and print its path, alone on standard output.
+pub fn build(kind: Kind) -> ExitCode {
+    match image(kind) {
+        Some(path) => {
+            println!("{}", path.display());
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// Build an image; where it is. Cargo has said why there is none.
+pub fn image(kind: Kind) -> Option<PathBuf> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(&root).stdin(Stdio::null());
+    // Flags of whoever calls are meant for the host; they would take the place of the image's own.
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command.args(["build", "--release", "--manifest-path", MANIFEST, "--bin", "pagefold-kernel"]);
+    command.args(["--features", kind.features(), "--config", CONFIG, "--target-dir", kind.target()]);
+    match command.status() {
+        Ok(status) => status.success().then(|| {
+            let path = root.join(kind.target()).join(BINARY);
+            path.canonicalize().unwrap_or(path)
+        }),
+        Err(error) => {
+            eprintln!("xtask: cannot run cargo: {error}");
+            None
+        }
+    }
+}
