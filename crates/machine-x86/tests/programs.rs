@@ -67,9 +67,9 @@ fn the_random_program_finds_nothing() {
 }
 
 #[test]
-fn every_scenario_passes_under_every_policy() {
-    for &(name, _) in scenarios::LIST {
-        for policy in POLICIES {
+fn every_scenario_passes() {
+    for (i, &(name, _)) in (0..).zip(scenarios::LIST) {
+        for policy in [3, i % (POLICIES.end() + 1)] {
             fine(&Setup { unmap: policy, memory: 4 << 20, ..Setup::new(&format!("scenario:{name}")) });
         }
     }
@@ -77,8 +77,11 @@ fn every_scenario_passes_under_every_policy() {
 
 #[test]
 fn flushes_that_are_left_out_are_found() {
-    for name in ["write-fault", "pwrite", "fork-writers"] {
-        let report = run(&Setup { deaf: true, ..Setup::new(&format!("scenario:{name}")) });
+    for (name, policy) in
+        [("write-fault", 3), ("pwrite", 3), ("fork-writers", 3), ("free", 3), ("reclaim", 3)]
+    {
+        let setup = Setup { deaf: true, unmap: policy, ..Setup::new(&format!("scenario:{name}")) };
+        let report = run(&setup);
         assert!(report.totals.violations > 0, "{name}");
         assert!(report.violations[0].contains("expected"), "{:?}", report.violations);
     }

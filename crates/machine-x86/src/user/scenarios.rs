@@ -17,6 +17,8 @@ const PAGE: u64 = 4096;
 const BASE: u64 = 0x20_0000_0000;
 /// A second place.
 const AWAY: u64 = 0x28_0000_0000;
+/// Memory of the director's own.
+const OWN: u64 = 0x2c_0000_0000;
 /// Pages that are watched.
 const PAGES: u64 = 16;
 const BYTES: u64 = PAGES * PAGE;
@@ -148,6 +150,8 @@ struct Stage {
     /// Accesses that went through, and that were refused.
     served: AtomicU64,
     refused: AtomicU64,
+    /// First page of the part of a large file that is used most.
+    window: AtomicU64,
 }
 
 /// A race, made on purpose.
@@ -197,13 +201,20 @@ fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: Mode, beyond: bool) -> Re
     }
 }
 
+/// Reclaim a range, and put what it freed to another use at once: who still holds a translation of it would read that.
+fn reclaim<O: Os>(os: &mut O, addr: u64, len: u64) -> Result<(), Signal> {
+    must(os.madvise(addr, len, Advice::PageOut))?;
+    map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
+    sweep(os, OWN, Mode::Store)
+}
+
 impl Program for Scenario {
     fn name(&self) -> &str {
         self.row.0
     }
 
     fn footprint(&self) -> u64 {
-        if self.row.1 == Kind::Reclaim { MOST_BYTES } else { 2 * BYTES }
+        if self.row.1 == Kind::Reclaim { MOST_BYTES } else { 3 * BYTES }
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
@@ -305,11 +316,11 @@ impl Scenario {
         self.settle(os);
         match self.kind() {
             Kind::WriteFault => {
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
                 sweep(os, AWAY, Mode::Store)?;
             }
             Kind::Pwrite => {
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
                 self.child_of(os, first)?;
             }
             Kind::MapOver => self.map_over(os, round, first, second)?,
@@ -321,15 +332,21 @@ impl Scenario {
                 must(os.ftruncate(first, BYTES))?;
                 os.load(BASE)?;
             }
-            Kind::DontNeed => must(os.madvise(BASE, BYTES, Advice::DontNeed))?,
+            Kind::DontNeed => {
+                must(os.madvise(BASE, BYTES, Advice::DontNeed))?;
+                map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
+                sweep(os, OWN, Mode::Store)?;
+            }
             Kind::Free => {
                 must(os.madvise(BASE, BYTES, Advice::Free))?;
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
             }
             Kind::Reclaim => {
                 let size = self.file_bytes(os);
-                let at = round * size / ROUNDS / PAGE * PAGE;
-                must(os.madvise(BASE + at, (size - at).min(4 * BYTES), Advice::PageOut))?;
+                let at = self.stage.window.load(Relaxed) * PAGE;
+                reclaim(os, BASE + at, BYTES)?;
+                let next = round * (size - BYTES) / ROUNDS / PAGE;
+                self.stage.window.store(next, Relaxed);
             }
             Kind::Protect => {
                 must(os.mprotect(BASE, BYTES, Prot::R))?;
@@ -348,22 +365,32 @@ impl Scenario {
                 sweep(os, to, Mode::Load)?;
             }
             Kind::SwapFork => {
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
                 self.child_of(os, 0)?;
             }
         }
         self.settle(os);
-        Ok(())
+        // The director's own CPU has flushed: it sees what stands there, and not what the watchers may still use.
+        let changed = matches!(
+            self.kind(),
+            Kind::WriteFault
+                | Kind::Pwrite
+                | Kind::ForkWriters
+                | Kind::DontNeed
+                | Kind::Free
+                | Kind::SwapFork
+        );
+        if changed { sweep(os, BASE, Mode::Load) } else { Ok(()) }
     }
 
     fn map_over<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
         match round % 4 {
             0 => {
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
                 map_at(os, BASE, Prot::R, shared(second))?;
             }
             1 => {
-                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                reclaim(os, BASE, BYTES)?;
                 map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
                 sweep(os, BASE, Mode::Store)?;
             }
@@ -403,7 +430,8 @@ impl Scenario {
         while !self.stage.over.load(Acquire) {
             for page in 0..PAGES {
                 let addr = match self.kind() {
-                    Kind::Reclaim => BASE + rng.below(pages) * PAGE,
+                    Kind::Reclaim if rng.percent(50) => BASE + rng.below(pages) * PAGE,
+                    Kind::Reclaim => BASE + (self.stage.window.load(Relaxed) + page) * PAGE,
                     Kind::Remap if rng.percent(50) => AWAY + page * PAGE,
                     _ => BASE + page * PAGE,
                 };

@@ -3,11 +3,14 @@
 //! What a task on another CPU can see between any two touches of memory, it sees here too: the turn may pass at every touch
 //! and at every call. Each CPU has a software TLB that keeps everything until it is told to drop it.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 mod baton;
 mod tlb;
 
 use baton::{AnyKey, Baton};
 use machine_x86::kernel::{After, Disk, Host, Kernel, Key, Outcome, Task, Totals};
+use machine_x86::user::abi::{self, Call, Exit};
 use machine_x86::user::{Home, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
@@ -47,14 +50,30 @@ pub struct Setup {
     pub deaf: bool,
     /// Is memory checked?
     pub check: bool,
+    /// What the first task does instead of the program, given a way to make calls.
+    pub body: Option<Body>,
 }
+
+/// What a task does with system calls alone.
+pub type Body = fn(&dyn Fn(Call) -> Result<u64, Errno>);
 
 impl Setup {
     /// Four CPUs, a lazy policy.
     pub fn new(program: &str) -> Setup {
         let program = program.to_owned();
         let (deaf, check) = (false, true);
-        Setup { program, seed: 1, cpus: 4, memory: 16 << 20, swap: 4096, asids: 6, unmap: 3, deaf, check }
+        Setup {
+            program,
+            seed: 1,
+            cpus: 4,
+            memory: 16 << 20,
+            swap: 4096,
+            asids: 6,
+            unmap: 3,
+            deaf,
+            check,
+            body: None,
+        }
     }
 }
 
@@ -85,6 +104,7 @@ pub struct Hosted {
     transfers: Mutex<VecDeque<Io>>,
     kernel: OnceLock<&'static Kernel<Hosted>>,
     home: OnceLock<Home>,
+    body: Option<Body>,
     told: Mutex<Vec<String>>,
 }
 
@@ -109,6 +129,7 @@ impl Hosted {
             transfers: Mutex::default(),
             kernel: OnceLock::new(),
             home: OnceLock::new(),
+            body: setup.body,
             told: Mutex::default(),
         }
     }
@@ -283,7 +304,8 @@ impl Machine for Hosted {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep && self.asids > 0);
+        let keep = (keep && self.asids > 0) || (self.deaf && self.asked.load(SeqCst));
+        self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep);
     }
 
     fn flush(&self, what: Flush) {
@@ -345,7 +367,11 @@ impl Host for Hosted {
         let task = task.clone();
         self.spawn(cpu as u16, Some(task.space()), move |host| {
             let start = task.start();
-            host.home.get().expect("set before").live(&HostedRing { host, task: &task }, start);
+            let ring = HostedRing { host, task: &task };
+            match host.body.filter(|_| start.role == 0) {
+                Some(body) => ring.act(body),
+                None => host.home.get().expect("set before").live(&ring, start),
+            }
             assert!(task.has_ended());
         });
         Ok(())
@@ -418,6 +444,17 @@ struct HostedRing<'a> {
 }
 
 impl HostedRing<'_> {
+    /// Do something else than a program.
+    fn act(&self, body: Body) {
+        let call = |what: Call| {
+            let (number, args) = abi::encode(&what);
+            abi::decode_answer(self.call(number, args))
+        };
+        body(&call);
+        let exit = Exit { signal: None, accesses: 0, progress: 0, checked: 0, violations: 0 };
+        let _ = call(Call::Exit(exit));
+    }
+
     /// The frame that an access reaches, after as many faults as it takes.
     fn reach(&self, addr: u64, access: AccessKind) -> Result<&AtomicU64, Signal> {
         self.host.pause();

@@ -241,6 +241,9 @@ fn freed_memory_is_old_or_zero_and_zero_for_good() {
     world.fine(BASE, Mode::Load);
     put(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
     world.fine(BASE, Mode::Load);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &[0; 8]);
+    world.fine(BASE, Mode::Load);
     put(&frames[0], &old);
     world.wrong(BASE, Mode::Load, "expected zeroes");
     world.fine(BASE, Mode::Store);

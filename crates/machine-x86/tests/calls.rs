@@ -1,0 +1,106 @@
+//! System calls, one by one.
+
+mod hosted;
+
+use hosted::{Body, Report, Setup, run};
+use machine_x86::user::abi::{Buffer, Call, Tell, unpair};
+use program::{Errno, Map, MapSource, Prot};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+type Make<'a> = &'a dyn Fn(Call) -> Result<u64, Errno>;
+
+fn act(body: Body) -> Report {
+    run(&Setup { body: Some(body), check: false, ..Setup::new("sequential:1048576") })
+}
+
+/// Text and bytes that calls are given, where anybody may find them.
+fn bytes(bytes: &'static [u8]) -> Buffer {
+    Buffer { addr: bytes.as_ptr().expose_provenance() as u64, len: bytes.len() as u64 }
+}
+
+fn open(call: Make, name: &'static str, size: u64, writable: bool) -> Result<(u32, u32), Errno> {
+    let name = bytes(name.as_bytes());
+    call(Call::Open { name, size, in_memory: false, writable }).map(unpair)
+}
+
+#[test]
+fn files_are_found_by_name_and_descriptors_are_reused() {
+    act(|call| {
+        assert_eq!(open(call, "a", 8192, true), Ok((0, 0)));
+        assert_eq!(open(call, "b", 8192, false), Ok((1, 1)));
+        assert_eq!(open(call, "a", 1, false), Ok((2, 0)));
+        assert_eq!(call(Call::Close { fd: 1 }), Ok(0));
+        assert_eq!(call(Call::Close { fd: 1 }), Err(Errno::BadF));
+        assert_eq!(open(call, "c", 0, true), Ok((1, 2)));
+        let long = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        assert_eq!(open(call, long, 0, true), Err(Errno::Inval));
+        assert_eq!(open(call, "huge", 1 << 60, true), Err(Errno::NoSpc));
+    });
+}
+
+#[test]
+fn bytes_that_were_written_are_read() {
+    act(|call| {
+        let (fd, _) = open(call, "a", 5000, true).unwrap();
+        let (read_only, _) = open(call, "a", 0, false).unwrap();
+        let text = bytes(b"across the border of two pages");
+        assert_eq!(call(Call::Pwrite { fd: read_only, offset: 0, buffer: text }), Err(Errno::BadF));
+        assert_eq!(call(Call::Pwrite { fd, offset: 4090, buffer: text }), Ok(text.len));
+        let back = [const { AtomicU64::new(0) }; 8];
+        let buffer = Buffer { addr: back.as_ptr().expose_provenance() as u64, len: 64 };
+        let read = |offset| call(Call::Pread { fd: read_only, offset, buffer });
+        assert_eq!(read(4090), Ok(64));
+        let got: Vec<u8> = back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
+        assert!(got.starts_with(b"across the border of two pages\0"));
+        assert_eq!((read(4990), read(5000), read(u64::MAX)), (Ok(10), Ok(0), Ok(0)));
+        assert_eq!(call(Call::Pwrite { fd, offset: 1 << 50, buffer: text }), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Pwrite { fd, offset: u64::MAX, buffer: text }), Err(Errno::Inval));
+        assert_eq!(call(Call::Ftruncate { fd: read_only, size: 0 }), Err(Errno::Inval));
+        assert_eq!(call(Call::Ftruncate { fd, size: 1 << 50 }), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Ftruncate { fd, size: 4092 }), Ok(0));
+        assert_eq!((read(4090), call(Call::Fsync { fd })), (Ok(2), Ok(0)));
+    });
+}
+
+#[test]
+fn ranges_and_rights_are_judged() {
+    act(|call| {
+        let (fd, _) = open(call, "a", 8192, false).unwrap();
+        let file = |offset, prot| {
+            let source = MapSource::File { fd, offset, shared: true };
+            call(Call::Mmap(Map { source, prot, ..Map::anonymous(4096) }))
+        };
+        assert_eq!(file(1, Prot::R), Err(Errno::Inval));
+        assert_eq!(file(0, Prot::RW), Err(Errno::Access));
+        let addr = file(4096, Prot::R).unwrap();
+        assert_eq!(call(Call::Mprotect { addr, len: 4096, prot: Prot::RW }), Err(Errno::Access));
+        assert_eq!(call(Call::Munmap { addr: addr + 1, len: 4096 }), Err(Errno::Inval));
+        assert_eq!(call(Call::Munmap { addr, len: u64::MAX }), Err(Errno::Inval));
+        assert_eq!(call(Call::Munmap { addr, len: 4096 }), Ok(0));
+        assert_eq!(call(Call::Msync { addr, len: 4096 }), Err(Errno::Fault));
+        let unknown = MapSource::File { fd: 7, offset: 0, shared: false };
+        assert_eq!(call(Call::Mmap(Map { source: unknown, ..Map::anonymous(4096) })), Err(Errno::BadF));
+    });
+}
+
+#[test]
+fn tasks_wait_for_time_and_for_each_other() {
+    let report = act(|call| {
+        let before = call(Call::Now).unwrap();
+        assert_eq!(call(Call::Sleep(1_000_000)), Ok(0));
+        assert!(call(Call::Now).unwrap() >= before + 1_000_000);
+        assert_eq!(call(Call::Barrier { id: 1, tasks: 1 }), Ok(0));
+        assert_eq!(call(Call::Join(u32::MAX)), Ok(0));
+        // Role 1 of the program touches memory that nobody has mapped, and dies of it.
+        let (task, process) = unpair(call(Call::Fork(1)).unwrap());
+        assert_eq!((call(Call::Join(task)), process), (Ok(0), 1));
+        assert_eq!(call(Call::Yield), Ok(0));
+        assert_eq!(call(Call::Tell(Tell::Violation, bytes(b"nothing was wrong"))), Ok(0));
+    });
+    assert_eq!(report.violations, ["nothing was wrong"]);
+    assert_eq!(report.signals.len(), 1);
+    assert!(report.signals[0].contains("(role 1): SIGSEGV at 0x"), "{:?}", report.signals);
+    assert_eq!(report.totals.tasks, 2);
+}
