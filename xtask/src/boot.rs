@@ -21,17 +21,17 @@ const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
 
 /// Programs of every policy, on one CPU and on four: more than memory holds.
 const PROGRAMS: &[&str] = &[
-    "sequential:12M:2",
-    "uniform:12M:4",
-    "zipf:12M:4",
-    "phases:12M:2",
-    "fork-write:12M",
-    "fork-storm:12M",
-    "map-storm:12M:4",
-    "sequential-file:12M:2",
-    "uniform-file:12M:4",
-    "zipf-file:12M:4",
-    "shared-writers:12M:4",
+    "sequential:10M:2",
+    "uniform:10M:4",
+    "zipf:10M:4",
+    "phases:10M:2",
+    "fork-write:10M",
+    "fork-storm:10M",
+    "map-storm:10M:4",
+    "sequential-file:10M:2",
+    "uniform-file:10M:4",
+    "zipf-file:10M:4",
+    "shared-writers:10M:4",
     "stream:16M:4",
     "read-stream:16M:2",
 ];
@@ -40,17 +40,19 @@ const PROGRAMS: &[&str] = &[
 const OTHERS: &[&str] = &[
     "selftest --cpus 1",
     "selftest --cpus 4",
+    "selftest --cpus 16",
     "selftest --cpus 2 --nodes 2",
     "conformance --cpus 1",
     "conformance --cpus 4",
     "zipf:24M:8 --memory 16M --cpus 3 --nodes 2",
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
-    "uniform-file:24M:16 --memory 8M --cpus 16 --set tlb.unmap=latr",
+    "uniform-file:10M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",
     "chaos:6M --memory 12M --cpus 4 --set tlb.unmap=lazy",
-    "zipf:12M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
+    "zipf:10M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
 ];
 
-/// Races, made on purpose, under every policy on four CPUs.
+/// Races, made on purpose, on four CPUs, under policies that differ in what they leave for later.
+const DEFERRING: [&str; 3] = ["batch", "lazy", "latr"];
 const SCENARIOS: &[&str] = &[
     "write-fault",
     "pwrite",
@@ -66,7 +68,7 @@ const SCENARIOS: &[&str] = &[
 ];
 
 /// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
-const FAULTY: &str = "map-storm:12M:4 --memory 8M --cpus 4 --icount";
+const FAULTY: &str = "map-storm:10M:4 --memory 8M --cpus 4 --icount";
 const DROPS: std::ops::RangeInclusive<u32> = 1..=6;
 
 /// What is wrong with a case, in words; `None`: nothing.
@@ -109,7 +111,7 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
         }
     }
     for scenario in SCENARIOS {
-        cases.extend(POLICIES.map(|policy| {
+        cases.extend(DEFERRING.map(|policy| {
             Case::good(format!("scenario:{scenario} --memory 16M --cpus 4 --set tlb.unmap={policy}"))
         }));
     }

@@ -96,6 +96,7 @@ fn all() -> Vec<Step> {
         models("random orders of the models", "shuttle"),
         Step::cargo("tests of everything", ["test", "--workspace"]),
         Step::cargo("the release build", ["build", "--release"]),
+        Step::cargo("the booted machine", ["xtask", "boot-test"]),
     ]
 }
 
