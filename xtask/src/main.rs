@@ -95,9 +95,22 @@ fn all() -> Vec<Step> {
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
         Step::cargo("tests of everything", ["test", "--workspace"]),
+        in_example("format of the example", &["fmt", "--check"]),
+        in_example("lints of the example", &["clippy", "--all-targets", "--", "-D", "warnings"]),
+        in_example(
+            "the memory manager in another kernel, on CPUs that run at the same time",
+            &["run", "--", "lazy"],
+        ),
         Step::cargo("the release build", ["build", "--release"]),
         Step::cargo("the booted machine", ["xtask", "boot-test"]),
     ]
+}
+
+/// A command in the workspace of the example of docs/embedding.md.
+fn in_example(name: &'static str, args: &[&'static str]) -> Step {
+    const MANIFEST: [&str; 2] = ["--manifest-path", "examples/embedding/Cargo.toml"];
+    let (command, rest) = args.split_first().expect("a command");
+    Step::cargo(name, [*command].into_iter().chain(MANIFEST).chain(rest.iter().copied()))
 }
 
 /// The flush ledger under a model checker.

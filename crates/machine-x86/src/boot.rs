@@ -216,8 +216,8 @@ fn run(line: CommandLine) {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }
     match line.job {
-        Job::SelfTest => selftest::run(),
-        Job::Crash => selftest::crash(),
+        Job::SelfTest => selftest::run(line.swap),
+        Job::Crash(how) => selftest::crash(how),
         Job::Conformance => conformance::run(),
         Job::Program { name, bytes, threads: 1 } => {
             programs::run(Run { program: format!("{name}:{bytes}"), seed: line.seed, check: line.check })

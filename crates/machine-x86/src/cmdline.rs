@@ -22,14 +22,27 @@ pub enum Job {
     },
     /// The kernel's test of its own foundations.
     SelfTest,
-    /// An access by the kernel to memory that is not there, which must end the run with a report.
-    Crash,
+    /// The kernel fails, and must end the run with a report of that.
+    Crash(Crash),
     /// The checks of the machine by the crate `conformance`.
     Conformance,
     /// Instructions that the memory manager takes for known work.
     Bench,
     /// One of the scripted scenarios.
     Scenario(String),
+}
+
+/// How the kernel is to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// It loads from where nothing is.
+    Load,
+    /// It uses more stack than there is.
+    Stack,
+    /// It allocates more memory than it has.
+    Memory,
+    /// A program does what it may not.
+    Program,
 }
 
 /// The command line, understood.
@@ -105,7 +118,10 @@ fn parse_job(value: &str) -> Result<Job, String> {
     let parts: Vec<&str> = value.split(':').collect();
     match parts.as_slice() {
         ["selftest"] => Ok(Job::SelfTest),
-        ["crash"] => Ok(Job::Crash),
+        ["crash", "load"] => Ok(Job::Crash(Crash::Load)),
+        ["crash", "stack"] => Ok(Job::Crash(Crash::Stack)),
+        ["crash", "memory"] => Ok(Job::Crash(Crash::Memory)),
+        ["crash", "program"] => Ok(Job::Crash(Crash::Program)),
         ["conformance"] => Ok(Job::Conformance),
         ["bench"] => Ok(Job::Bench),
         ["scenario", name] if !name.is_empty() => Ok(Job::Scenario((*name).into())),
@@ -115,7 +131,8 @@ fn parse_job(value: &str) -> Result<Job, String> {
             threads: number(value, threads)?,
         }),
         _ => Err(format!(
-            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, selftest, crash, conformance or bench"
+            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, selftest, crash:load, crash:stack, crash:memory, \
+             crash:program, conformance or bench"
         )),
     }
 }
@@ -157,6 +174,7 @@ mod tests {
         assert_eq!(line, Ok(expected));
         let job = |text: &str| CommandLine::parse(text).map(|line| line.job);
         assert_eq!(job("program=selftest"), Ok(Job::SelfTest));
+        assert_eq!(job("program=crash:stack"), Ok(Job::Crash(Crash::Stack)));
         assert_eq!(job("program=scenario:fork"), Ok(Job::Scenario("fork".into())));
     }
 

@@ -8,11 +8,17 @@ use crate::arch::lock::IrqLock;
 use crate::arch::paging::ARENA;
 use crate::arch::trap::call;
 use crate::arch::user::system_call;
+use crate::report;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use talc::{ErrOnOom, Span, Talc};
+
+/// A heap has nothing left: the machine is too small for what it was asked to do.
+pub fn exhausted(which: &str, wanted: u64) -> ! {
+    report::bad(format_args!("the {which} has no {wanted} bytes left; give the machine more memory (-m)"))
+}
 
 struct Heaps;
 
@@ -90,7 +96,15 @@ unsafe impl GlobalAlloc for Heaps {
         // SAFETY: the caller of `alloc` promises that the layout is not empty.
         let allocate = |talc: &mut Talc<ErrOnOom>| unsafe { talc.malloc(layout) };
         let memory = if ring() == 0 { allocate(&mut KERNEL.lock()) } else { UserHeap::with(allocate) };
-        memory.map_or(null_mut(), NonNull::as_ptr)
+        match memory {
+            Ok(memory) => memory.as_ptr(),
+            Err(()) if ring() == 0 => exhausted("kernel heap", layout.size() as u64),
+            Err(()) => {
+                // SAFETY: the call takes a number, and does not come back.
+                unsafe { system_call(call::NO_MEMORY, [layout.size() as u64, 0, 0, 0, 0, 0]) };
+                null_mut()
+            }
+        }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {

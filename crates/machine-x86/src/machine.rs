@@ -45,11 +45,6 @@ pub fn kernel() -> &'static Kernel<X86> {
     KERNEL.get().expect("the memory manager is made before it is used")
 }
 
-/// The memory manager, if it was made.
-pub fn try_mm() -> Option<&'static Mm<X86>> {
-    KERNEL.get().map(Kernel::mm)
-}
-
 /// Put the memory manager in its place.
 pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
     KERNEL.call_once(|| Kernel::new(mm, disk));
@@ -172,7 +167,6 @@ impl Machine for X86 {
                 paging::complete(table);
                 // Number 0 stays the kernel's own root's.
                 let number = if self.has_pcid { asid.0 as u64 + 1 } else { 0 };
-                let keep = keep || shootdown::is_dropped();
                 table | number | if self.has_pcid && keep { KEEP } else { 0 }
             }
         };

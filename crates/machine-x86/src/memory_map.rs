@@ -185,7 +185,7 @@ fn limited(all: &[MemoryRange], shares: &[(NodeId, u64)]) -> Result<Vec<MemoryRa
             return Err(format!(
                 "node {} has {} of the {} MiB that it must give; give the machine more memory or ask for less",
                 node.0,
-                (share - left) * PAGE_SIZE >> 20,
+                ((share - left) * PAGE_SIZE) >> 20,
                 (share * PAGE_SIZE).div_ceil(1 << 20),
             ));
         }

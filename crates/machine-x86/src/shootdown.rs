@@ -10,9 +10,11 @@
 
 use crate::arch::apic;
 use crate::arch::cpu::{self, Cpu, MAX_CPUS};
-use crate::arch::instructions::{interrupts_enabled, without_interrupts};
+use crate::arch::instructions::{
+    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt, without_interrupts,
+};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use mm::machine::{CpuSet, RemoteCall};
 
 /// A request, by initiator.
@@ -20,14 +22,25 @@ struct Request {
     call: UnsafeCell<Option<*const RemoteCall<'static>>>,
     /// Targets that are not done.
     pending: AtomicU32,
+    /// Does the initiator sleep until the last answer?
+    resting: AtomicBool,
 }
+
+/// So often an initiator looks for answers before it rests. Where CPUs are threads of an emulator on a host with fewer cores,
+/// one that spins keeps those that it waits for from running.
+const SPINS: u32 = 200;
 
 // SAFETY: the call is written by the initiator while no target has the request in its inbox, and read by targets only while they
 // have; inboxes order the two.
 unsafe impl Sync for Request {}
 
-static REQUESTS: [Request; MAX_CPUS] =
-    [const { Request { call: UnsafeCell::new(None), pending: AtomicU32::new(0) } }; MAX_CPUS];
+impl Request {
+    const fn new() -> Request {
+        Request { call: UnsafeCell::new(None), pending: AtomicU32::new(0), resting: AtomicBool::new(false) }
+    }
+}
+
+static REQUESTS: [Request; MAX_CPUS] = [const { Request::new() }; MAX_CPUS];
 
 /// Run `remote` on all of `targets`, `local` here meanwhile, and wait for all.
 pub fn run(targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
@@ -50,13 +63,34 @@ pub fn run(targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         apic::send(target.apic(), apic::SHOOTDOWN);
     }
     local();
+    await_answers(request);
+}
+
+/// Interrupts come while this waits, or are looked for if they are off.
+fn await_answers(request: &Request) {
     let deaf = !interrupts_enabled();
+    let mut spins = 0;
     while request.pending.load(Acquire) != 0 {
+        spins += 1;
         if deaf {
             serve();
+        } else if spins > SPINS {
+            rest(request);
         }
         core::hint::spin_loop();
     }
+}
+
+/// Sleep until an interrupt, unless all answers are there: the last target sends one if it sees that the initiator rests, and the
+/// initiator looks for answers after it has said so.
+fn rest(request: &Request) {
+    request.resting.store(true, SeqCst);
+    disable_interrupts();
+    if request.pending.load(SeqCst) != 0 {
+        wait_for_interrupt();
+    }
+    enable_interrupts();
+    request.resting.store(false, SeqCst);
 }
 
 /// Answer all requests that wait for this CPU.
@@ -68,20 +102,23 @@ pub fn serve() {
             while initiators != 0 {
                 let initiator = word * 64 + initiators.trailing_zeros() as usize;
                 initiators &= initiators - 1;
-                answer(me, &REQUESTS[initiator]);
+                answer(me, cpu::all()[initiator]);
             }
         }
     });
 }
 
-fn answer(me: &Cpu, request: &Request) {
+fn answer(me: &Cpu, initiator: &Cpu) {
+    let request = &REQUESTS[initiator.id().index()];
     // SAFETY: the inbox said that the initiator has made a request and waits for this CPU, so the call is there and alive.
     let call = unsafe { &*(*request.call.get()).expect("a request has a call") };
     me.serving.store(true, Relaxed);
     call(me.id());
     me.serving.store(false, Relaxed);
     me.counts.ipis_received.fetch_add(1, Relaxed);
-    request.pending.fetch_sub(1, Release);
+    if request.pending.fetch_sub(1, SeqCst) == 1 && request.resting.load(SeqCst) {
+        apic::send(initiator.apic(), apic::SHOOTDOWN);
+    }
 }
 
 /// Which flush, of those that other CPUs were asked for, is left out; counted from 1, 0 for none.

@@ -112,6 +112,11 @@ pub fn start_timer() {
     start_timer_every(PERIOD.load(Relaxed));
 }
 
+/// This CPU's timer stands still.
+pub fn stop_timer() {
+    write(TIMER_START, 0);
+}
+
 /// This CPU's timer ticks every `counts` counts from now on.
 pub fn start_timer_every(counts: u32) {
     write(TIMER_VECTOR, PERIODIC | TIMER as u32);

@@ -50,7 +50,7 @@ fn wait_for_chip() {
 /// Nanoseconds since the measurement.
 pub fn now() -> u64 {
     let counts = rdtsc().saturating_sub(START.load(Relaxed));
-    (counts as u128 * SCALE.load(Relaxed) as u128 >> 32) as u64
+    ((counts as u128 * SCALE.load(Relaxed) as u128) >> 32) as u64
 }
 
 /// Let `nanos` pass.

@@ -86,11 +86,6 @@ impl Cpu {
     pub fn set_kernel_stack(&self, top: u64) {
         self.kernel_stack.store(top, Relaxed);
     }
-
-    /// Top of the stack on which ring 3 enters the kernel.
-    pub fn kernel_stack(&self) -> u64 {
-        self.kernel_stack.load(Relaxed)
-    }
 }
 
 #[repr(C, packed)]
@@ -170,8 +165,12 @@ pub fn init_first() {
 pub fn init_all(cpus: &[(u32, NodeId)]) {
     let place = |i| match i {
         0 => Place(FIRST.0.get()),
-        // SAFETY: zero bytes are a value of it, as said at FIRST.
-        _ => Place(Box::into_raw(unsafe { Box::<Tables>::new_zeroed().assume_init() })),
+        _ => {
+            let tables = Box::into_raw(Box::<Tables>::new_uninit()).cast();
+            // SAFETY: the memory was just allocated for them; zero bytes are a value, as said at FIRST.
+            unsafe { core::ptr::write_bytes::<Tables>(tables, 0, 1) };
+            Place(tables)
+        }
     };
     let places = PLACES.call_once(|| (0..cpus.len()).map(place).collect());
     let record = |(i, (&Place(tables), &(apic, node))): (usize, (&Place, &(u32, NodeId)))| {

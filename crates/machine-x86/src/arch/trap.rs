@@ -195,8 +195,16 @@ fn page_fault(frame: &mut Frame) {
 }
 
 fn exception(frame: &Frame, vector: u8) -> ! {
-    let ring = frame.cs & 3;
-    fatal(frame, format_args!("exception {vector} in ring {ring}, error {:#x}", frame.error));
+    match frame.is_user() {
+        true => {
+            let name = sched::current().name();
+            fatal(
+                frame,
+                format_args!("exception {vector} in ring 3, task '{name}', error {:#x}", frame.error),
+            )
+        }
+        false => fatal(frame, format_args!("exception {vector} in the kernel, error {:#x}", frame.error)),
+    }
 }
 
 /// What is to be done before ring 3 goes on. Interrupts are off, and off again when this returns.
@@ -222,6 +230,8 @@ pub mod call {
     pub const YIELD: u64 = u64::MAX;
     /// A program has panicked: address and length of what it says.
     pub const PANIC: u64 = u64::MAX - 1;
+    /// A program's heap has nothing left for so many bytes.
+    pub const NO_MEMORY: u64 = u64::MAX - 2;
 }
 
 #[unsafe(no_mangle)]
@@ -233,6 +243,7 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
             sched::yield_now();
             [0, 0]
         }
+        call::NO_MEMORY => crate::heap::exhausted("arena", args[0]),
         call::PANIC => super::user::report_panic(args[0], args[1]),
         number => hooks::get().syscall(number, args),
     };

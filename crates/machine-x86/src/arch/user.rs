@@ -93,7 +93,7 @@ pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     unreachable!("the kernel ends the run")
 }
 
-/// The call by which [`panic`] gets here. Only what lies in the arena is read: the address is the program's.
+/// The call by which [`panic()`] gets here. Only what lies in the arena is read: the address is the program's.
 pub(super) fn report_panic(address: u64, len: u64) -> ! {
     let text = match arena::contains(address, len) {
         // SAFETY: the arena is mapped, and the kernel reads bytes whatever they are.

@@ -205,14 +205,27 @@ pub fn idle() -> ! {
     loop {
         disable_interrupts();
         let mut queue = QUEUE.lock();
-        if !queue.has_work_for(cpu::current().id()) {
-            queue.set_resting(cpu::current().id());
+        let me = cpu::current().id();
+        if !queue.has_work_for(me) {
+            queue.set_resting(me);
             drop(queue);
-            wait_for_interrupt();
-            QUEUE.lock().clear_resting(cpu::current().id());
+            rest(me);
+            QUEUE.lock().clear_resting(me);
         } else {
             switch(queue);
         }
+    }
+}
+
+/// Sleep until an interrupt. The first CPU goes on ticking: it looks after deadlines for all.
+fn rest(me: CpuId) {
+    let ticks = me == CpuId(0);
+    if !ticks {
+        apic::stop_timer();
+    }
+    wait_for_interrupt();
+    if !ticks {
+        apic::start_timer();
     }
 }
 
@@ -255,10 +268,12 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     let mut queue = QUEUE.lock();
     let stale = !key.is_time() && MARKS[bucket].load(SeqCst) != mark;
     let over = deadline.is_some_and(|deadline| deadline <= clock::now());
-    if stale || over || stopping() {
+    // A daemon may have looked whether the machine stops just before it was told so.
+    let woken = stale || (stopping() && key.is_daemons());
+    if woken || over {
         drop(queue);
         enable_interrupts();
-        return stale || !over;
+        return woken;
     }
     let task = current();
     queue.block(task, key, deadline);
@@ -307,11 +322,14 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
     note_ready(queue, task);
 }
 
-/// Daemons are to end: all that sleep are woken, and nobody sleeps any more.
+/// Daemons are to end. All that sleep on something of the memory manager's are woken to see that.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
+    MARKS.iter().for_each(|mark| {
+        mark.fetch_add(1, SeqCst);
+    });
     let mut queue = QUEUE.lock();
-    while let Some(task) = queue.take_any_sleeper() {
+    while let Some(task) = queue.take_waiter() {
         make_ready(&mut queue, task, true);
     }
 }

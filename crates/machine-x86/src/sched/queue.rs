@@ -239,9 +239,10 @@ impl Queue {
         self.take_from(key.bucket(), |entry| entry.state == State::Blocked(key))
     }
 
-    /// Take any task out that sleeps.
-    pub fn take_any_sleeper(&mut self) -> Option<&'static Task> {
-        (0..BUCKETS).find_map(|bucket| self.take_from(bucket, |_| true))
+    /// Take a task out that waits for something of the memory manager's, and not for the time only.
+    pub fn take_waiter(&mut self) -> Option<&'static Task> {
+        let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key @ Key::Mm(_)) if !key.is_time());
+        (0..BUCKETS).find_map(|bucket| self.take_from(bucket, waits))
     }
 
     /// Take a task out whose deadline has come.

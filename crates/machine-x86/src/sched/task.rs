@@ -53,6 +53,11 @@ impl Key {
         hash.finish() as usize % BUCKETS
     }
 
+    /// Is it what a daemon waits for that has nothing to do?
+    pub(super) fn is_daemons(self) -> bool {
+        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher))
+    }
+
     /// Is only the time waited for?
     pub(super) fn is_time(self) -> bool {
         self == Key::Mm(WaitKey::Timer)

@@ -3,13 +3,18 @@
 //! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that fails
 //! ends the run.
 
+mod pressure;
 mod program;
+mod ram_disk;
 mod stale;
 mod tasks;
 mod traps;
 
 use crate::arch::clock;
-use crate::{log, machine, report};
+use crate::{log, machine, report, sched};
+use alloc::vec;
+use alloc::vec::Vec;
+use machine_x86::cmdline::Crash;
 use mm::Machine;
 
 /// A condition of a test: if it does not hold, the run has failed.
@@ -22,14 +27,22 @@ macro_rules! check {
 }
 use check;
 
-/// Test everything, report, and end the run.
-pub fn run() -> ! {
+/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there is.
+pub fn run(swap: u32) -> ! {
     let start = clock::now();
     traps::run();
     tasks::run();
     stale::run();
-    let (accesses, threads) = program::run();
+    let (mut accesses, mut threads) = program::run();
+    if swap > 0 {
+        let (more, others) = pressure::run(swap);
+        accesses += more;
+        threads += others;
+    }
     let mm = machine::mm();
+    let rest = sched::alive() - mm.daemons().len();
+    sched::stop();
+    tasks::until("daemons do not end", || sched::alive() == rest);
     if let Err(fault) = mm.validate() {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
@@ -40,9 +53,29 @@ pub fn run() -> ! {
     report::end_ok()
 }
 
-/// Read what is not there: the run must end with a report of that.
-pub fn crash() -> ! {
-    // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the fault handler ends the run.
-    let value = unsafe { (0x1000_0000 as *const u64).read_volatile() };
-    report::failed(format_args!("a load of unmapped memory gave {value:#x}"))
+/// Fail in some way: the run must end with a report of that.
+pub fn crash(how: Crash) -> ! {
+    match how {
+        Crash::Load => {
+            // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the handler ends the run.
+            let value = unsafe { (0x1000_0000 as *const u64).read_volatile() };
+            log!("a load of unmapped memory gave {value:#x}");
+        }
+        Crash::Stack => log!("a bottomless function gave {}", bottomless(1)),
+        Crash::Memory => {
+            let mut all: Vec<Vec<u8>> = Vec::new();
+            while all.len() < usize::MAX >> 20 {
+                all.push(vec![1; 1 << 20]);
+            }
+        }
+        Crash::Program => program::crash(),
+    }
+    report::failed(format_args!("selftest: {how:?} did not crash"))
+}
+
+/// Needs more stack than there is.
+#[inline(never)]
+fn bottomless(depth: u64) -> u64 {
+    let room = core::hint::black_box([depth; 256]);
+    if depth == u64::MAX { 0 } else { room[255] + bottomless(depth + 1) }
 }

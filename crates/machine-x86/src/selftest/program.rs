@@ -24,6 +24,8 @@ const ROUNDS: u64 = 60;
 /// Pages that are thrown away again and again while threads read them.
 const SHARED: u64 = 32;
 const PAGE: u64 = 4096;
+/// Programs that take longer have failed.
+const PATIENCE: u64 = 120_000_000_000;
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
 static ACCESSES: AtomicU64 = AtomicU64::new(0);
@@ -100,49 +102,99 @@ extern "C" fn thread(base: u64, shared: u64, number: u64, forbidden: u64) -> ! {
     }
     assert!(!trap::can_read(forbidden), "a program reads the kernel's data");
     assert!(!trap::can_read(paging::DIRECT), "a program reads physical memory");
+    end(accesses)
+}
+
+/// The thread that calls ends, having made so many accesses.
+pub(super) fn end(accesses: u64) -> ! {
     call(EXIT, [accesses, 0, 0, 0, 0, 0]);
     unreachable!("the thread has ended")
 }
 
-/// Run threads in one space. Returns accesses and threads.
+/// Threads to run in ring 3. Each is called with the first byte of its own memory, that of the memory that its space's threads
+/// share (or the number of its own pages, if they share none), its number, and an address that it may not read.
+pub(super) struct Program {
+    pub(super) entry: user::Entry,
+    /// Address spaces.
+    pub(super) spaces: u64,
+    /// Threads of each.
+    pub(super) threads: u64,
+    /// Pages of each thread's own.
+    pub(super) own: u64,
+    /// Pages that all threads of a space share.
+    pub(super) shared: u64,
+}
+
+/// Let threads work while the kernel changes mappings of theirs. Returns accesses and threads.
 pub fn run() -> (u64, u64) {
     hooks::set(&Kernel);
     let mm = machine::mm();
-    let space = mm.create_space(GroupId(0)).unwrap_or_else(|error| fail("create_space", error));
-    let map = |pages, prot| {
-        let request =
-            MapRequest { at: None, pages, prot, backing: Backing::Anonymous, locked: false, populate: false };
-        mm.mmap(space, &request).unwrap_or_else(|error| fail("mmap", error)).addr()
-    };
     let threads = 2 * cpu::all().len() as u64;
-    let shared = map(SHARED, Prot::READ | Prot::WRITE);
-    for number in 0..threads {
-        let base = map(PAGES, Prot::READ | Prot::WRITE);
-        start(space, number, [base, shared, number, (&raw const ENDED) as u64]);
-    }
-    let end = clock::now() + 60_000_000_000;
+    let program = Program { entry: thread, spaces: 1, threads, own: PAGES, shared: SHARED };
     let mut changes = 0;
-    while ENDED.load(SeqCst) < threads {
-        check!(clock::now() < end, "programs do not end");
+    let accesses = run_all(&program, |space, shared| {
         let prot = if changes % 2 == 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
-        mm.mprotect(space, Vpn::of(shared), SHARED, prot).unwrap_or_else(|error| fail("mprotect", error));
-        mm.madvise(space, Vpn::of(shared), SHARED, Advice::DontNeed)
-            .unwrap_or_else(|error| fail("madvise", error));
+        mm.mprotect(space, shared, SHARED, prot).unwrap_or_else(|error| fail("mprotect", error));
+        mm.madvise(space, shared, SHARED, Advice::DontNeed).unwrap_or_else(|error| fail("madvise", error));
         changes += 1;
-        sched::sleep_until(clock::now() + 1_000_000);
-    }
-    until("threads stay", || sched::alive() <= 1 + mm.daemons().len());
-    mm.exit_space(space);
+    });
     let faults = mm.ground().stats.read(Stat::Pgfault);
     log!("selftest: {threads} threads in ring 3, {faults} faults, {changes} changes of their mappings");
-    (ACCESSES.load(SeqCst), threads)
+    (accesses, threads)
 }
 
-fn start(space: SpaceId, number: u64, args: [u64; 4]) {
+/// Run all threads of a program; every millisecond `change` is called with each space and its shared memory. Returns the number
+/// of accesses.
+pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -> u64 {
+    let mm = machine::mm();
+    let (ended, accesses) = (ENDED.load(SeqCst), ACCESSES.load(SeqCst));
+    let others = sched::alive();
+    let create = |_| mm.create_space(GroupId(0)).unwrap_or_else(|error| fail("create_space", error));
+    let spaces: Vec<(SpaceId, Vpn)> =
+        (0..program.spaces).map(create).map(|space| (space, map(space, program.shared.max(1)))).collect();
+    for (i, &(space, shared)) in (0..).zip(&spaces) {
+        for number in i * program.threads..(i + 1) * program.threads {
+            let base = map(space, program.own).addr();
+            let second = if program.shared == 0 { program.own } else { shared.addr() };
+            start(program.entry, space, number, [base, second, number, (&raw const ENDED) as u64]);
+        }
+    }
+    let end = clock::now() + PATIENCE;
+    while ENDED.load(SeqCst) < ended + program.spaces * program.threads {
+        check!(clock::now() < end, "programs do not end");
+        spaces.iter().for_each(|&(space, shared)| change(space, shared));
+        sched::sleep_until(clock::now() + 1_000_000);
+    }
+    until("threads stay", || sched::alive() <= others);
+    spaces.iter().for_each(|&(space, _)| mm.exit_space(space));
+    ACCESSES.load(SeqCst) - accesses
+}
+
+fn map(space: SpaceId, pages: u64) -> Vpn {
+    let prot = Prot::READ | Prot::WRITE;
+    let request =
+        MapRequest { at: None, pages, prot, backing: Backing::Anonymous, locked: false, populate: false };
+    machine::mm().mmap(space, &request).unwrap_or_else(|error| fail("mmap", error))
+}
+
+/// A program executes an instruction that only the kernel may.
+pub fn crash() {
+    extern "C" fn halt(_: u64, _: u64, _: u64, _: u64) -> ! {
+        // SAFETY: it faults, and the handler ends the run.
+        unsafe { core::arch::asm!("hlt") };
+        end(0)
+    }
+    hooks::set(&Kernel);
+    let space = machine::mm().create_space(GroupId(0)).unwrap_or_else(|error| fail("create_space", error));
+    start(halt, space, 0, [0; 4]);
+    until("a program halts the CPU", || ENDED.load(SeqCst) == 1);
+}
+
+fn start(entry: user::Entry, space: SpaceId, number: u64, args: [u64; 4]) {
     sched::spawn(format!("thread {number}"), Some(space), move || {
         let stack = arena::take_stack().unwrap_or_else(|| fail("take_stack", "none is left"));
         sched::current().set_data(stack);
-        user::enter(thread, stack, args)
+        user::enter(entry, stack, args)
     });
 }
 

@@ -1,0 +1,54 @@
+//! Programs that use more memory than there is, in several spaces: reclaim, swap and deferred flushes under real parallelism.
+
+use super::program::{Program, run_all};
+use super::{check, ram_disk};
+use crate::{log, machine};
+use mm::stat::Stat;
+
+/// Passes over its memory that each thread makes.
+const PASSES: u64 = 3;
+const PAGE: u64 = 4096;
+const SPACES: u64 = 2;
+
+/// `base` has `pages` pages that belong to this thread alone. Odd threads go through them in leaps.
+extern "C" fn thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
+    let step = if number % 2 == 0 { 1 } else { (pages / 3) | 1 };
+    let mut accesses = 0;
+    for pass in 0..PASSES {
+        let mut page = 0;
+        for _ in 0..pages {
+            let word = (base + page * PAGE + 16) as *mut u64;
+            let stamp = |pass: u64| number << 48 | pass << 32 | page;
+            // SAFETY: the page is mapped for this thread alone, until it has ended.
+            let found = unsafe { word.read_volatile() };
+            let expected = if pass == 0 { 0 } else { stamp(pass) };
+            assert!(found == expected, "thread {number}: page {page} has {found:#x} and not {expected:#x}");
+            // SAFETY: as above.
+            unsafe { word.write_volatile(stamp(pass + 1)) };
+            accesses += 2;
+            page = (page + step) % pages;
+        }
+    }
+    super::program::end(accesses)
+}
+
+/// Returns accesses and threads.
+pub fn run(swap: u32) -> (u64, u64) {
+    ram_disk::start(swap);
+    let mm = machine::mm();
+    let threads = 2 * crate::arch::cpu::all().len() as u64;
+    // Half of what swap can hold is asked for beyond memory; a step must not divide the number of pages.
+    let pages = (mm.free_pages() + swap as u64 / 2) / (threads * SPACES);
+    let pages = pages / 3 * 3 + 1;
+    let program = Program { entry: thread, threads, own: pages, shared: 0, spaces: SPACES };
+    let accesses = run_all(&program, |_, _| {});
+    let stat = |stat| mm.ground().stats.read(stat);
+    check!(stat(Stat::PswpOut) > 0, "nothing was swapped out");
+    log!(
+        "selftest: {} pages swapped out, {} in, {} flushes of others",
+        stat(Stat::PswpOut),
+        stat(Stat::PswpIn),
+        stat(Stat::NrTlbRemoteFlush)
+    );
+    (accesses, threads * SPACES)
+}

@@ -1,0 +1,63 @@
+//! A disk in the kernel's own memory, for tests of reclaim on machines without disks.
+
+use crate::arch::lock::IrqLock;
+use crate::arch::paging;
+use crate::devices::{self, Driver};
+use crate::machine;
+use crate::report::DISKS;
+use crate::sched::{self, Key};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use mm::machine::Io;
+use mm::units::PAGE_SIZE;
+
+/// What its task waits for: requests.
+const REQUESTS: Key = Key::Other(101, 0);
+
+static QUEUE: IrqLock<VecDeque<Io>> = IrqLock::new(VecDeque::new());
+
+/// Make one of so many pages; it serves all device numbers alike.
+pub fn start(pages: u32) {
+    let mut blocks = vec![0; pages as usize * PAGE_SIZE as usize];
+    devices::set_driver(Driver { submit, interrupt: || {} });
+    sched::spawn("ram disk", None, move || {
+        loop {
+            let mark = sched::mark(REQUESTS);
+            let request = QUEUE.lock().pop_front();
+            match request {
+                Some(io) => serve(&mut blocks, &io),
+                None => {
+                    sched::wait(REQUESTS, mark, None);
+                }
+            }
+        }
+    });
+}
+
+fn submit(io: Io) {
+    QUEUE.lock().push_back(io);
+    sched::wake(REQUESTS);
+}
+
+fn serve(blocks: &mut Vec<u8>, io: &Io) {
+    let at = (io.block * PAGE_SIZE) as usize;
+    let bytes = &mut blocks[at..at + io.pages as usize * PAGE_SIZE as usize];
+    let frame = paging::direct(io.frame.0 as u64 * PAGE_SIZE);
+    let (requests, pages) = match io.write {
+        true => (&DISKS.writes, &DISKS.written_pages),
+        false => (&DISKS.reads, &DISKS.read_pages),
+    };
+    requests.fetch_add(1, Relaxed);
+    pages.fetch_add(io.pages as u64, Relaxed);
+    // SAFETY: until `io_done` the frames are the device's: to fill, or to read while programs may go on reading and writing
+    // them, as with any device. They lie apart from the heap, which holds the blocks.
+    unsafe {
+        match io.write {
+            true => bytes.as_mut_ptr().copy_from_nonoverlapping(frame, bytes.len()),
+            false => bytes.as_ptr().copy_to_nonoverlapping(frame, bytes.len()),
+        }
+    }
+    machine::mm().io_done(io);
+}
