@@ -51,8 +51,10 @@ const OTHERS: &[&str] = &[
     "zipf:10M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
 ];
 
-/// Races, made on purpose, on four CPUs, under policies that differ in what they leave for later.
+/// Policies that differ in what they leave for later.
 const DEFERRING: [&str; 3] = ["batch", "lazy", "latr"];
+
+/// Races, made on purpose, on four CPUs, under those.
 const SCENARIOS: &[&str] = &[
     "write-fault",
     "pwrite",
