@@ -102,6 +102,7 @@ fn all() -> Vec<Step> {
             &["run", "--", "lazy"],
         ),
         Step::cargo("the release build", ["build", "--release"]),
+        Step::cargo("the booted machine", ["xtask", "boot-test"]),
     ]
 }
 
