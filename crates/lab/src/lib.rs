@@ -23,6 +23,7 @@ pub mod engine;
 pub mod error;
 pub mod experiment;
 pub mod human;
+pub mod info;
 pub mod interrupt;
 pub mod list;
 pub mod metrics;

@@ -13,6 +13,7 @@
 //! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
 //! with its source.
 
+pub mod bare;
 mod bound;
 mod content;
 mod coroutine;

@@ -362,6 +362,12 @@ impl SimMachine {
     }
 }
 
+impl AsRef<SimMachine> for SimMachine {
+    fn as_ref(&self) -> &SimMachine {
+        self
+    }
+}
+
 impl Machine for SimMachine {
     fn cpus(&self) -> usize {
         self.cpus.len()

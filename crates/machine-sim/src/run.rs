@@ -91,7 +91,9 @@ impl RunError {
 
 /// Run `program`.
 pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {
-    let world = World::new(boot(config)?, program, config);
+    let (machine, knobs) = describe(config)?;
+    let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
+    let world = World::new(mm, program, config);
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);
@@ -99,7 +101,8 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     result
 }
 
-fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
+/// The machine of a run, and what the memory manager is told.
+pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunError> {
     let input = |text: String| RunError::Input(text);
     let spec = match config.memory {
         Some(bytes) => config.machine.clone().with_memory(bytes).map_err(|error| input(error.to_string()))?,
@@ -118,7 +121,7 @@ fn boot(config: &RunConfig) -> Result<Mm<SimMachine>, RunError> {
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
     let machine = SimMachine::new(spec, config.verify, config.bound, config.faulty, config.seed);
-    Mm::new(machine, Config { knobs, swap }).map_err(input)
+    Ok((machine, Config { knobs, swap }))
 }
 
 /// Start everything, then always do the earliest thing, until nothing is left.

@@ -135,6 +135,8 @@ struct Task {
     waits: u64,
     /// Did the last wait end by a wake-up?
     woken: bool,
+    /// It never goes to another CPU.
+    pinned: bool,
 }
 
 #[derive(Default)]
@@ -221,10 +223,25 @@ impl Sched {
         let cpu = (0..self.queues.len())
             .min_by_key(|&c| (self.queues[c].len(), c != near, self.nodes[c] != home, c))
             .expect("a machine has CPUs");
-        self.tasks.push(Task { cpu, state: State::Ready, ready_at: now, waits: 0, woken: false });
+        self.add(now, cpu, false);
+        id
+    }
+
+    /// A new task, which may run from `now` on, on `cpu` only.
+    pub(crate) fn spawn_on(&mut self, now: u64, cpu: usize) {
+        self.add(now, cpu, true);
+    }
+
+    fn add(&mut self, now: u64, cpu: usize, pinned: bool) {
+        let id = self.tasks.len() as TaskId;
+        self.tasks.push(Task { cpu, state: State::Ready, ready_at: now, waits: 0, woken: false, pinned });
         self.queues[cpu].waiting.push_back(id);
         self.come_to(cpu, now);
-        id
+    }
+
+    /// The last task that waits for the CPU and may go to another.
+    fn movable(&self, cpu: usize) -> Option<usize> {
+        self.queues[cpu].waiting.iter().rposition(|&task| !self.tasks[task as usize].pinned)
     }
 
     /// An idle CPU gets work at `now`: it has been idle until then.
@@ -294,9 +311,11 @@ impl Sched {
         self.queues[cpu].balance_at = self.clocks[cpu].get() + BALANCE * peers.clone().count() as u64;
         let own = self.queues[cpu].len();
         let longer =
-            peers.filter(|&c| self.queues[c].len() > own.max(1) && !self.queues[c].waiting.is_empty());
-        let Some(from) = longer.max_by_key(|&c| (self.queues[c].len(), Reverse(c))) else { return };
-        let task = self.queues[from].waiting.pop_back().expect("not empty");
+            peers.filter(|&c| self.queues[c].len() > own.max(1)).filter_map(|c| Some((c, self.movable(c)?)));
+        let Some((from, at)) = longer.max_by_key(|&(c, _)| (self.queues[c].len(), Reverse(c))) else {
+            return;
+        };
+        let task = self.queues[from].waiting.remove(at).expect("it was found there");
         let state = &mut self.tasks[task as usize];
         // What it did there may be ahead of this CPU's clock.
         state.ready_at = state.ready_at.max(self.clocks[from].get());
@@ -325,11 +344,12 @@ impl Sched {
         }
         let home = self.nodes[cpu];
         let crowded = (0..self.queues.len())
-            .filter(|&other| self.queues[other].len() > 1 && !self.queues[other].waiting.is_empty());
+            .filter(|&other| self.queues[other].len() > 1)
+            .filter_map(|other| Some((other, self.movable(other)?)));
         let longest =
-            crowded.max_by_key(|&c| (self.queues[c].waiting.len(), self.nodes[c] == home, Reverse(c)));
-        let Some(from) = longest else { return true };
-        let task = self.queues[from].waiting.pop_back().expect("not empty");
+            crowded.max_by_key(|&(c, _)| (self.queues[c].waiting.len(), self.nodes[c] == home, Reverse(c)));
+        let Some((from, at)) = longest else { return true };
+        let task = self.queues[from].waiting.remove(at).expect("it was found there");
         let since = self.clocks[cpu].get().max(self.tasks[task as usize].ready_at);
         self.queues[cpu].waiting.push_back(task);
         self.come_to(cpu, since);
@@ -363,6 +383,16 @@ impl Sched {
             let wait = self.tasks[task as usize].waits;
             self.at(deadline, Happening::Deadline(task, wait));
         }
+    }
+
+    /// The task that runs on `cpu` goes to the end of its queue. Who calls this then suspends it.
+    pub(crate) fn give_way(&mut self, cpu: usize) {
+        if self.queues[cpu].waiting.is_empty() {
+            return;
+        }
+        let task = self.queues[cpu].current.take().expect("only a running task can give way");
+        self.tasks[task as usize].state = State::Ready;
+        self.queues[cpu].waiting.push_back(task);
     }
 
     /// Did the task's last wait end by a wake-up (and not by its deadline)?
@@ -413,10 +443,11 @@ impl Sched {
         let idle = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() == 0);
         let cpu = match self.queues[last].len() {
             0 => last,
+            _ if self.tasks[task as usize].pinned => last,
             _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
         };
         let state = &mut self.tasks[task as usize];
-        *state = Task { cpu, state: State::Ready, ready_at: now, woken, waits: state.waits };
+        *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
         self.queues[cpu].waiting.push_front(task);
         self.come_to(cpu, now);
         if self.queues[cpu].current.is_some() {

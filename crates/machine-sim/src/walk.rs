@@ -19,7 +19,42 @@ pub(crate) enum Walk {
     Broken(Pfn),
 }
 
+#[inline(always)]
+fn usable(cached: Cached, kind: AccessKind) -> bool {
+    match kind {
+        AccessKind::Load => true,
+        AccessKind::Store => cached.storable(),
+        AccessKind::Fetch => cached.executable(),
+    }
+}
+
 impl SimMachine {
+    /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
+    #[inline]
+    pub(crate) fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
+        let fetch = kind == AccessKind::Fetch;
+        let mut found = if fetch { cpu.tlb.instruction(vpn) } else { cpu.tlb.data(vpn) };
+        let missed = found.is_none();
+        if missed {
+            let misses = if fetch { &cpu.counts.itlb_misses } else { &cpu.counts.dtlb_misses };
+            misses.set(misses.get() + 1);
+            found = cpu.tlb.second(vpn, fetch);
+            if found.is_some() {
+                cpu.spend(self.spec.costs().hardware(Hardware::L2TlbHit));
+            }
+        }
+        match found {
+            Some(cached) if usable(cached, kind) => return Ok((cached, missed)),
+            // Too weak for this access: the CPU drops it and looks at the table again.
+            Some(_) => cpu.tlb.drop_page(vpn),
+            None => {}
+        }
+        match self.walk(cpu, vpn, kind) {
+            Walk::Found(cached) => Ok((cached, missed)),
+            other => Err(other),
+        }
+    }
+
     /// Walk the tables under the loaded root for an access, setting young and dirty as hardware does, and fill the TLB.
     pub(crate) fn walk(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Walk {
         cpu.counts.walks.set(cpu.counts.walks.get() + 1);
@@ -33,8 +68,10 @@ impl SimMachine {
         loop {
             let index = (vpn.0 >> (9 * level)) as usize & 511;
             let Some(page) = self.tables.get(table) else {
-                // A table that was zeroed and never reached has no slot yet: it is empty. Other content is no table.
-                let zero = self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
+                // A table that was zeroed and never reached has no slot yet: it is empty, as the machine's own root is for
+                // programs. Other content is no table.
+                let zero = !table.is_some()
+                    || self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
                 return if zero { Walk::Fault } else { Walk::Broken(table) };
             };
             let near = cpu.tlb.touch_line(table, index);

@@ -3,13 +3,16 @@
 use crate::arch::firmware::{Handover, LowMemory};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
-use crate::{arena, devices, heap, log, report, sched, selftest};
+use crate::programs::{self, Run};
+use crate::{arena, conformance, devices, disk, heap, log, report, sched, selftest};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use machine_x86::acpi::Platform;
 use machine_x86::cmdline::{CommandLine, Job};
+use machine_x86::kernel::Disk;
 use machine_x86::memory_map::{self, NodeMemory, Span};
 use mm::api::SwapArea;
 use mm::knobs::Knobs;
@@ -107,6 +110,7 @@ fn start_devices(platform: &Platform) {
     if let Some(&window) = platform.pci.first() {
         devices::set_pci(window);
     }
+    disk::init();
 }
 
 /// The NUMA nodes: proximity domains by number.
@@ -184,7 +188,9 @@ fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
         pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
     };
     let found = X86::new(ranges, nodes.domains.len(), nodes.distances.clone());
-    machine::set_mm(Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error)));
+    let mm = Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error));
+    let device = DeviceId(0);
+    machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));
     crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
 }
 
@@ -205,12 +211,24 @@ fn start_cpus() {
 /// The first task: start what runs in the background, then do what the command line asks for.
 fn run(line: CommandLine) {
     debug_assert!(instructions::interrupts_enabled());
+    sched::spawn("disks", None, disk::tell_of_ends);
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }
     match line.job {
         Job::SelfTest => selftest::run(line.swap),
         Job::Crash(how) => selftest::crash(how),
+        Job::Conformance => conformance::run(),
+        Job::Program { name, bytes, threads: 1 } => {
+            programs::run(Run { program: format!("{name}:{bytes}"), seed: line.seed, check: line.check })
+        }
+        Job::Program { name, bytes, threads } => {
+            let program = format!("{name}:{bytes}:{threads}");
+            programs::run(Run { program, seed: line.seed, check: line.check })
+        }
+        Job::Scenario(name) => {
+            programs::run(Run { program: format!("scenario:{name}"), seed: line.seed, check: line.check })
+        }
         job => report::bad(format_args!("this kernel has no {job:?}")),
     }
 }

@@ -24,7 +24,7 @@ pub enum Job {
     SelfTest,
     /// The kernel fails, and must end the run with a report of that.
     Crash(Crash),
-    /// The tests of system calls and faults from a program's side.
+    /// The checks of the machine by the crate `conformance`.
     Conformance,
     /// Instructions that the memory manager takes for known work.
     Bench,

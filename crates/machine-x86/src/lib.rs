@@ -5,7 +5,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod acpi;
 pub mod cmdline;
+pub mod kernel;
 pub mod memory_map;
+pub mod user;

@@ -8,6 +8,7 @@ use crate::{devices, sched, shootdown};
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
+use machine_x86::kernel::{Disk, Kernel};
 use mm::Mm;
 use mm::machine::*;
 use mm::units::*;
@@ -26,19 +27,27 @@ pub struct X86 {
 /// Address-space numbers that are used of each CPU's 4096: as many as Linux uses.
 const ASIDS: usize = 6;
 
-static MM: Once<Mm<X86>> = Once::new();
+static KERNEL: Once<Kernel<X86>> = Once::new();
 
 /// The memory manager.
 ///
 /// # Panics
 /// Before it was made.
 pub fn mm() -> &'static Mm<X86> {
-    MM.get().expect("the memory manager is made before it is used")
+    kernel().mm()
+}
+
+/// The kernel of programs, on the memory manager.
+///
+/// # Panics
+/// Before it was made.
+pub fn kernel() -> &'static Kernel<X86> {
+    KERNEL.get().expect("the memory manager is made before it is used")
 }
 
 /// Put the memory manager in its place.
-pub fn set_mm(mm: Mm<X86>) {
-    MM.call_once(|| mm);
+pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
+    KERNEL.call_once(|| Kernel::new(mm, disk));
 }
 
 /// A tick came, and no lock is held.

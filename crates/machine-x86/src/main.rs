@@ -7,14 +7,14 @@ extern crate alloc;
 mod arch;
 mod arena;
 mod boot;
-#[allow(dead_code, reason = "a driver of disks uses the rest")]
+mod conformance;
 mod devices;
+mod disk;
 mod heap;
 mod hooks;
 mod machine;
-#[allow(dead_code, reason = "what runs programs uses the rest")]
+mod programs;
 mod report;
-#[allow(dead_code, reason = "what runs programs uses the rest")]
 mod sched;
 mod selftest;
 mod shootdown;

@@ -1,6 +1,7 @@
 //! Trace events, with the names of Linux's tracepoints.
 
 use crate::table_macro::named_table;
+use crate::units::*;
 
 named_table! {
     /// A trace event. The help text names its arguments in order.
@@ -23,9 +24,101 @@ named_table! {
         MmVmscanThrottled "mm_vmscan_throttled" "a reclaimer sleeps: node, nanoseconds, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
         TlbStale "tlb_stale" "an entry was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, page, frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis, index in the file";
-        TlbHazard "tlb_hazard" "stale translations must be gone from here on: kind (0 those of pages of a space, 1 of pages of a file, 2 to frames, 3 all, 4 as 0 but only those with bit 33), its id or first frame, first page or index, number";
-        TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: kind (0 space, 1 file, 2 frames, 3 all, 4 pages of a space), its id or first frame, number of frames or first page, number of pages";
-        TlbPaid "tlb_paid" "a debt was paid: kind (0 space, 1 file, 2 frames), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
+        TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
+        TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
+        TlbPaid "tlb_paid" "a debt was paid: kind (as Concern has it), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
         TlbFlush "tlb_flush" "translations were dropped: reason, pages (-1 = all)";
+    }
+}
+
+/// Which stale translations `tlb_hazard` and `tlb_settle` speak of: their arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Concern {
+    /// Those of `count` pages of a space.
+    Pages {
+        /// The space.
+        space: SpaceId,
+        /// First page.
+        first: Vpn,
+        /// Number of pages; [`u64::MAX`]: all from there on.
+        count: u64,
+    },
+    /// Of these pages only the translations that are flushed by whoever took them away.
+    FlushedAtOnce {
+        /// The space.
+        space: SpaceId,
+        /// First page.
+        first: Vpn,
+        /// Number of pages; [`u64::MAX`]: all from there on.
+        count: u64,
+    },
+    /// Those of `count` pages of a file, in every space.
+    File {
+        /// The file.
+        file: FileId,
+        /// First page.
+        first: PageIndex,
+        /// Number of pages; [`u64::MAX`]: all from there on.
+        count: u64,
+    },
+    /// Those that lead to these frames.
+    Frames {
+        /// First frame.
+        first: Pfn,
+        /// Number of frames.
+        count: u32,
+    },
+}
+
+impl Concern {
+    /// Everything of a space.
+    pub const fn space(space: SpaceId) -> Concern {
+        Concern::Pages { space, first: Vpn(0), count: u64::MAX }
+    }
+
+    /// A file from a page on.
+    pub const fn file_from(file: FileId, first: PageIndex) -> Concern {
+        Concern::File { file, first, count: u64::MAX }
+    }
+
+    /// The event's arguments: kind, then what it is about.
+    pub const fn args(self) -> [u64; 4] {
+        match self {
+            Concern::Pages { space, first, count } => [0, space.0 as u64, first.0, count],
+            Concern::File { file, first, count } => [1, file.0 as u64, first.0, count],
+            Concern::Frames { first, count } => [2, first.0 as u64, count as u64, 0],
+            Concern::FlushedAtOnce { space, first, count } => [3, space.0 as u64, first.0, count],
+        }
+    }
+
+    /// What an event's arguments say; `None` if they are no concern's.
+    pub const fn of_args([kind, id, first, count]: [u64; 4]) -> Option<Concern> {
+        Some(match kind {
+            0 => Concern::Pages { space: SpaceId(id as u32), first: Vpn(first), count },
+            1 => Concern::File { file: FileId(id as u32), first: PageIndex(first), count },
+            2 => Concern::Frames { first: Pfn(id as u32), count: first as u32 },
+            3 => Concern::FlushedAtOnce { space: SpaceId(id as u32), first: Vpn(first), count },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_concern_survives_its_event() {
+        let (space, first, file) = (SpaceId(7), Vpn(4), FileId(3));
+        for concern in [
+            Concern::Pages { space, first, count: 2 },
+            Concern::FlushedAtOnce { space, first, count: u64::MAX },
+            Concern::space(space),
+            Concern::file_from(file, PageIndex(9)),
+            Concern::Frames { first: Pfn(100), count: 8 },
+        ] {
+            assert_eq!(Concern::of_args(concern.args()), Some(concern));
+        }
+        assert_eq!(Concern::of_args([4, 0, 0, 0]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lru::Lru;
@@ -218,10 +218,12 @@ impl<M: Machine> Memory<M> {
             self.tlb.settle_space(ground, space);
         }
         if let Some(range) = range {
-            ground.event(Event::TlbHazard, [4, space.0 as u64, range.start.0, range.pages]);
+            let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
+            ground.event(Event::TlbHazard, concern.args());
         }
         if let Some((start, end)) = gather.changed() {
-            ground.event(Event::TlbHazard, [0, space.0 as u64, start.0, end.0 - start.0]);
+            let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
+            ground.event(Event::TlbHazard, concern.args());
         }
         for pfn in gather.pages.drain(..) {
             self.put(pfn);

@@ -8,7 +8,7 @@ use crate::os::*;
 use crate::rng::Rng;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use spin::Mutex;
 
 const PAGE: u64 = 4096;
 /// Roles below this are threads of their parent's process, from it on they are children.
@@ -19,10 +19,10 @@ const FILES: [&str; 3] = ["chaos-a", "chaos-b", "chaos-shm"];
 pub const HELP: &str = "do everything at random: to look for faults of the memory manager, not to measure it";
 
 /// What to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Chaos {
     /// Areas of a task that forks, for its child by role.
-    inherited: RefCell<BTreeMap<Role, Vec<Area>>>,
+    inherited: Mutex<BTreeMap<Role, Vec<Area>>>,
     /// Operations of each task.
     pub operations: u32,
     /// Pages of the largest area, and of the files.
@@ -47,7 +47,7 @@ impl Chaos {
     /// Two threads besides the first and two children of each, `operations` operations each, on areas and files of up to
     /// `pages` pages.
     pub fn new(operations: u32, pages: u64) -> Chaos {
-        Chaos { operations, pages: pages.max(1), threads: 2, forks: 2, inherited: RefCell::default() }
+        Chaos { operations, pages: pages.max(1), threads: 2, forks: 2, inherited: Mutex::default() }
     }
 
     /// A program that touches about `footprint` bytes.
@@ -80,7 +80,7 @@ impl Program for Chaos {
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let rng = Rng::new(os.seed());
         let files = [0; FILES.len()];
-        let areas = self.inherited.borrow_mut().remove(&role).unwrap_or_default();
+        let areas = self.inherited.lock().remove(&role).unwrap_or_default();
         let (children, forks) = (Vec::new(), self.forks);
         let mut task = Task { chaos: self, os, rng, areas, files, children, forks, role };
         task.open_files();
@@ -320,10 +320,10 @@ impl<O: Os> Task<'_, O> {
         }
         self.forks -= 1;
         let role = CHILD + self.role * 100 + self.forks;
-        self.chaos.inherited.borrow_mut().insert(role, self.areas.clone());
+        self.chaos.inherited.lock().insert(role, self.areas.clone());
         match self.os.fork(role) {
             Ok(child) => self.children.push(child),
-            Err(_) => drop(self.chaos.inherited.borrow_mut().remove(&role)),
+            Err(_) => drop(self.chaos.inherited.lock().remove(&role)),
         }
         if self.rng.percent(50)
             && let Some(child) = self.children.pop()

@@ -6,7 +6,6 @@
 //! Pages are counted by process and address, so a page that two processes share counts twice here.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
 use crate::container::{Counts, FileInfo, Header, Reader, Stream};
 use crate::error::TraceError;
@@ -14,7 +13,7 @@ use crate::event::{Backing, Event, Run, ThreadId};
 use crate::pages::PageSet;
 
 /// Windows of the curve.
-const WINDOWS: u64 = 64;
+pub const WINDOWS: u64 = 64;
 
 /// What is in a trace.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -183,128 +182,11 @@ impl Info {
             _ => {}
         }
     }
-
-    /// The whole as text for people.
-    pub fn render(&self) -> String {
-        let mut out = String::new();
-        self.text(&mut out).expect("writing to a string does not fail");
-        out
-    }
-
-    fn text(&self, out: &mut String) -> std::fmt::Result {
-        let totals = &self.totals;
-        writeln!(out, "{} ({}, {})", self.path, size(self.file_bytes), self.recorder)?;
-        writeln!(out, "command       {}", self.command.join(" "))?;
-        writeln!(out, "footprint     {} touched, {} at most at once", size(self.footprint), size(self.peak))?;
-        writeln!(
-            out,
-            "pages         {} of memory, {} of files",
-            grouped(self.data_pages),
-            grouped(self.file_pages)
-        )?;
-        writeln!(
-            out,
-            "accesses      {} in {} runs: {} loads, {} stores, {} fetches",
-            grouped(self.accesses),
-            grouped(totals.runs),
-            grouped(totals.loads),
-            grouped(totals.stores),
-            grouped(totals.fetches)
-        )?;
-        writeln!(
-            out,
-            "runs          {} of loads, {} of stores, {} of fetches",
-            grouped(self.runs[0]),
-            grouped(self.runs[1]),
-            grouped(self.runs[2])
-        )?;
-        writeln!(out, "instructions  {}", grouped(totals.instructions))?;
-        writeln!(out, "file calls    {} read, {} written", size(self.bytes_read), size(self.bytes_written))?;
-        writeln!(
-            out,
-            "\nprocess  forked by  threads  maps: anonymous  shared  file  shared file    mapped  changes"
-        )?;
-        for row in &self.processes {
-            let [anonymous, shared, file, shared_file] = row.maps;
-            writeln!(
-                out,
-                "{:>7}  {:>9}  {:>7}  {anonymous:>15}  {shared:>6}  {file:>4}  {shared_file:>11}  {:>8}  {:>7}",
-                row.process,
-                row.forked_by.map_or("-".to_owned(), |thread| format!("thread {thread}")),
-                row.threads,
-                size(row.mapped_bytes),
-                row.changes
-            )?;
-        }
-        writeln!(out, "\nthread  process      events        loads       stores      fetches  instructions")?;
-        for row in &self.threads {
-            let counts = &row.counts;
-            writeln!(
-                out,
-                "{:>6}  {:>7}  {:>10}  {:>11}  {:>11}  {:>11}  {:>12}",
-                row.thread,
-                row.process,
-                counts.events,
-                counts.loads,
-                counts.stores,
-                counts.fetches,
-                counts.instructions
-            )?;
-        }
-        self.text_files(out)?;
-        self.text_curve(out)?;
-        self.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
-    }
-
-    fn text_files(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nfile  size at first use  place    name")?;
-        for (at, file) in self.files.iter().enumerate() {
-            let place = format!("{:?}", file.place).to_lowercase();
-            writeln!(out, "{at:>4}  {:>17}  {place:<7}  {}", file.size, file.name)?;
-        }
-        Ok(())
-    }
-
-    fn text_curve(&self, out: &mut String) -> std::fmt::Result {
-        const WIDTH: u64 = 40;
-        writeln!(
-            out,
-            "\nworking set: pages touched per {} accesses\n    accesses   pages  up to here",
-            self.accesses / WINDOWS
-        )?;
-        let most = self.curve.iter().map(|point| point.pages).max().unwrap_or(0).max(1);
-        for point in self.curve.iter().skip(3).step_by(4) {
-            let bar = "#".repeat((point.pages * WIDTH / most) as usize);
-            writeln!(out, "{:>12}  {:>6}  {:>10}  {bar}", point.accesses, point.pages, point.cumulative)?;
-        }
-        Ok(())
-    }
 }
 
 /// `total × window / WINDOWS` without overflow.
 fn part(total: u64, window: u64) -> u64 {
     (u128::from(total) * u128::from(window) / u128::from(WINDOWS)) as u64
-}
-
-/// `976,685,109`
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
 }
 
 struct Cursor {

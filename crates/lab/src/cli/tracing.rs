@@ -22,5 +22,5 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
-    if args.json { output::print(&output::json(&info)?) } else { output::print(&info.render()) }
+    if args.json { output::print(&output::json(&info)?) } else { output::print(&crate::info::render(&info)) }
 }

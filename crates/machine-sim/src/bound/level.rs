@@ -6,6 +6,8 @@
 //! they come, and all that must be kept of the past is the last point chosen: by CPU for receptions, one for rounds.
 
 use super::report::{BoundLevel, Cause, CauseCount};
+use mm::event::Concern;
+use mm::units::{SpaceId, Vpn};
 use std::collections::BTreeSet;
 
 /// Number of a record.
@@ -29,15 +31,6 @@ pub(super) struct Stale {
     pub(super) writable: bool,
     /// Whoever took it away flushes it.
     pub(super) sync: bool,
-}
-
-/// Which records something concerns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Concern {
-    Pages { space: u32, first: u64, count: u64, only_sync: bool },
-    Indices { file: u32, first: u64, count: u64 },
-    Frames { first: u32, count: u32, only_writable: bool },
-    All,
 }
 
 /// When something happens, on which CPU, and what it is.
@@ -188,27 +181,24 @@ impl Level {
         cpus(self.mask(slot)).filter(move |&cpu| past.free[cpu] <= since && past.interrupted[cpu] <= since)
     }
 
-    fn find(&self, concern: &Concern) -> Vec<Slot> {
+    fn find(&self, concern: &Concern, cause: Cause) -> Vec<Slot> {
+        let pages = |space: SpaceId, first: Vpn, count: u64, sync: bool| {
+            let at = |page| (space.0, sync, page, 0);
+            self.by_page.range(at(first.0)..at(first.0.saturating_add(count))).map(|&(.., slot)| slot)
+        };
         match *concern {
-            Concern::All => self.by_frame.iter().map(|&(_, slot)| slot).collect(),
-            Concern::Pages { space, first, count, only_sync } => {
-                let end = first.saturating_add(count);
-                let with = |sync| {
-                    let range = (space, sync, first, 0)..(space, sync, end, 0);
-                    self.by_page.range(range).map(|&(.., slot)| slot)
-                };
-                match only_sync {
-                    true => with(true).collect(),
-                    false => with(true).chain(with(false)).collect(),
-                }
+            Concern::FlushedAtOnce { space, first, count } => pages(space, first, count, true).collect(),
+            Concern::Pages { space, first, count } => {
+                pages(space, first, count, true).chain(pages(space, first, count, false)).collect()
             }
-            Concern::Indices { file, first, count } => {
-                let range = (file, first, 0)..(file, first.saturating_add(count), 0);
+            Concern::File { file, first, count } => {
+                let at = |index| (file.0 + 1, index, 0);
+                let range = at(first.0)..at(first.0.saturating_add(count));
                 self.by_index.range(range).map(|&(.., slot)| slot).collect()
             }
-            Concern::Frames { first, count, only_writable } => {
-                let found = self.by_frame.range((first, 0)..(first.saturating_add(count), 0));
-                let wanted = |slot: &Slot| !only_writable || self.records[*slot as usize].writable;
+            Concern::Frames { first, count } => {
+                let found = self.by_frame.range((first.0, 0)..(first.0.saturating_add(count), 0));
+                let wanted = |slot: &Slot| cause != Cause::Writable || self.records[*slot as usize].writable;
                 found.map(|&(_, slot)| slot).filter(wanted).collect()
             }
         }
@@ -221,7 +211,7 @@ impl Level {
             return None;
         }
         let mut missed = None;
-        for slot in self.find(concern) {
+        for slot in self.find(concern, at.cause) {
             let missing = self.close(slot, at, past).map(|cpu| (self.records[slot as usize], cpu));
             missed = missed.or(missing);
             self.remove(slot);

@@ -23,8 +23,8 @@
 mod level;
 mod report;
 
-use level::{Concern, Level, Moment, Past, Stale};
-use mm::event::Event;
+use level::{Level, Moment, Past, Stale};
+use mm::event::{Concern, Event};
 use mm::machine::CpuSet;
 use mm::units::{Pfn, SpaceId, Vpn};
 pub use report::{BoundLevel, BoundReport, Cause, CauseCount};
@@ -96,32 +96,20 @@ impl Bound {
         args: [u64; 4],
         holds: impl Fn(usize, Vpn) -> bool,
     ) {
-        let [a, b, c, d] = args;
-        let frames = |first, count| Concern::Frames { first, count, only_writable: false };
-        let pages = |first, count, only_sync| Concern::Pages { space: b as u32, first, count, only_sync };
-        let whole = |space| Concern::Pages { space, first: 0, count: u64::MAX, only_sync: false };
-        match (event, a) {
-            (Event::TlbStale, _) => self.goes_stale(args, holds),
-            (Event::MmPageAlloc, _) => self.hazard(cpu, Cause::Reuse, frames(a as u32, 1 << b)),
-            (Event::TlbHazard, 0) => self.hazard(cpu, Cause::Address, pages(c, d, false)),
-            (Event::TlbHazard, 1) => {
-                let concern = Concern::Indices { file: b as u32 + 1, first: c, count: d };
-                self.hazard(cpu, Cause::Content, concern);
+        match event {
+            Event::TlbStale => self.goes_stale(args, holds),
+            Event::MmPageAlloc => {
+                let concern = Concern::Frames { first: Pfn(args[0] as u32), count: 1 << args[1] };
+                self.hazard(cpu, Cause::Reuse, concern);
             }
-            (Event::TlbHazard, 2) => {
-                let concern = Concern::Frames { first: b as u32, count: c as u32, only_writable: true };
-                self.hazard(cpu, Cause::Writable, concern);
+            Event::TlbHazard => {
+                let concern = Concern::of_args(args).expect("the memory manager made it from one");
+                self.hazard(cpu, Cause::of_hazard(&concern), concern);
             }
-            (Event::TlbHazard, 3) => self.hazard(cpu, Cause::Age, Concern::All),
-            (Event::TlbHazard, 4) => self.hazard(cpu, Cause::Return, pages(c, d, true)),
-            (Event::TlbSettle, 0) => self.settle(cpu, Cause::SettleSpace, whole(b as u32)),
-            (Event::TlbSettle, 1) => {
-                let concern = Concern::Indices { file: b as u32 + 1, first: 0, count: u64::MAX };
-                self.settle(cpu, Cause::SettleFile, concern);
+            Event::TlbSettle => {
+                let concern = Concern::of_args(args).expect("the memory manager made it from one");
+                self.settle(cpu, Cause::of_settling(&concern), concern);
             }
-            (Event::TlbSettle, 2) => self.settle(cpu, Cause::SettleFrames, frames(b as u32, c as u32)),
-            (Event::TlbSettle, 4) => self.settle(cpu, Cause::SettleSpace, pages(c, d, false)),
-            (Event::TlbSettle, 3) => self.settle(cpu, Cause::SettleAll, Concern::All),
             _ => {}
         }
     }

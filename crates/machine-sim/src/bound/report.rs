@@ -1,5 +1,6 @@
 //! What the bound has found.
 
+use mm::event::Concern;
 use std::collections::BTreeMap;
 
 /// Why a stale translation had to be gone.
@@ -13,8 +14,6 @@ pub enum Cause {
     Content,
     /// It allowed stores, and its frame was saved or given away.
     Writable,
-    /// It had grown too old.
-    Age,
     /// Whoever took it away returned.
     Return,
     /// The memory manager settled a space.
@@ -23,11 +22,28 @@ pub enum Cause {
     SettleFile,
     /// The memory manager settled frames.
     SettleFrames,
-    /// The memory manager settled everything.
-    SettleAll,
 }
 
 impl Cause {
+    /// Why these must be gone, if the memory manager says only that they must.
+    pub(super) const fn of_hazard(concern: &Concern) -> Cause {
+        match concern {
+            Concern::Pages { .. } => Cause::Address,
+            Concern::FlushedAtOnce { .. } => Cause::Return,
+            Concern::File { .. } => Cause::Content,
+            Concern::Frames { .. } => Cause::Writable,
+        }
+    }
+
+    /// Who is paid for when these are.
+    pub(super) const fn of_settling(concern: &Concern) -> Cause {
+        match concern {
+            Concern::Pages { .. } | Concern::FlushedAtOnce { .. } => Cause::SettleSpace,
+            Concern::File { .. } => Cause::SettleFile,
+            Concern::Frames { .. } => Cause::SettleFrames,
+        }
+    }
+
     /// Its name, for tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,12 +51,10 @@ impl Cause {
             Cause::Address => "address",
             Cause::Content => "content",
             Cause::Writable => "writable",
-            Cause::Age => "age",
             Cause::Return => "return",
             Cause::SettleSpace => "settle_space",
             Cause::SettleFile => "settle_file",
             Cause::SettleFrames => "settle_frames",
-            Cause::SettleAll => "settle_all",
         }
     }
 
@@ -51,11 +65,8 @@ impl Cause {
             Cause::Address => "the address got another meaning or other rights",
             Cause::Content => "the file's content changed",
             Cause::Writable => "the frame, which it could store to, was saved or given away",
-            Cause::Age => "the age limit was reached",
             Cause::Return => "whoever took it away returned",
-            Cause::SettleSpace | Cause::SettleFile | Cause::SettleFrames | Cause::SettleAll => {
-                "the memory manager settled"
-            }
+            Cause::SettleSpace | Cause::SettleFile | Cause::SettleFrames => "the memory manager settled",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The bound by itself: events go in, numbers come out. Small random cases are held against all choices there are.
 
 use super::*;
-use mm::units::CpuId;
+use mm::units::{CpuId, FileId, PageIndex};
 use proptest::prelude::*;
 
 const SPACE: SpaceId = SpaceId(7);
@@ -17,6 +17,22 @@ fn bound(running: usize) -> Bound {
 
 fn tell(bound: &mut Bound, cpu: usize, event: Event, args: [u64; 4]) {
     bound.event(cpu, event, args, |_, _| panic!("asked without need"));
+}
+
+fn pages(space: u32, first: u64, count: u64) -> [u64; 4] {
+    Concern::Pages { space: SpaceId(space), first: Vpn(first), count }.args()
+}
+
+fn at_once(first: u64, count: u64) -> [u64; 4] {
+    Concern::FlushedAtOnce { space: SPACE, first: Vpn(first), count }.args()
+}
+
+fn file(file: u32, first: u64, count: u64) -> [u64; 4] {
+    Concern::File { file: FileId(file), first: PageIndex(first), count }.args()
+}
+
+fn frames(first: u32, count: u32) -> [u64; 4] {
+    Concern::Frames { first: Pfn(first), count }.args()
 }
 
 /// Page `page` at frame 100 + page is taken away; it shows the same index of file 3.
@@ -106,9 +122,9 @@ fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, true, false);
     interrupt(&mut bound, &[0]);
-    tell(&mut bound, AWAY, Event::TlbHazard, [2, 101, 1, 0]);
+    tell(&mut bound, AWAY, Event::TlbHazard, frames(101, 1));
     assert_eq!(least(&bound), [(0, 0); 2]);
-    tell(&mut bound, AWAY, Event::TlbHazard, [2, 100, 8, 0]);
+    tell(&mut bound, AWAY, Event::TlbHazard, frames(100, 8));
     assert_eq!(least(&bound), [(1, 1); 2]);
     assert_eq!(bound.report().l1.causes[&Cause::Writable].deadlines, 1);
     assert_eq!((bound.l1.open_now(), bound.l2.open_now()), (1, 1));
@@ -117,17 +133,16 @@ fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
 #[test]
 fn each_hazard_concerns_what_it_says() {
     let hazards = [
-        (Event::TlbHazard, [0, 7, 4, 2], vec![4, 5], Cause::Address),
-        (Event::TlbHazard, [0, 8, 4, 2], vec![], Cause::Address),
-        (Event::TlbHazard, [0, 7, 6, u64::MAX], vec![6, 7], Cause::Address),
-        (Event::TlbHazard, [1, 3, 2, 2], vec![2, 3], Cause::Content),
-        (Event::TlbHazard, [1, 4, 2, 2], vec![], Cause::Content),
-        (Event::TlbHazard, [2, 100, 8, 0], vec![0, 2, 4, 6], Cause::Writable),
-        (Event::TlbHazard, [3, 0, 0, 0], (0..8).collect(), Cause::Age),
-        (Event::TlbHazard, [4, 7, 0, 100], vec![4, 5, 6, 7], Cause::Return),
-        (Event::TlbHazard, [4, 7, 0, 6], vec![4, 5], Cause::Return),
+        (Event::TlbHazard, pages(7, 4, 2), vec![4, 5], Cause::Address),
+        (Event::TlbHazard, pages(8, 4, 2), vec![], Cause::Address),
+        (Event::TlbHazard, pages(7, 6, u64::MAX), vec![6, 7], Cause::Address),
+        (Event::TlbHazard, file(3, 2, 2), vec![2, 3], Cause::Content),
+        (Event::TlbHazard, file(4, 2, 2), vec![], Cause::Content),
+        (Event::TlbHazard, frames(100, 8), vec![0, 2, 4, 6], Cause::Writable),
+        (Event::TlbHazard, at_once(0, 100), vec![4, 5, 6, 7], Cause::Return),
+        (Event::TlbHazard, at_once(0, 6), vec![4, 5], Cause::Return),
         (Event::MmPageAlloc, [100, 2, 0, 0], vec![0, 1, 2, 3], Cause::Reuse),
-        (Event::TlbFlush, [4, 1, 0, 0], vec![], Cause::Age),
+        (Event::TlbFlush, [4, 1, 0, 0], vec![], Cause::Return),
     ];
     for (event, args, gone, cause) in hazards {
         let mut bound = bound(1);
@@ -154,10 +169,10 @@ fn each_hazard_concerns_what_it_says() {
 #[test]
 fn settling_counts_for_the_second_level_only() {
     for (args, cause) in [
-        ([0, 7, 0, 0], Cause::SettleSpace),
-        ([1, 3, 0, 0], Cause::SettleFile),
-        ([2, 101, 1, 0], Cause::SettleFrames),
-        ([3, 0, 0, 0], Cause::SettleAll),
+        (Concern::space(SPACE).args(), Cause::SettleSpace),
+        (pages(7, 0, 512), Cause::SettleSpace),
+        (Concern::file_from(FileId(3), PageIndex(0)).args(), Cause::SettleFile),
+        (frames(101, 1), Cause::SettleFrames),
     ] {
         let mut bound = bound(2);
         stale(&mut bound, 1, false, false);
@@ -279,7 +294,7 @@ fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..CPUS).prop_map(|cpu| Step::Free { cpu }),
         1 => (0..CPUS).prop_map(|cpu| Step::Turn { cpu }),
         3 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Reuse { page, cpu }),
-        1 => (0..5u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard { kind, page, cpu }),
+        1 => (0..4u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard { kind, page, cpu }),
         1 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Settle { page, cpu }),
     ];
     prop::collection::vec(step, 1..16)
@@ -299,10 +314,12 @@ fn play(history: &[Step], sweep: bool) -> Bound {
             Step::Reuse { page, cpu } => reuse(&mut bound, cpu, page),
             Step::Hazard { kind, page, cpu } => {
                 let args =
-                    [[0, 7, page, 1], [1, 3, page, 1], [2, 100 + page, 1, 0], [3, 0, 0, 0], [4, 7, page, 1]];
+                    [pages(7, page, 1), file(3, page, 1), frames(100 + page as u32, 1), at_once(page, 1)];
                 tell(&mut bound, cpu, Event::TlbHazard, args[kind as usize]);
             }
-            Step::Settle { page, cpu } => tell(&mut bound, cpu, Event::TlbSettle, [2, 100 + page, 1, 0]),
+            Step::Settle { page, cpu } => {
+                tell(&mut bound, cpu, Event::TlbSettle, frames(100 + page as u32, 1))
+            }
         }
         if sweep {
             bound.l1.sweep(&bound.past);
@@ -324,9 +341,8 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     for (now, &step) in history.iter().enumerate() {
         let concerns = |page: u64, writable: bool, sync: bool| match step {
             Step::Reuse { page: p, .. } => p == page,
-            Step::Hazard { kind: 3, .. } => true,
             Step::Hazard { kind: 2, page: p, .. } => p == page && writable,
-            Step::Hazard { kind: 4, page: p, .. } => p == page && sync,
+            Step::Hazard { kind: 3, page: p, .. } => p == page && sync,
             Step::Hazard { page: p, .. } => p == page,
             Step::Settle { page: p, .. } => second && p == page,
             _ => false,

@@ -1,8 +1,6 @@
 //! One access: translation, fault, and the oracle's judgement.
 
 use super::{ADDRESS_BITS, SimOs};
-use crate::machine::Cpu;
-use crate::spec::Hardware;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
@@ -14,15 +12,6 @@ use program::{Access, Mode, Program, Signal};
 const RETRIES: u32 = 1000;
 /// Cache lines of a page.
 const LINES: u64 = 64;
-
-#[inline(always)]
-fn usable(cached: Cached, kind: AccessKind) -> bool {
-    match kind {
-        AccessKind::Load => true,
-        AccessKind::Store => cached.storable(),
-        AccessKind::Fetch => cached.executable(),
-    }
-}
 
 impl<P: Program> SimOs<'_, P> {
     #[inline(never)]
@@ -40,7 +29,7 @@ impl<P: Program> SimOs<'_, P> {
         let vpn = Vpn::of(addr);
         for _ in 0..RETRIES {
             let cpu = self.machine.here();
-            match self.translate(cpu, vpn, kind) {
+            match self.machine.translate(cpu, vpn, kind) {
                 Ok((cached, missed)) => {
                     if missed {
                         let lines = (access.count as u64).clamp(1, LINES);
@@ -70,32 +59,6 @@ impl<P: Program> SimOs<'_, P> {
             self.space,
             self.mapped(vpn)
         ));
-    }
-
-    /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
-    #[inline]
-    fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
-        let fetch = kind == AccessKind::Fetch;
-        let mut found = if fetch { cpu.tlb.instruction(vpn) } else { cpu.tlb.data(vpn) };
-        let missed = found.is_none();
-        if missed {
-            let misses = if fetch { &cpu.counts.itlb_misses } else { &cpu.counts.dtlb_misses };
-            misses.set(misses.get() + 1);
-            found = cpu.tlb.second(vpn, fetch);
-            if found.is_some() {
-                cpu.spend(self.machine.spec().costs().hardware(Hardware::L2TlbHit));
-            }
-        }
-        match found {
-            Some(cached) if usable(cached, kind) => return Ok((cached, missed)),
-            // Too weak for this access: the CPU drops it and looks at the table again.
-            Some(_) => cpu.tlb.drop_page(vpn),
-            None => {}
-        }
-        match self.machine.walk(cpu, vpn, kind) {
-            Walk::Found(cached) => Ok((cached, missed)),
-            other => Err(other),
-        }
     }
 
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {

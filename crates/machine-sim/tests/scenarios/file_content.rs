@@ -2,6 +2,7 @@
 
 use crate::scene::*;
 use program::{FileAdvice, Os, Prot, Role, Signal};
+use std::cell::Cell;
 
 /// Roles of processes that change the file.
 const WRITER: Role = 100;
@@ -13,16 +14,12 @@ fn readers_and(
     role: Role,
     deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
 ) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
-    let readers = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, &mut |os, round| deed(os, fd, round));
-    join_all(scene, os, readers);
-    Ok(())
+    let fd = Cell::new(0);
+    let mut prepare = |os: &mut dyn Os| {
+        fd.set(open(os, "text", LEN));
+        os.mmap(view(fd.get(), Prot::R, true)).unwrap();
+    };
+    scene.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
 }
 
 /// The same, but a process of its own does the deed, when asked to.

@@ -16,17 +16,12 @@ fn readers_of_swapped_memory(
     role: Role,
     deed: &mut dyn FnMut(&mut dyn Os, u32),
 ) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    os.mmap(anonymous(Prot::RW)).unwrap();
-    store_all(os, AT);
-    os.madvise(AT, LEN, Advice::PageOut).unwrap();
-    let readers = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, deed);
-    join_all(scene, os, readers);
-    Ok(())
+    let mut prepare = |os: &mut dyn Os| {
+        os.mmap(anonymous(Prot::RW)).unwrap();
+        store_all(os, AT);
+        os.madvise(AT, LEN, Advice::PageOut).unwrap();
+    };
+    scene.among_readers(os, role, &mut prepare, deed)
 }
 
 /// One thread's store makes an entry writable while others read the page that was there before.
@@ -131,16 +126,11 @@ fn frames_become(
     role: Role,
     deed: &mut dyn FnMut(&mut dyn Os, u32),
 ) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
-    let readers = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, deed);
-    join_all(scene, os, readers);
-    Ok(())
+    let mut prepare = |os: &mut dyn Os| {
+        let fd = open(os, "text", LEN);
+        os.mmap(view(fd, Prot::R, true)).unwrap();
+    };
+    scene.among_readers(os, role, &mut prepare, deed)
 }
 
 fn become_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {

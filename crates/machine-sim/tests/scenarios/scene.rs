@@ -159,6 +159,26 @@ impl Scene {
         Ok(())
     }
 
+    /// The first task prepares what is read at [`AT`], lets three threads read it, and does a deed after every gust of
+    /// pressure; all other roles read.
+    pub fn among_readers(
+        &self,
+        os: &mut dyn Os,
+        role: Role,
+        prepare: &mut dyn FnMut(&mut dyn Os),
+        deed: &mut dyn FnMut(&mut dyn Os, u32),
+    ) -> Result<(), Signal> {
+        if role > 0 {
+            return self.read_on(os, AT, PAGES);
+        }
+        prepare(os);
+        let readers = threads(os, 3);
+        self.wait_for(os, 3);
+        self.rounds(os, deed);
+        join_all(self, os, readers);
+        Ok(())
+    }
+
     /// Do a deed whenever the first task asks for it. For another process than the first, which must not be forked later:
     /// fork itself flushes all of its parent.
     pub fn serve(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os)) {

@@ -13,6 +13,7 @@ pub mod paging;
 pub mod serial;
 pub mod smp;
 pub mod torture;
+pub mod touch;
 pub mod trap;
 pub mod user;
 
@@ -20,6 +21,7 @@ global_asm!(include_str!("boot.s"), options(att_syntax));
 global_asm!(include_str!("trap.s"), options(att_syntax));
 global_asm!(include_str!("switch.s"), options(att_syntax));
 global_asm!(include_str!("memory.s"), options(att_syntax));
+global_asm!(include_str!("touch.s"), options(att_syntax));
 
 /// Precompiled `core` of the host's target names these two although nothing here unwinds.
 mod unwinding {

@@ -11,7 +11,7 @@
 //! Vector registers are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
 
 use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
-use super::{apic, cpu, io_apic};
+use super::{apic, cpu, io_apic, touch};
 use crate::report;
 use crate::{devices, hooks, machine, sched, shootdown};
 use core::arch::asm;
@@ -174,6 +174,11 @@ fn page_fault(frame: &mut Frame) {
     }
     if !frame.is_user() {
         if end_probe(frame) {
+            return;
+        }
+        // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
+        let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
+        if touch::fail(frame, top, touch::FAULT) {
             return;
         }
         let what = if frame.error & WRITE != 0 { "store to" } else { "load from" };

@@ -16,7 +16,7 @@ pub use task::{Key, Task, TaskId};
 
 use crate::arch::cpu::{self, Cpu, MAX_CPUS};
 use crate::arch::instructions::{
-    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt,
+    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt, without_interrupts,
 };
 use crate::arch::lock::{IrqGuard, IrqLock};
 use crate::arch::{apic, clock};
@@ -68,7 +68,18 @@ pub fn spawn(
     body: impl FnOnce() + Send + 'static,
 ) -> TaskId {
     let ended = QUEUE.lock().take_ended();
-    let task = task::prepare(ended, name.into(), space, Box::new(body));
+    begin(task::prepare(ended, name.into(), space, Box::new(body)))
+}
+
+/// Start a task of the kernel's that runs on one CPU only.
+pub fn spawn_on(cpu: CpuId, name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> TaskId {
+    let ended = QUEUE.lock().take_ended();
+    let task = task::prepare(ended, name.into(), None, Box::new(body));
+    task.bind(cpu);
+    begin(task)
+}
+
+fn begin(task: &'static Task) -> TaskId {
     let mut queue = QUEUE.lock();
     queue.add(task, State::Ready, cpu::current().id());
     queue.push_back(task);
@@ -105,6 +116,15 @@ pub fn set_space(space: Option<SpaceId>) {
     }
 }
 
+/// The task that calls runs in no space from now on; `switch` tells the memory manager, with interrupts off.
+pub fn leave_space(switch: &mut dyn FnMut()) {
+    without_interrupts(|| {
+        current().set_space(None);
+        TOLD[cpu::current().id().index()].store(task::NO_SPACE, Relaxed);
+        switch();
+    });
+}
+
 // --- switching --------------------------------------------------------------------------------------------
 
 /// Go over to the next ready task, or to this CPU's idle task. Interrupts are off. Returns when the task that calls is
@@ -112,7 +132,7 @@ pub fn set_space(space: Option<SpaceId>) {
 fn switch(mut queue: IrqGuard<'_, Queue>) {
     let me = cpu::current();
     let before = current();
-    let next = match queue.pop() {
+    let next = match queue.pop(me.id()) {
         Some(task) => {
             READY.fetch_sub(1, Relaxed);
             queue.set_state(task, State::Running);
@@ -185,8 +205,8 @@ pub fn idle() -> ! {
     loop {
         disable_interrupts();
         let mut queue = QUEUE.lock();
-        if queue.is_empty() {
-            let me = cpu::current().id();
+        let me = cpu::current().id();
+        if !queue.has_work_for(me) {
             queue.set_resting(me);
             drop(queue);
             rest(me);
@@ -215,7 +235,7 @@ fn note_ready(queue: &mut Queue, task: &Task) {
     let target = match queue.take_resting(task) {
         Some(cpu) => cpu,
         // The kernel's own tasks are short, and others wait for them.
-        None if task.space().is_none() => queue.last_cpu(task),
+        None if task.space().is_none() => task.home().unwrap_or_else(|| queue.last_cpu(task)),
         None => return,
     };
     let target: &Cpu = cpu::all()[target.index()];
@@ -249,7 +269,7 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     let stale = !key.is_time() && MARKS[bucket].load(SeqCst) != mark;
     let over = deadline.is_some_and(|deadline| deadline <= clock::now());
     // A daemon may have looked whether the machine stops just before it was told so.
-    let woken = stale || (stopping() && key.is_daemons());
+    let woken = stale || (stopping() && key.is_background());
     if woken || over {
         drop(queue);
         enable_interrupts();
@@ -284,14 +304,6 @@ pub fn wake(key: Key) {
     }
 }
 
-/// Wake a task from a sleep until a time, or on one of the kernel's own keys, because it is to end.
-pub fn kick(id: TaskId) {
-    let mut queue = QUEUE.lock();
-    if let Some(task) = queue.unblock_if(id, |key| key.is_time() || matches!(key, Key::Other(..))) {
-        make_ready(&mut queue, task, false);
-    }
-}
-
 fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
     task.set_woken(woken);
     queue.set_state(task, State::Ready);
@@ -302,7 +314,7 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
     note_ready(queue, task);
 }
 
-/// Daemons are to end. All that sleep on something of the memory manager's are woken to see that.
+/// Tasks in the background are to end. All that sleep are woken to see that, but those that wait for the time only.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
     MARKS.iter().for_each(|mark| {

@@ -2,7 +2,7 @@
 //!
 //! Tasks are linked by number, so that nothing here allocates but [`Queue::add`].
 
-use super::task::{BUCKETS, Key, Task, TaskId};
+use super::task::{BUCKETS, Key, Task};
 use crate::arch::cpu::{self, MAX_CPUS};
 use alloc::vec::Vec;
 use mm::units::{CpuId, Nanos};
@@ -96,19 +96,37 @@ impl Queue {
         self.ended.pop()
     }
 
-    /// Is nobody ready?
-    pub fn is_empty(&self) -> bool {
-        self.first == NONE
+    /// Is somebody ready that may run on `cpu`?
+    pub fn has_work_for(&self, cpu: CpuId) -> bool {
+        let mut at = self.first;
+        while let Some(entry) = self.entries.get(at as usize) {
+            if entry.task.may_run_on(cpu) {
+                return true;
+            }
+            at = entry.next;
+        }
+        false
     }
 
-    /// The first ready task leaves the queue.
-    pub fn pop(&mut self) -> Option<&'static Task> {
-        let entry = self.entries.get_mut(self.first as usize)?;
-        self.first = core::mem::replace(&mut entry.next, NONE);
-        if self.first == NONE {
-            self.last = NONE;
+    /// The first ready task that may run on `cpu` leaves the queue.
+    pub fn pop(&mut self, cpu: CpuId) -> Option<&'static Task> {
+        let (mut before, mut at) = (NONE, self.first);
+        while let Some(entry) = self.entries.get_mut(at as usize) {
+            if !entry.task.may_run_on(cpu) {
+                (before, at) = (at, entry.next);
+                continue;
+            }
+            let (task, next) = (entry.task, core::mem::replace(&mut entry.next, NONE));
+            match before {
+                NONE => self.first = next,
+                before => self.entries[before as usize].next = next,
+            }
+            if self.last == at {
+                self.last = before;
+            }
+            return Some(task);
         }
-        Some(entry.task)
+        None
     }
 
     /// A task comes to the queue's end.
@@ -179,7 +197,7 @@ impl Queue {
         }
         let last = self.last_cpu(task);
         let home = cpu::all()[last.index()].node();
-        let resting = cpu::all().iter().filter(|cpu| self.is_resting(cpu.id()));
+        let resting = cpu::all().iter().filter(|cpu| self.is_resting(cpu.id()) && task.may_run_on(cpu.id()));
         let nearest = resting.min_by_key(|cpu| (cpu.id() != last, cpu.node() != home, cpu.id()))?.id();
         self.clear_resting(nearest);
         Some(nearest)
@@ -221,9 +239,9 @@ impl Queue {
         self.take_from(key.bucket(), |entry| entry.state == State::Blocked(key))
     }
 
-    /// Take a task out that waits for something of the memory manager's, and not for the time only.
+    /// Take a task out that waits for more than the time.
     pub fn take_waiter(&mut self) -> Option<&'static Task> {
-        let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key @ Key::Mm(_)) if !key.is_time());
+        let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key) if !key.is_time());
         (0..BUCKETS).find_map(|bucket| self.take_from(bucket, waits))
     }
 
@@ -239,15 +257,6 @@ impl Queue {
     /// The first deadline.
     pub fn earliest(&self) -> Nanos {
         self.entries.iter().map(|entry| entry.deadline).min().unwrap_or(Nanos::MAX)
-    }
-
-    /// Take a certain task out, if it sleeps on a key that `wanted` names.
-    pub fn unblock_if(&mut self, id: TaskId, wanted: impl Fn(Key) -> bool) -> Option<&'static Task> {
-        let key = self.entries.iter().find_map(|entry| match entry.state {
-            State::Blocked(key) if entry.task.id() == id && wanted(key) => Some(key),
-            _ => None,
-        })?;
-        self.take_from(key.bucket(), |entry| entry.task.id() == id)
     }
 
     // --- looking ---

@@ -22,6 +22,9 @@ pub struct TaskId(pub u32);
 /// "No space", as a number.
 pub(super) const NO_SPACE: u32 = u32::MAX;
 
+/// "Any CPU", as a number.
+const ANY_CPU: u32 = u32::MAX;
+
 /// Bytes of a kernel stack.
 const STACK_BYTES: u64 = 64 << 10;
 /// Lists of sleepers.
@@ -50,9 +53,9 @@ impl Key {
         hash.finish() as usize % BUCKETS
     }
 
-    /// Is it what a daemon waits for that has nothing to do?
-    pub(super) fn is_daemons(self) -> bool {
-        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher))
+    /// Is it what tasks in the background wait for that have nothing to do?
+    pub(super) fn is_background(self) -> bool {
+        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher) | Key::Other(..))
     }
 
     /// Is only the time waited for?
@@ -100,6 +103,8 @@ pub struct Task {
     name: IrqLock<String>,
     body: IrqLock<Option<Body>>,
     space: AtomicU32,
+    /// The only CPU that it runs on; [`ANY_CPU`] if there are others.
+    home: AtomicU32,
     woken: AtomicBool,
     data: AtomicU64,
 }
@@ -120,6 +125,7 @@ impl Task {
             name: IrqLock::new(String::new()),
             body: IrqLock::new(None),
             space: AtomicU32::new(NO_SPACE),
+            home: AtomicU32::new(ANY_CPU),
             woken: AtomicBool::new(false),
             data: AtomicU64::new(0),
         }))
@@ -160,6 +166,22 @@ impl Task {
 
     pub(super) fn set_space(&self, space: Option<SpaceId>) {
         self.space.store(space.map_or(NO_SPACE, |space| space.0), Relaxed);
+    }
+
+    /// The only CPU that it runs on, if there is but one.
+    pub(super) fn home(&self) -> Option<CpuId> {
+        let home = self.home.load(Relaxed);
+        (home != ANY_CPU).then_some(CpuId(home as u16))
+    }
+
+    /// May it run on that CPU?
+    pub(super) fn may_run_on(&self, cpu: CpuId) -> bool {
+        self.home().is_none_or(|home| home == cpu)
+    }
+
+    /// It runs on that CPU only. Before it comes into the queue.
+    pub(super) fn bind(&self, cpu: CpuId) {
+        self.home.store(cpu.0 as u32, Relaxed);
     }
 
     pub(super) fn place(&self) -> usize {
@@ -208,6 +230,7 @@ pub(super) fn prepare(
     task.id.store(LAST_ID.fetch_add(1, Relaxed), Relaxed);
     task.set_space(space);
     task.set_data(0);
+    task.home.store(ANY_CPU, Relaxed);
     *task.name.lock() = name;
     *task.body.lock() = Some(body);
     // SAFETY: nobody runs on the stack, and nobody can switch to the task before it comes into the queue.

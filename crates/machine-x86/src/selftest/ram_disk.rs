@@ -23,7 +23,7 @@ pub fn start(pages: u32) {
     let mut blocks = vec![0; pages as usize * PAGE_SIZE as usize];
     devices::set_driver(Driver { submit, interrupt: || {} });
     sched::spawn("ram disk", None, move || {
-        loop {
+        while !sched::stopping() {
             let mark = sched::mark(REQUESTS);
             let request = QUEUE.lock().pop_front();
             match request {

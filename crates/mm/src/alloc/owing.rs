@@ -5,7 +5,7 @@
 //! or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until it is paid for.
 
 use super::zone::Zone;
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameTable, List};
 use crate::ground::Ground;
 use crate::machine::Machine;
@@ -88,7 +88,8 @@ impl OwingList {
         }
         if self.newest != Generation::NONE {
             for pfn in self.blocks.iter(&ground.frames) {
-                ground.event(Event::TlbSettle, [2, pfn.0 as u64, self.order.frames() as u64, 0]);
+                let concern = Concern::Frames { first: pfn, count: self.order.frames() };
+                ground.event(Event::TlbSettle, concern.args());
             }
         }
         CleanList(self.blocks)

@@ -7,7 +7,7 @@
 use super::Cache;
 use super::readahead::count_read;
 use super::tree::Mark;
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Io, Machine, WaitKey, Work};
 use crate::memory::Memory;
@@ -52,7 +52,7 @@ impl Cache {
         memory.count(Stat::NrWriteback, pages as i64);
         memory.count(Stat::PgpgOut, pages as i64 * (PAGE_SIZE / 1024) as i64);
         memory.charge(Work::IoSubmit, 1);
-        memory.event(Event::TlbHazard, [2, pfn.0 as u64, pages as u64, 0]);
+        memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: pages }.args());
         memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
         true
     }

@@ -3,7 +3,7 @@
 use super::file::File;
 use super::get::Need;
 use super::{Cache, CacheError, ReadHint};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::{Gfp, Memory};
@@ -190,7 +190,8 @@ fn change_content<M: Machine>(
 ) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()));
-    memory.event(Event::TlbHazard, [1, settled.file().0 as u64, part.index.0, 1]);
+    let concern = Concern::File { file: settled.file(), first: part.index, count: 1 };
+    memory.event(Event::TlbHazard, concern.args());
     source(pfn, part.offset, part.bytes);
     memory.charge(Work::CopyUser, 1);
 }

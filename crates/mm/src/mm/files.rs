@@ -3,7 +3,7 @@
 use super::Mm;
 use crate::api::{Error, FileAdvice, FileKind};
 use crate::cache::{CacheError, ReadHint};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::machine::{Machine, WaitKey};
 use crate::space::zap_file;
 use crate::units::*;
@@ -90,7 +90,7 @@ impl<M: Machine> Mm<M> {
             zap_file(&self.store, file, first);
             self.store.cache.truncate(self.store.memory(), file, first);
             zap_file(&self.store, file, first);
-            self.ground().event(Event::TlbHazard, [1, file.0 as u64, first.0, u64::MAX - first.0]);
+            self.ground().event(Event::TlbHazard, Concern::file_from(file, first).args());
         }
         Ok(())
     }

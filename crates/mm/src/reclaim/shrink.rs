@@ -1,14 +1,15 @@
 //! The inner loop that all reclaim shares: for each isolated folio decide, unmap, write, free.
 //!
-//! The steps and their order are Linux's `shrink_folio_list`, but for one thing: a flush policy that defers gathers the folios
-//! that are to be written, and writes them after one payment, where Linux flushes before each. What a step means for the folio is a [`Fate`]. A folio is
-//! freed only after the batch of unmaps has been settled, so no CPU can reach it through an old translation; a folio
-//! whose entries could have been written through is settled before its content goes to the store.
+//! The steps and their order are Linux's `shrink_folio_list`, but for one thing: a flush policy that defers gathers the
+//! folios that are to be written, and writes them after one payment, where Linux flushes before each. What a step means
+//! for the folio is a [`Fate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can reach it
+//! through an old translation; a folio whose entries could have been written through is settled before its content goes to
+//! the store.
 
 use super::references::Verdict;
 use super::{Met, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
 use crate::machine::{Machine, Work};
@@ -111,7 +112,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.free_batch(&mut lists.free, &mut pass.batch);
         while let Some(pfn) = lists.held.pop_tail(frames) {
             // Who takes the lock next may write it: the batch was settled for it, whatever becomes of it.
-            self.st.event(Event::TlbSettle, [2, pfn.0 as u64, frames[pfn].pages() as u64, 0]);
+            let concern = Concern::Frames { first: pfn, count: frames[pfn].pages() };
+            self.st.event(Event::TlbSettle, concern.args());
             self.st.unlock_folio(pfn);
             lists.kept.push_head(frames, pfn);
         }
@@ -152,7 +154,8 @@ impl<M: Machine> Reclaim<'_, M> {
         let st = self.st;
         batch.settle(st.memory().ground(), &st.tlb);
         while let Some(pfn) = free.pop_tail(&st.frames) {
-            st.event(Event::TlbHazard, [2, pfn.0 as u64, st.frames[pfn].pages() as u64, 0]);
+            let concern = Concern::Frames { first: pfn, count: st.frames[pfn].pages() };
+            st.event(Event::TlbHazard, concern.args());
             st.free_folio(pfn);
         }
     }

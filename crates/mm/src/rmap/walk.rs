@@ -1,7 +1,7 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
 use super::{Rmap, SpanFlags, walk_spans};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
@@ -72,7 +72,8 @@ impl Rmap {
                 dirty |= old.has(Bits::DIRTY);
                 stale(memory.ground(), &leaf.cleared(span.space, old, pfn), true);
                 memory.tlb.flush(memory.ground(), span.space, Range::page(leaf.page));
-                memory.event(Event::TlbHazard, [4, span.space.0 as u64, leaf.page.0, 1]);
+                let concern = Concern::FlushedAtOnce { space: span.space, first: leaf.page, count: 1 };
+                memory.event(Event::TlbHazard, concern.args());
             }
             true
         });

@@ -2,7 +2,7 @@
 
 use super::vma::Vma;
 use super::{Spaces, Stop};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
@@ -30,7 +30,8 @@ impl Spaces {
         // Before it goes on, no CPU may still have it.
         st.tlb.flush(st.memory().ground(), parent, Range::ALL);
         st.tlb.end_tightening(parent);
-        st.event(Event::TlbHazard, [4, parent.0 as u64, 0, u64::MAX]);
+        let concern = Concern::FlushedAtOnce { space: parent, first: Vpn(0), count: u64::MAX };
+        st.event(Event::TlbHazard, concern.args());
         drop(held);
         if let Err(stop) = outcome {
             self.exit(st, child);

@@ -3,7 +3,7 @@
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::api::Error;
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
@@ -136,7 +136,8 @@ impl Spaces {
             // Under the lock: nobody may find an entry empty while a CPU can still use it.
             let moved_away = Range { start, pages: old, freed_tables: false };
             st.tlb.flush(base, id, moved_away);
-            st.event(Event::TlbHazard, [4, id.0 as u64, start.0, old]);
+            let concern = Concern::FlushedAtOnce { space: id, first: start, count: old };
+            st.event(Event::TlbHazard, concern.args());
             tables.take_empty_tables(start, end, gather);
             drop(tables);
             let mut vmas = space.vmas.lock();

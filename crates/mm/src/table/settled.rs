@@ -2,7 +2,7 @@
 
 use super::{Bits, Entry, LEVELS, Locked, Paid, Rights, Slot, TABLE_ENTRIES, new_table};
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::Owner;
 use crate::machine::Machine;
 use crate::tlb::FileSettled;
@@ -52,7 +52,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     pub fn install(&mut self, slot: Slot, page: Vpn, pfn: Pfn, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pfn, writes));
-        self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
+        self.means_something_else(page);
         let old = self.replace(slot, Entry::new(pfn, bits));
         debug_assert!(!old.is_present(), "{old:?} was not cleared first");
     }
@@ -62,8 +62,15 @@ impl<'a, M: Machine> Settled<'a, M> {
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
         let allowed = self.admit(slot.table, self.read(slot).pfn(), writes);
         assert!(allowed, "nothing is allowed to {page}");
-        self.base.event(Event::TlbHazard, [0, self.space.0 as u64, page.0, 1]);
+        self.means_something_else(page);
         self.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+    }
+
+    /// Tells who traces that the page shows something else, or allows more, from here on.
+    #[inline]
+    fn means_something_else(&self, page: Vpn) {
+        let concern = Concern::Pages { space: self.space, first: page, count: 1 };
+        self.base.event(Event::TlbHazard, concern.args());
     }
 
     /// May the frame be written through the entry? Tells who traces that a file is about to change.
@@ -81,7 +88,8 @@ impl<'a, M: Machine> Settled<'a, M> {
             (Writes::Shared(settled), owner) => {
                 assert_eq!(owner, Owner::File(settled.file()), "{pfn} is of another file");
                 let index = self.base.frames[head].page_index().0 + (pfn.0 - head.0) as u64;
-                self.base.event(Event::TlbHazard, [1, settled.file().0 as u64, index, 1]);
+                let concern = Concern::File { file: settled.file(), first: PageIndex(index), count: 1 };
+                self.base.event(Event::TlbHazard, concern.args());
                 true
             }
         }

@@ -181,7 +181,7 @@ impl Batch {
         if self.policy == LIST && self.list.len() as u64 <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
             tlb.pay_list(base, &self.debt, &self.list);
         } else {
-            tlb.pay(base, &self.debt);
+            tlb.pay(base, tlb.owing(&self.debt));
         }
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
@@ -204,7 +204,8 @@ impl Tlb {
             return local();
         }
         if base.machine.has_broadcast_flush() {
-            return self.pay(base, debt);
+            self.pay(base, self.owing(debt));
+            return;
         }
         base.count(Stat::NrTlbRemoteFlush, 1);
         base.event(Event::TlbFlush, [4, list.len() as u64, 0, 0]);

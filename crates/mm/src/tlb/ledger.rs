@@ -26,7 +26,7 @@
 use super::Tlb;
 use super::debt::{Debt, Domain, Generation};
 use crate::base::Base;
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
@@ -70,6 +70,26 @@ pub(super) enum Cause {
     File(FileId),
     Frames(Pfn, Order),
     Table(SpaceId, Vpn),
+}
+
+impl Cause {
+    fn concern(self) -> Concern {
+        match self {
+            Cause::Space(space) => Concern::space(space),
+            Cause::File(file) => Concern::file_from(file, PageIndex(0)),
+            Cause::Frames(first, order) => Concern::Frames { first, count: order.frames() },
+            Cause::Table(space, first) => Concern::Pages { space, first, count: TABLE_ENTRIES as u64 },
+        }
+    }
+
+    /// What is counted for a payment that needed a round.
+    fn stat(self) -> Stat {
+        match self {
+            Cause::Space(_) | Cause::Table(..) => Stat::TlbSettleSpace,
+            Cause::File(_) => Stat::TlbSettleFile,
+            Cause::Frames(..) => Stat::TlbSettleFrame,
+        }
+    }
 }
 
 impl Tlb {
@@ -148,9 +168,8 @@ impl Tlb {
         }
     }
 
-    /// Pay: on return, every CPU of the debt has caught up, or will before it runs user code.
-    pub(super) fn pay<M: Machine>(&self, base: &Base<M>, debt: &Debt) {
-        let mut owing = self.owing(debt);
+    /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Was another CPU asked to?
+    pub(super) fn pay<M: Machine>(&self, base: &Base<M>, mut owing: CpuSet) -> bool {
         let me = base.machine.cpu();
         let mut here = owing.contains(me);
         owing.remove(me);
@@ -158,10 +177,11 @@ impl Tlb {
             if here {
                 self.catch_up_fully(base, me);
             }
-            return;
+            return false;
         }
         if base.machine.has_broadcast_flush() {
-            return self.pay_by_broadcast(base);
+            self.pay_by_broadcast(base);
+            return true;
         }
         self.widen(base, &mut owing);
         here |= owing.contains(me);
@@ -177,6 +197,7 @@ impl Tlb {
                 self.catch_up_fully(base, me);
             }
         });
+        true
     }
 
     /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone: only they
@@ -220,27 +241,15 @@ impl Tlb {
 
     pub(super) fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
         let started = base.machine.now();
+        let owing = self.owing(debt);
         // A CPU that caught up after the oldest debt owes only for what came later.
         let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
-        let age = self.owing(debt).iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
-        let before = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush);
-        self.pay(base, debt);
-        let sent = base.stats.read_cpu(base.machine.cpu(), Stat::NrTlbRemoteFlush) != before;
-        let stat = match (cause, sent) {
-            (_, false) => Stat::TlbSettleFree,
-            (Cause::Space(_) | Cause::Table(..), _) => Stat::TlbSettleSpace,
-            (Cause::File(_), _) => Stat::TlbSettleFile,
-            (Cause::Frames(..), _) => Stat::TlbSettleFrame,
-        };
-        base.count(stat, 1);
-        let [kind, id, first, count] = match cause {
-            Cause::Space(space) => [0, space.0 as u64, 0, 0],
-            Cause::File(file) => [1, file.0 as u64, 0, 0],
-            Cause::Frames(pfn, order) => [2, pfn.0 as u64, order.frames() as u64, 0],
-            Cause::Table(space, first) => [4, space.0 as u64, first.0, TABLE_ENTRIES as u64],
-        };
-        base.event(Event::TlbSettle, [kind, id, first, count]);
-        base.event(Event::TlbPaid, [kind, base.machine.now() - started, age, sent as u64]);
+        let age = owing.iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
+        let sent = self.pay(base, owing);
+        base.count(if sent { cause.stat() } else { Stat::TlbSettleFree }, 1);
+        let args = cause.concern().args();
+        base.event(Event::TlbSettle, args);
+        base.event(Event::TlbPaid, [args[0], base.machine.now() - started, age, sent as u64]);
     }
 
     /// Nobody holds a translation of `space` that was taken away before this was called.
@@ -303,7 +312,10 @@ impl Tlb {
 
     /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
     pub fn free_up_to<M: Machine>(&self, base: &Base<M>, zone: ZoneId) -> Generation {
-        let Some(sum) = self.zones[zone.index()].domain.read() else { return Generation(u64::MAX) };
+        let domain = &self.zones[zone.index()].domain;
+        // Most zones owe nothing most of the time, and this is asked under the zone's lock.
+        let sum = if domain.owes() { domain.read() } else { None };
+        let Some(sum) = sum else { return Generation(u64::MAX) };
         let mut others = self.owing(&sum.debt);
         others.remove(base.machine.cpu());
         others.iter().map(|cpu| Generation(self.done(cpu).0)).min().unwrap_or(Generation(u64::MAX))

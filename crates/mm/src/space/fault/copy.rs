@@ -1,7 +1,7 @@
 //! Stores to pages that are mapped read-only: copy on write, reuse, and the first store to a shared page.
 
 use super::{Fault, FaultStop, Served};
-use crate::event::Event;
+use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::stat::Stat;
@@ -111,7 +111,8 @@ impl<M: Machine> Fault<'_, M> {
         let leaf = Leaf { page: self.page, slot, entry: old, order: Order::ZERO };
         stale(base, &leaf.cleared(self.id, old, base.frames.head(pfn)), true);
         self.st.tlb.flush(base, self.id, Range::page(self.page));
-        base.event(Event::TlbHazard, [4, self.id.0 as u64, self.page.0, 1]);
+        let concern = Concern::FlushedAtOnce { space: self.id, first: self.page, count: 1 };
+        base.event(Event::TlbHazard, concern.args());
         if pfn == self.st.zero {
             return None;
         }

@@ -1,0 +1,214 @@
+//! The simulated machine and a memory manager, without the simulated kernel: for who brings tasks of their own.
+//!
+//! There are no processes, no programs and no oracle here. A task is a function that stays on its CPU, and belongs to an address
+//! space if it says so. The machine may be wrapped in another that changes what it does: for tests of those who find faults.
+
+use crate::coroutine::{self, Coroutine};
+use crate::machine::{Class, SimMachine};
+use crate::run::{RunConfig, RunError, describe};
+use crate::sched::{Happening, Next};
+use mm::Mm;
+use mm::api::AccessKind;
+use mm::machine::{Io, Machine};
+use mm::units::{CpuId, SpaceId, Vpn};
+use std::cell::{Cell, RefCell};
+
+/// Picoseconds of one turn of a loop that spins.
+const SPIN: u64 = 200_000;
+/// Picoseconds of one turn of a loop that waits.
+const PAUSE: u64 = 500_000;
+/// Picoseconds of an access.
+const ACCESS: u64 = 1_000;
+
+type Body<'b, M> = Box<dyn FnOnce(&Bare<'b, M>) + 'b>;
+
+/// A machine, the memory manager on it, and tasks.
+pub struct Bare<'b, M: Machine> {
+    mm: Mm<M>,
+    io_done: &'b dyn Fn(&Mm<M>, &Io),
+    /// By task number.
+    spaces: RefCell<Vec<Option<SpaceId>>>,
+    /// Tasks that have no coroutine yet.
+    born: RefCell<Vec<Body<'b, M>>>,
+    failure: RefCell<Option<String>>,
+    ended: Cell<bool>,
+}
+
+/// Run `main` as a task on the first CPU of the machine of `config`, with the daemons beside it, until it ends.
+///
+/// `config` must ask for `verify`: only then do pages hold something. `wrap` makes the machine that the memory manager sees.
+/// `io_done` is told of every transfer's end, and is to tell the memory manager.
+pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
+    config: &RunConfig,
+    wrap: impl FnOnce(SimMachine) -> M,
+    io_done: &'b dyn Fn(&Mm<M>, &Io),
+    main: impl FnOnce(&Bare<'b, M>) + 'b,
+) -> Result<(), RunError> {
+    let (machine, told) = describe(config)?;
+    let mm = Mm::new(wrap(machine), told).map_err(RunError::Input)?;
+    let bare = Bare {
+        mm,
+        io_done,
+        spaces: RefCell::default(),
+        born: RefCell::default(),
+        failure: RefCell::default(),
+        ended: Cell::new(false),
+    };
+    for daemon in bare.mm.daemons() {
+        bare.spawn(CpuId(0), Box::new(move |bare| bare.mm.daemon(daemon)));
+    }
+    bare.spawn(
+        CpuId(0),
+        Box::new(move |bare| {
+            main(bare);
+            bare.ended.set(true);
+        }),
+    );
+    // Dropped before what they borrow.
+    let mut tasks = Vec::new();
+    let result = bare.drive(&mut tasks);
+    drop(tasks);
+    result.map_err(|reason| RunError::Failed { reason, seed: config.seed })
+}
+
+impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
+    /// The memory manager.
+    pub fn mm(&self) -> &Mm<M> {
+        &self.mm
+    }
+
+    /// Start a task on a CPU, which it never leaves.
+    pub fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize) {
+        self.spawn(cpu, Box::new(move |_| entry(argument)));
+    }
+
+    fn spawn(&self, cpu: CpuId, body: Body<'b, M>) {
+        let sim = self.sim();
+        let mut sched = sim.sched.borrow_mut();
+        sched.spawn_on(sim.here().clock.get(), cpu.index());
+        sim.limit.set(sim.limit.get().min(sched.limit_now(sim.current.get())));
+        self.spaces.borrow_mut().push(None);
+        self.born.borrow_mut().push(body);
+    }
+
+    /// The task that runs belongs to `space` from now on.
+    pub fn enter(&self, space: Option<SpaceId>) {
+        self.spaces.borrow_mut()[self.sim().task.get() as usize] = space;
+        self.go_over(space);
+    }
+
+    /// Let all other tasks of this CPU run.
+    pub fn pause(&self) {
+        let sim = self.sim();
+        sim.unplug();
+        sim.here().spend(PAUSE);
+        sim.sched.borrow_mut().give_way(sim.current.get());
+        coroutine::suspend();
+    }
+
+    /// Keep the CPU for a moment; others go on.
+    pub fn spin(&self) {
+        self.sim().here().spend(SPIN);
+        self.sim().yield_if_due();
+    }
+
+    /// Access a page as a program would, without a fault being served. What it holds, or `None` for a fault.
+    pub fn access(&self, page: Vpn, kind: AccessKind, store: Option<u64>) -> Option<u64> {
+        let sim = self.sim();
+        sim.here().spend(ACCESS);
+        let (cached, _) = sim.translate(sim.here(), page, kind).ok()?;
+        let mut content = sim.content.as_ref().expect("a bare run verifies").borrow_mut();
+        if let Some(value) = store {
+            content.set(cached.pfn(), value);
+        }
+        Some(content.frame(cached.pfn()))
+    }
+
+    /// Call `work` as if an interrupt had come to this CPU.
+    pub fn interrupt(&self, work: impl FnOnce()) {
+        self.sim().on(self.sim().current.get(), Class::Interrupt, work);
+    }
+
+    /// The run has failed, and no task goes on.
+    pub fn give_up(&self, why: &str) -> ! {
+        self.failure.borrow_mut().get_or_insert_with(|| why.into());
+        loop {
+            coroutine::suspend();
+        }
+    }
+
+    fn sim(&self) -> &SimMachine {
+        self.mm.machine().as_ref()
+    }
+
+    fn go_over(&self, space: Option<SpaceId>) {
+        if self.sim().run_space(space) {
+            self.mm.switch(space);
+        }
+    }
+
+    /// Always do the earliest thing, until nothing is left.
+    fn drive<'t>(&'t self, tasks: &mut Vec<Option<Coroutine<'t>>>) -> Result<(), String> {
+        let mut stopped = false;
+        loop {
+            for body in self.born.take() {
+                let task = Coroutine::new(move || body(self)).map_err(|error| error.to_string())?;
+                tasks.push(Some(task));
+            }
+            let next = self.sim().sched.borrow_mut().next();
+            match next {
+                Next::Event(time, what) => self.happen(time, what),
+                Next::Cpu(cpu) => self.run_cpu(tasks, cpu),
+                Next::Nothing if tasks.iter().all(Option::is_none) => return Ok(()),
+                Next::Nothing => return Err("deadlock: nothing can run".into()),
+            }
+            if let Some(why) = self.failure.take() {
+                return Err(why);
+            }
+            if self.ended.get() && !stopped {
+                stopped = true;
+                self.sim().stopping.set(true);
+                let now = self.sim().here().clock.get();
+                self.sim().sched.borrow_mut().wake_all(now);
+            }
+        }
+    }
+
+    fn happen(&self, time: u64, what: Happening) {
+        let sim = self.sim();
+        match what {
+            Happening::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
+            Happening::Io(device, tag) => {
+                let ended = sim.end_io(time, device, tag);
+                sim.interrupt(ended.cpu(), time, || {
+                    ended.parts().for_each(|io| (self.io_done)(&self.mm, io));
+                });
+            }
+        }
+    }
+
+    /// Let a CPU run its task up to its limit.
+    fn run_cpu(&self, tasks: &mut [Option<Coroutine<'_>>], cpu: usize) {
+        let sim = self.sim();
+        sim.current.set(cpu);
+        let Some(picked) = sim.sched.borrow_mut().pick(cpu) else { return };
+        sim.class.set(Class::System);
+        sim.task.set(picked.task);
+        sim.limit.set(picked.limit);
+        if picked.switched {
+            sim.unplug();
+            sim.charge_switch();
+        }
+        let space = self.spaces.borrow()[picked.task as usize];
+        self.go_over(space);
+        let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
+        if coroutine.resume() {
+            sim.unplug();
+            tasks[picked.task as usize] = None;
+            sim.sched.borrow_mut().end(cpu);
+        }
+        if sim.sched.borrow_mut().rest(cpu) {
+            self.go_over(None);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The kernel around the simulated machine, as the suite wants it.
+
+use conformance::{Harness, IoWatch, Report, Scratch, run_some};
+use machine_sim::bare::{self, Bare};
+use machine_sim::{RunConfig, RunError, SimMachine};
+use mm::Mm;
+use mm::api::AccessKind;
+use mm::machine::Machine;
+use mm::units::*;
+use std::fmt::Arguments;
+
+struct Kernel<'k, 'b, M: Machine> {
+    bare: &'k Bare<'b, M>,
+    watch: &'b IoWatch,
+    scratch: Scratch,
+}
+
+impl<M: Machine + AsRef<SimMachine>> Harness for Kernel<'_, '_, M> {
+    type Machine = M;
+
+    fn mm(&self) -> &Mm<M> {
+        self.bare.mm()
+    }
+
+    fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize) {
+        self.bare.start(cpu, entry, argument);
+    }
+
+    fn pause(&self) {
+        self.bare.pause();
+    }
+
+    fn spin(&self) {
+        self.bare.spin();
+    }
+
+    fn enter(&self, space: Option<SpaceId>) {
+        self.bare.enter(space);
+    }
+
+    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+        self.bare.interrupt(|| entry(argument));
+        true
+    }
+
+    /// A simulated page is one number.
+    fn words(&self) -> usize {
+        1
+    }
+
+    fn load(&self, page: Vpn, _word: usize) -> Option<u64> {
+        self.bare.access(page, AccessKind::Load, None)
+    }
+
+    fn store(&self, page: Vpn, _word: usize, value: u64) -> bool {
+        self.bare.access(page, AccessKind::Store, Some(value)).is_some()
+    }
+
+    fn code(&self) -> Option<u64> {
+        Some(1)
+    }
+
+    fn fetch(&self, page: Vpn) -> bool {
+        self.bare.access(page, AccessKind::Fetch, None).is_some()
+    }
+
+    fn spin_as_program(&self, page: Vpn) -> bool {
+        while self.load(page, 0) == Some(0) {
+            self.bare.spin();
+        }
+        true
+    }
+
+    fn scratch(&self) -> Option<Scratch> {
+        Some(self.scratch)
+    }
+
+    fn watch(&self) -> &IoWatch {
+        self.watch
+    }
+
+    fn patience(&self) -> Nanos {
+        1_000_000_000
+    }
+
+    fn effort(&self) -> u32 {
+        2
+    }
+
+    fn progress(&self, line: Arguments<'_>) {
+        eprintln!("{line}");
+    }
+
+    fn give_up(&self, why: &str) -> ! {
+        self.bare.give_up(why)
+    }
+}
+
+/// Run the checks whose names begin with `wanted` on a machine, as `wrap` changes it.
+pub fn check<M: Machine + AsRef<SimMachine>>(
+    config: &RunConfig,
+    wrap: impl FnOnce(SimMachine) -> M,
+    wanted: &str,
+) -> Result<Report, RunError> {
+    let watch = IoWatch::new();
+    // Behind the swap space, which is at the beginning of the same device.
+    let block = config.machine.swap().map_or(0, |(_, pages)| u64::from(pages));
+    let device = DeviceId(config.machine.file_device() as u8);
+    let scratch = Scratch { device, block, blocks: 1 << 16 };
+    let mut report = Report::new();
+    let io_done = |mm: &Mm<M>, io: &mm::machine::Io| {
+        if !watch.claims(io) {
+            mm.io_done(io);
+        }
+    };
+    bare::run(config, wrap, &io_done, |bare| {
+        run_some(&Kernel { bare, watch: &watch, scratch }, &mut report, wanted);
+    })?;
+    Ok(report)
+}

@@ -1,0 +1,71 @@
+//! Words of programs in words of the memory manager.
+
+use mm::api;
+use mm::units::{PAGE_SIZE, Vpn, pages_of};
+use program::{Advice, Errno, FileAdvice, Prot};
+
+/// Bits of a program's address.
+pub(super) const ADDRESS_BITS: u32 = 47;
+
+pub(super) fn errno(error: api::Error) -> Errno {
+    match error {
+        api::Error::NoMemory | api::Error::Killed => Errno::NoMem,
+        api::Error::Invalid => Errno::Inval,
+        api::Error::Access => Errno::Access,
+        api::Error::NotFound => Errno::NoEnt,
+        api::Error::NotMapped => Errno::Fault,
+        api::Error::NoSpace => Errno::NoSpc,
+    }
+}
+
+pub(super) fn prot(prot: Prot) -> api::Prot {
+    let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
+    flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
+}
+
+pub(super) fn advice(advice: Advice) -> api::Advice {
+    match advice {
+        Advice::Normal => api::Advice::Normal,
+        Advice::Random => api::Advice::Random,
+        Advice::Sequential => api::Advice::Sequential,
+        Advice::WillNeed => api::Advice::WillNeed,
+        Advice::DontNeed => api::Advice::DontNeed,
+        Advice::Free => api::Advice::Free,
+        Advice::Cold => api::Advice::Cold,
+        Advice::PageOut => api::Advice::PageOut,
+    }
+}
+
+pub(super) fn file_advice(advice: FileAdvice) -> api::FileAdvice {
+    match advice {
+        FileAdvice::Normal => api::FileAdvice::Normal,
+        FileAdvice::Random => api::FileAdvice::Random,
+        FileAdvice::Sequential => api::FileAdvice::Sequential,
+        FileAdvice::WillNeed => api::FileAdvice::WillNeed,
+        FileAdvice::DontNeed => api::FileAdvice::DontNeed,
+        FileAdvice::NoReuse => api::FileAdvice::NoReuse,
+    }
+}
+
+/// Pages of a range given in bytes, if it is one.
+pub(super) fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
+    let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
+    match end {
+        Some(_) if addr.is_multiple_of(PAGE_SIZE) && len > 0 => Ok((Vpn::of(addr), pages_of(len))),
+        _ => Err(Errno::Inval),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_whole_pages_of_a_programs_addresses() {
+        assert_eq!(range(0x1000, 1), Ok((Vpn(1), 1)));
+        assert_eq!(range((1 << 47) - 4096, 4096).map(|(_, pages)| pages), Ok(1));
+        for (addr, len) in [(1, 4096), (0, 0), (1 << 47, 1), (4096, u64::MAX), (0, u64::MAX)] {
+            assert_eq!(range(addr, len), Err(Errno::Inval));
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Programs on this machine: the arch-free kernel of the library (`machine_x86::kernel`) on this hardware, and ring 3's side.
+//!
+//! The first task builds the run's world (the program, the checker) in ring 3 and so on the programs' heap, tells the kernel
+//! where it is, and goes on as a task like any other; the tasks after it are told where the world is.
+
+use crate::arch::touch::{self, Why};
+use crate::arch::trap::Frame;
+use crate::arch::{clock, cpu, paging, user};
+use crate::hooks::{self, Hooks};
+use crate::machine::{X86, kernel, mm};
+use crate::{arena, report, sched};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use machine_x86::kernel::{After, Host, Key, Outcome, Task};
+use machine_x86::user::check::Checker;
+use machine_x86::user::choice::Choice;
+use machine_x86::user::{Ring, TaskStart, World, live};
+use mm::api::AccessKind;
+use mm::machine::Machine;
+use mm::units::{Nanos, PAGE_SHIFT, Pfn};
+use program::{Errno, Signal};
+
+/// What is to be run.
+pub struct Run {
+    /// The program, as [`Choice::find`] takes it.
+    pub program: String,
+    /// Seed of random choices.
+    pub seed: u64,
+    /// Is what loads bring to be checked?
+    pub check: bool,
+}
+
+/// Run a program to its end, report, and end the run of the machine.
+pub fn run(run: Run) -> ! {
+    let program = Choice::find(&run.program).unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    let may_die = matches!(program, Choice::Chaos(_));
+    hooks::set(&Programs);
+    ORDERS.call_once(|| Orders::new(&run));
+    let start = clock::now();
+    if let Err(errno) = kernel().start() {
+        report::bad(format_args!(
+            "the first process does not start: {errno:?}; give the machine more memory"
+        ));
+    }
+    kernel().wait_for_end();
+    let totals = kernel().totals();
+    report::counters();
+    report::metrics();
+    kernel().signals().iter().for_each(report::signal);
+    mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
+    report::check(totals.checked, totals.violations);
+    report::done(totals.ended_at.saturating_sub(start), totals.accesses, totals.progress, totals.tasks);
+    come_to_rest();
+    if let Err(fault) = mm().validate() {
+        report::failed(format_args!("validate at the end: {fault}"));
+    }
+    let died = !kernel().signals().is_empty() && !may_die;
+    if totals.violations > 0 || died { report::end_failed() } else { report::end_ok() }
+}
+
+/// Let the daemons end: structures can be looked at when nobody changes them.
+fn come_to_rest() {
+    sched::stop();
+    while sched::alive() > 1 {
+        sched::yield_now();
+    }
+}
+
+// --- what tasks are told ----------------------------------------------------------------------------------
+
+/// What the first task is told, on its stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Orders {
+    text: [u8; 256],
+    len: u64,
+    seed: u64,
+    cpus: u64,
+    memory: u64,
+    check: bool,
+    start: Start,
+}
+
+/// [`TaskStart`] in words.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Start {
+    task: u32,
+    process: u32,
+    role: u32,
+}
+
+static ORDERS: spin::Once<Orders> = spin::Once::new();
+/// Where ring 3 has built the world; 0 before.
+static WORLD: AtomicU64 = AtomicU64::new(0);
+/// The call by which it says so.
+const WORLD_IS: u64 = u64::MAX - 16;
+
+impl Orders {
+    fn new(run: &Run) -> Orders {
+        let mut text = [0; 256];
+        if run.program.len() > text.len() {
+            report::bad(format_args!("the program's name is longer than {} bytes", text.len()));
+        }
+        text[..run.program.len()].copy_from_slice(run.program.as_bytes());
+        let machine = mm().machine();
+        Orders {
+            text,
+            len: run.program.len() as u64,
+            seed: run.seed,
+            cpus: machine.cpus() as u64,
+            memory: machine.bytes(),
+            check: run.check,
+            start: Start::default(),
+        }
+    }
+}
+
+/// A task of a program, as long as it lives.
+struct Living {
+    task: Arc<Task>,
+    /// The end of its stack in the arena.
+    stack: u64,
+}
+
+/// The program's task that runs here.
+fn living() -> &'static Living {
+    let word = sched::current().data();
+    assert!(word != 0, "ring 3 comes in, but no program's task runs");
+    // SAFETY: set when the task started, and freed only when it ends, by itself.
+    unsafe { &*(word as *const Living) }
+}
+
+/// The task that runs ends.
+fn end_task() -> ! {
+    let living = core::ptr::from_ref(living()).cast_mut();
+    sched::current().set_data(0);
+    // SAFETY: made by `Box::leak` when the task started; nobody else knows it.
+    let living = unsafe { Box::from_raw(living) };
+    arena::release_stack(living.stack);
+    drop(living);
+    sched::exit()
+}
+
+/// What a task of a program does first, in ring 0.
+fn begin(living: Living) -> ! {
+    let TaskStart { task, process, role } = living.task.start();
+    let stack = living.stack;
+    sched::current().set_data(Box::into_raw(Box::new(living)) as u64);
+    match WORLD.load(Acquire) {
+        0 => {
+            let orders = ORDERS.get().expect("given before the first task starts");
+            let place = (stack - size_of::<Orders>() as u64) & !63;
+            // SAFETY: the place lies in the task's own stack in the arena, which nobody uses yet.
+            unsafe {
+                (place as *mut Orders).write(Orders { start: Start { task, process, role }, ..*orders });
+            }
+            user::enter(first_task, place, [place, 0, 0, 0])
+        }
+        world => user::enter(later_task, stack, [world, task as u64, process as u64, role as u64]),
+    }
+}
+
+// --- ring 3 -----------------------------------------------------------------------------------------------
+
+/// The first task: builds the world, then lives.
+extern "C" fn first_task(orders: u64, _: u64, _: u64, _: u64) -> ! {
+    // SAFETY: the kernel has put them on this stack, above where it begins.
+    let orders = unsafe { &*(orders as *const Orders) };
+    let text = core::str::from_utf8(&orders.text[..orders.len as usize]).expect("the kernel has looked");
+    let world = Box::leak(Box::new(World {
+        program: Choice::find(text).expect("the kernel has looked"),
+        checker: orders.check.then(Checker::new),
+        seed: orders.seed,
+        cpus: orders.cpus as u32,
+        memory: orders.memory,
+    }));
+    let place = core::ptr::from_mut(world) as u64;
+    // SAFETY: the call only notes the number.
+    unsafe { user::system_call(WORLD_IS, [place, 0, 0, 0, 0, 0]) };
+    let Start { task, process, role } = orders.start;
+    later_task(place, task as u64, process as u64, role as u64)
+}
+
+extern "C" fn later_task(world: u64, task: u64, process: u64, role: u64) -> ! {
+    // SAFETY: the first task has built it on the programs' heap, for ever.
+    let world = unsafe { &*(world as *const World<Choice>) };
+    let start = TaskStart { task: task as u32, process: process as u32, role: role as u32 };
+    live(world, &Cpu, start);
+    unreachable!("the last call does not return")
+}
+
+/// Ring 3 of this hardware.
+struct Cpu;
+
+/// What the fault handler returns to an access that raised a signal.
+fn why(signal: Signal) -> Why {
+    match signal {
+        Signal::Segv { .. } => Why(1),
+        Signal::Bus { .. } => Why(2),
+        Signal::Kill => Why(3),
+    }
+}
+
+fn signal(why: Why, addr: u64) -> Signal {
+    match why {
+        Why(1) => Signal::Segv { addr },
+        Why(2) => Signal::Bus { addr },
+        Why(_) => Signal::Kill,
+    }
+}
+
+impl Ring for Cpu {
+    fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
+        // SAFETY: calls of the library's `abi`; buffers that they name are this task's own.
+        unsafe { user::system_call(number, args) }
+    }
+
+    fn load(&self, addr: u64) -> Result<u64, Signal> {
+        // SAFETY: ring 3 reaches no devices.
+        unsafe { touch::load(addr) }.map_err(|why| signal(why, addr))
+    }
+
+    fn store(&self, addr: u64, word: u64) -> Result<(), Signal> {
+        // SAFETY: the program's own half of the address space, as the program names addresses only there.
+        unsafe { touch::store(addr, word) }.map_err(|why| signal(why, addr))
+    }
+
+    fn compute(&self, instructions: u64) {
+        // SAFETY: changes only its own register.
+        unsafe {
+            asm!("2: dec {0}", "jnz 2b", inout(reg) instructions / 2 + 1 => _, options(nomem, nostack))
+        };
+    }
+}
+
+// --- ring 0 -----------------------------------------------------------------------------------------------
+
+struct Programs;
+
+impl Hooks for Programs {
+    fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
+        let Outcome::Signal(signal) = kernel().fault(&living().task, address, access) else { return };
+        if !touch::fail(frame, |_| None, why(signal)) {
+            let number = living().task.number();
+            report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
+        }
+    }
+
+    fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
+        if number == WORLD_IS {
+            WORLD.store(args[0], Release);
+            return [0; 2];
+        }
+        match kernel().call(&living().task, number, args) {
+            After::Return(answer) => answer,
+            After::Ended => end_task(),
+            After::Panicked(text) => report::failed(format_args!("{}", user::OneLine(&text))),
+        }
+    }
+}
+
+fn key(key: Key) -> sched::Key {
+    match key {
+        Key::End(task) => sched::Key::Other(1, task as u64),
+        Key::Barrier(id) => sched::Key::Other(2, id as u64),
+        Key::Sleep(task) => sched::Key::Other(3, task as u64),
+        Key::AllEnded => sched::Key::Other(4, 0),
+    }
+}
+
+/// A byte of a frame.
+fn byte(pfn: Pfn, at: u32) -> *mut u8 {
+    paging::direct(((pfn.0 as u64) << PAGE_SHIFT) + at as u64)
+}
+
+impl Host for X86 {
+    fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno> {
+        let stack = arena::take_stack().ok_or(Errno::Again)?;
+        let living = Living { task: task.clone(), stack };
+        sched::spawn(format!("task {}", task.number()), Some(task.space()), move || begin(living));
+        Ok(())
+    }
+
+    fn leave_space(&self, switch: &mut dyn FnMut()) {
+        sched::leave_space(switch);
+    }
+
+    fn give_way(&self) {
+        sched::yield_now();
+    }
+
+    fn key_ticket(&self, wanted: Key) -> u64 {
+        sched::mark(key(wanted))
+    }
+
+    fn key_wait(&self, wanted: Key, mark: u64, deadline: Option<Nanos>) -> bool {
+        sched::wait(key(wanted), mark, deadline)
+    }
+
+    fn key_wake(&self, wanted: Key) {
+        sched::wake(key(wanted));
+    }
+
+    fn user_arena(&self) -> Range<u64> {
+        paging::ARENA..paging::ARENA + arena::heap_bytes()
+    }
+
+    fn copy_to_user(&self, to: u64, from: Pfn, at: u32, bytes: u32) {
+        // SAFETY: the caller gives a range of the arena, which is mapped, and a part of a frame that it holds.
+        unsafe { byte(from, at).copy_to(to as *mut u8, bytes as usize) };
+    }
+
+    fn copy_from_user(&self, to: Pfn, at: u32, from: u64, bytes: u32) {
+        // SAFETY: as above.
+        unsafe { byte(to, at).copy_from(from as *const u8, bytes as usize) };
+    }
+
+    fn read_user(&self, from: u64, to: &mut [u8]) {
+        // SAFETY: the caller gives a range of the arena; bytes are read whatever they are.
+        unsafe { to.as_mut_ptr().copy_from(from as *const u8, to.len()) };
+    }
+
+    fn tell_violation(&self, text: &str) {
+        report::violation(format_args!("cpu {}: {}", cpu::current().id().0, user::OneLine(text)));
+    }
+}

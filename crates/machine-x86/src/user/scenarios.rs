@@ -1,0 +1,421 @@
+//! Races, made on purpose: programs in which some tasks use memory without rest while another changes what lies behind it.
+//!
+//! Each is a way in which a translation that was not flushed would be seen (the cases follow the objections that were
+//! raised against lazy flushes: a file's page that is written, cut, replaced or moved while somebody can still read what
+//! was there). The checker judges every access; beyond that a scenario asserts that it made what it claims to make: that the
+//! watchers used the pages before and after every change, and that accesses that must be refused were.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use program::rng::Rng;
+use program::{Advice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
+
+const PAGE: u64 = 4096;
+/// Where watchers look.
+const BASE: u64 = 0x20_0000_0000;
+/// A second place.
+const AWAY: u64 = 0x28_0000_0000;
+/// Pages that are watched.
+const PAGES: u64 = 16;
+const BYTES: u64 = PAGES * PAGE;
+/// Changes made.
+const ROUNDS: u64 = 40;
+/// Most watchers.
+const WATCHERS: usize = 3;
+/// Roles of forked children begin here.
+const CHILD: Role = 1000;
+/// Nanoseconds between two looks at how far the watchers are.
+const PAUSE: u64 = 20_000;
+/// Most bytes of the file that is larger than memory.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// What changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    WriteFault,
+    Pwrite,
+    MapOver,
+    ForkWriters,
+    Truncate,
+    DontNeed,
+    Free,
+    Reclaim,
+    Protect,
+    Remap,
+    SwapFork,
+}
+
+/// One row: name, what changes, what each watcher does, help.
+type Row = (&'static str, Kind, &'static [Mode], &'static str);
+
+const TABLE: &[Row] = &[
+    (
+        "write-fault",
+        Kind::WriteFault,
+        &[Mode::Load, Mode::Load, Mode::Load],
+        "pages of a file are reclaimed and written through another mapping while they are read",
+    ),
+    (
+        "pwrite",
+        Kind::Pwrite,
+        &[Mode::Load, Mode::Load],
+        "pages of a file are reclaimed and written by another process's system call while they are read",
+    ),
+    (
+        "map-over",
+        Kind::MapOver,
+        &[Mode::Load, Mode::Load, Mode::Load],
+        "a range is mapped to one thing after the other, and to nothing, while it is read",
+    ),
+    (
+        "fork-writers",
+        Kind::ForkWriters,
+        &[Mode::Store, Mode::Store, Mode::Load],
+        "a process forks again and again while its threads write",
+    ),
+    (
+        "truncate",
+        Kind::Truncate,
+        &[Mode::Load, Mode::Load, Mode::Store],
+        "a file is cut and grown while it is read and written through a mapping",
+    ),
+    (
+        "dontneed",
+        Kind::DontNeed,
+        &[Mode::Store, Mode::Load, Mode::Store],
+        "memory is forgotten (MADV_DONTNEED) while it is written",
+    ),
+    (
+        "free",
+        Kind::Free,
+        &[Mode::Store, Mode::Load],
+        "memory may be forgotten (MADV_FREE) and is reclaimed while it is written",
+    ),
+    (
+        "reclaim",
+        Kind::Reclaim,
+        &[Mode::Load, Mode::Store, Mode::Load],
+        "a mapped file larger than memory is read and written at random",
+    ),
+    (
+        "mprotect",
+        Kind::Protect,
+        &[Mode::Store, Mode::Store, Mode::Load],
+        "memory is made read-only and writable again while it is written",
+    ),
+    (
+        "mremap",
+        Kind::Remap,
+        &[Mode::Load, Mode::Load, Mode::Load],
+        "a mapping moves to and fro while both places are read",
+    ),
+    (
+        "swap-fork",
+        Kind::SwapFork,
+        &[Mode::Store, Mode::Load],
+        "memory is swapped out, and then shared with a child, while it is written",
+    ),
+];
+
+/// Names of all scenarios with a line of help each.
+pub const LIST: &[(&str, &str)] = &{
+    let mut list = [("", ""); TABLE.len()];
+    let mut i = 0;
+    while i < list.len() {
+        list[i] = (TABLE[i].0, TABLE[i].3);
+        i += 1;
+    }
+    list
+};
+
+/// The scenario of that name; fails with a reason for people.
+pub fn find(name: &str) -> Result<Scenario, String> {
+    let row = TABLE.iter().find(|row| row.0 == name).ok_or_else(|| {
+        let names: Vec<&str> = LIST.iter().map(|&(name, _)| name).collect();
+        format!("program: no scenario is called '{name}'; there are: {}", names.join(", "))
+    })?;
+    Ok(Scenario { row, stage: Stage::default() })
+}
+
+/// What the tasks tell each other.
+#[derive(Default, Debug)]
+struct Stage {
+    over: AtomicBool,
+    /// Passes that each watcher has made.
+    passes: [AtomicU64; WATCHERS],
+    /// Accesses that went through, and that were refused.
+    served: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A race, made on purpose.
+#[derive(Debug)]
+pub struct Scenario {
+    row: &'static Row,
+    stage: Stage,
+}
+
+/// A call that may only fail for want of memory.
+fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
+    result.map_err(|_| Signal::Kill)
+}
+
+fn spec(name: &str, size: u64) -> FileSpec<'_> {
+    FileSpec { name, size, in_memory: false, writable: true }
+}
+
+fn map_at<O: Os>(os: &mut O, addr: u64, prot: Prot, source: MapSource) -> Result<(), Signal> {
+    let map = Map { addr: Some(addr), len: BYTES, prot, source, populate: false, locked: false };
+    must(os.mmap(map)).map(drop)
+}
+
+fn shared(fd: u32) -> MapSource {
+    MapSource::File { fd, offset: 0, shared: true }
+}
+
+/// Touch pages of a range one after the other.
+fn sweep<O: Os>(os: &mut O, addr: u64, mode: Mode) -> Result<(), Signal> {
+    (0..PAGES).try_for_each(|page| touch(os, addr + page * PAGE, mode))
+}
+
+fn touch<O: Os>(os: &mut O, addr: u64, mode: Mode) -> Result<(), Signal> {
+    match mode {
+        Mode::Store => os.store(addr),
+        _ => os.load(addr),
+    }
+}
+
+/// An access that must be refused by SIGSEGV (or, `beyond`, by SIGBUS).
+fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: Mode, beyond: bool) -> Result<(), Signal> {
+    match touch(os, addr, mode) {
+        Err(Signal::Segv { .. }) if !beyond => Ok(()),
+        Err(Signal::Bus { .. }) if beyond => Ok(()),
+        Err(Signal::Kill) => Err(Signal::Kill),
+        other => panic!("{mode:?} of {addr:#x} should have been refused: {other:?}"),
+    }
+}
+
+impl Program for Scenario {
+    fn name(&self) -> &str {
+        self.row.0
+    }
+
+    fn footprint(&self) -> u64 {
+        if self.row.1 == Kind::Reclaim { MOST_BYTES } else { 2 * BYTES }
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        match role {
+            0 => self.direct(os),
+            CHILD.. => self.child(os, role - CHILD),
+            watcher => {
+                let outcome = self.watch(os, watcher as usize - 1);
+                if outcome.is_err() {
+                    self.stage.over.store(true, Release);
+                }
+                outcome
+            }
+        }
+    }
+}
+
+impl Scenario {
+    fn kind(&self) -> Kind {
+        self.row.1
+    }
+
+    fn watchers(&self) -> usize {
+        self.row.2.len()
+    }
+
+    /// Set up, start the watchers, make the changes, and see that they were watched.
+    fn direct<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        let (first, second) = self.set_up(os)?;
+        let mut watchers: Vec<TaskHandle> = Vec::new();
+        for watcher in 1..=self.watchers() {
+            watchers.push(must(os.spawn(watcher as Role))?);
+        }
+        let outcome = (0..ROUNDS).try_for_each(|round| {
+            os.progress(1);
+            self.change(os, round, first, second)
+        });
+        self.stage.over.store(true, Release);
+        watchers.into_iter().for_each(|watcher| os.join(watcher));
+        outcome?;
+        let (served, refused) = (self.stage.served.load(Relaxed), self.stage.refused.load(Relaxed));
+        assert!(served > 0, "{}: nothing was watched", self.name());
+        let refuses = matches!(self.kind(), Kind::MapOver | Kind::Truncate | Kind::Protect | Kind::Remap);
+        assert!(!refuses || refused > 0, "{}: no watcher met a change", self.name());
+        Ok(())
+    }
+
+    /// Open the files and map what is watched at first.
+    fn set_up<O: Os>(&self, os: &mut O) -> Result<(u32, u32), Signal> {
+        let size = self.file_bytes(os);
+        let first = must(os.open(spec("scenario-a", size)))?;
+        let second = must(os.open(spec("scenario-b", BYTES)))?;
+        match self.kind() {
+            Kind::WriteFault | Kind::Pwrite => {
+                map_at(os, BASE, Prot::R, shared(first))?;
+                map_at(os, AWAY, Prot::RW, shared(first))?;
+            }
+            Kind::MapOver => map_at(os, BASE, Prot::R, shared(first))?,
+            Kind::Truncate => map_at(os, BASE, Prot::RW, shared(first))?,
+            Kind::Reclaim => {
+                let map = Map::file_shared(first, size, Prot::RW);
+                must(os.mmap(Map { addr: Some(BASE), ..map }))?;
+            }
+            Kind::ForkWriters
+            | Kind::DontNeed
+            | Kind::Free
+            | Kind::Protect
+            | Kind::Remap
+            | Kind::SwapFork => {
+                map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
+                sweep(os, BASE, Mode::Store)?;
+            }
+        }
+        Ok((first, second))
+    }
+
+    /// Bytes of the first file.
+    fn file_bytes<O: Os>(&self, os: &O) -> u64 {
+        match self.kind() {
+            Kind::Reclaim => (os.memory() + os.memory() / 4).min(MOST_BYTES).next_multiple_of(PAGE),
+            _ => BYTES,
+        }
+    }
+
+    /// Wait until every watcher has begun and ended a pass.
+    fn settle<O: Os>(&self, os: &mut O) {
+        let passes = || self.stage.passes[..self.watchers()].iter().map(|passes| passes.load(Acquire));
+        let before: Vec<u64> = passes().collect();
+        while passes().zip(&before).any(|(now, &before)| now < before + 2) {
+            if self.stage.over.load(Acquire) {
+                return;
+            }
+            os.sleep(PAUSE);
+        }
+    }
+
+    /// One change of what lies behind the watched pages, between two passes of all watchers.
+    fn change<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
+        self.settle(os);
+        match self.kind() {
+            Kind::WriteFault => {
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                sweep(os, AWAY, Mode::Store)?;
+            }
+            Kind::Pwrite => {
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                self.child_of(os, first)?;
+            }
+            Kind::MapOver => self.map_over(os, round, first, second)?,
+            Kind::ForkWriters => self.child_of(os, 0)?,
+            Kind::Truncate => {
+                must(os.ftruncate(first, 0))?;
+                must_be_refused(os, BASE, Mode::Load, true)?;
+                self.settle(os);
+                must(os.ftruncate(first, BYTES))?;
+                os.load(BASE)?;
+            }
+            Kind::DontNeed => must(os.madvise(BASE, BYTES, Advice::DontNeed))?,
+            Kind::Free => {
+                must(os.madvise(BASE, BYTES, Advice::Free))?;
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+            }
+            Kind::Reclaim => {
+                let size = self.file_bytes(os);
+                let at = round * size / ROUNDS / PAGE * PAGE;
+                must(os.madvise(BASE + at, (size - at).min(4 * BYTES), Advice::PageOut))?;
+            }
+            Kind::Protect => {
+                must(os.mprotect(BASE, BYTES, Prot::R))?;
+                must_be_refused(os, BASE, Mode::Store, false)?;
+                os.load(BASE)?;
+                self.settle(os);
+                must(os.mprotect(BASE, BYTES, Prot::RW))?;
+                os.store(BASE)?;
+            }
+            Kind::Remap => {
+                let (from, to) = if round.is_multiple_of(2) { (BASE, AWAY) } else { (AWAY, BASE) };
+                let remap =
+                    Remap { addr: from, old_len: BYTES, new_len: BYTES, may_move: true, fixed: Some(to) };
+                must(os.mremap(remap))?;
+                must_be_refused(os, from, Mode::Load, false)?;
+                sweep(os, to, Mode::Load)?;
+            }
+            Kind::SwapFork => {
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                self.child_of(os, 0)?;
+            }
+        }
+        self.settle(os);
+        Ok(())
+    }
+
+    fn map_over<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
+        match round % 4 {
+            0 => {
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                map_at(os, BASE, Prot::R, shared(second))?;
+            }
+            1 => {
+                must(os.madvise(BASE, BYTES, Advice::PageOut))?;
+                map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
+                sweep(os, BASE, Mode::Store)?;
+            }
+            2 => {
+                must(os.munmap(BASE, BYTES))?;
+                return must_be_refused(os, BASE, Mode::Load, false);
+            }
+            _ => {
+                map_at(os, BASE, Prot::R, shared(first))?;
+            }
+        }
+        sweep(os, BASE, Mode::Load)
+    }
+
+    /// Fork a child and wait for its end.
+    fn child_of<O: Os>(&self, os: &mut O, fd: u32) -> Result<(), Signal> {
+        let child = must(os.fork(CHILD + fd))?;
+        os.join(child);
+        Ok(())
+    }
+
+    /// A child writes what it shares with its parent: the file `fd`, or memory that is copied on write.
+    fn child<O: Os>(&self, os: &mut O, fd: Role) -> Result<(), Signal> {
+        if self.kind() == Kind::Pwrite {
+            return (0..PAGES).try_for_each(|page| must(os.pwrite(fd, page * PAGE, PAGE)).map(drop));
+        }
+        sweep(os, BASE, Mode::Load)?;
+        (0..PAGES).step_by(2).try_for_each(|page| os.store(BASE + page * PAGE))?;
+        sweep(os, BASE, Mode::Load)
+    }
+
+    /// Use the pages again and again until the changes are over.
+    fn watch<O: Os>(&self, os: &mut O, me: usize) -> Result<(), Signal> {
+        let mode = self.row.2[me];
+        let mut rng = Rng::new(os.seed());
+        let pages = self.file_bytes(os) / PAGE;
+        while !self.stage.over.load(Acquire) {
+            for page in 0..PAGES {
+                let addr = match self.kind() {
+                    Kind::Reclaim => BASE + rng.below(pages) * PAGE,
+                    Kind::Remap if rng.percent(50) => AWAY + page * PAGE,
+                    _ => BASE + page * PAGE,
+                };
+                match touch(os, addr, mode) {
+                    Ok(()) => self.stage.served.fetch_add(1, Relaxed),
+                    Err(Signal::Kill) => return Err(Signal::Kill),
+                    Err(_) => self.stage.refused.fetch_add(1, Relaxed),
+                };
+            }
+            os.progress(PAGES);
+            self.stage.passes[me].fetch_add(1, AcqRel);
+        }
+        Ok(())
+    }
+}
