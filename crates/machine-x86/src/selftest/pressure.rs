@@ -15,7 +15,7 @@ const SWAP_DEVICE: DeviceId = DeviceId(1);
 
 /// `base` has `pages` pages that belong to this thread alone. Odd threads go through them in leaps.
 extern "C" fn thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
-    let step = if number % 2 == 0 { 1 } else { (pages / 3) | 1 };
+    let step = if number.is_multiple_of(2) { 1 } else { (pages / 3) | 1 };
     let mut accesses = 0;
     for pass in 0..PASSES {
         let mut page = 0;
