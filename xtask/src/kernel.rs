@@ -35,6 +35,17 @@ impl Kind {
 
 /// Build an image and print its path, alone on standard output.
 pub fn build(kind: Kind) -> ExitCode {
+    match image(kind) {
+        Some(path) => {
+            println!("{}", path.display());
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// Build an image; where it is. Cargo has said why there is none.
+pub fn image(kind: Kind) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -44,15 +55,13 @@ pub fn build(kind: Kind) -> ExitCode {
     command.args(["build", "--release", "--manifest-path", MANIFEST, "--bin", "pagefold-kernel"]);
     command.args(["--features", kind.features(), "--config", CONFIG, "--target-dir", kind.target()]);
     match command.status() {
-        Ok(status) if status.success() => {
+        Ok(status) => status.success().then(|| {
             let path = root.join(kind.target()).join(BINARY);
-            println!("{}", path.canonicalize().unwrap_or(path).display());
-            ExitCode::SUCCESS
-        }
-        Ok(_) => ExitCode::FAILURE,
+            path.canonicalize().unwrap_or(path)
+        }),
         Err(error) => {
             eprintln!("xtask: cannot run cargo: {error}");
-            ExitCode::FAILURE
+            None
         }
     }
 }

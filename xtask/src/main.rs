@@ -4,6 +4,7 @@
 //! ones after it, so that one look shows everything that is broken.
 #![forbid(unsafe_code)]
 
+mod boot;
 mod kernel;
 mod qemu;
 mod soak;
@@ -25,6 +26,9 @@ Tasks:
   kernel [--faulty]
                  build the image that boots on x86-64 and print its path; --faulty: for tests, one flush can be left
                  out on request
+  boot-test [FILTER]
+                 boot it, under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
+                 four CPUs, with too little memory; only cases that contain FILTER
   ci             what .ci/run does: test
 ";
 
@@ -33,7 +37,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test" | "ci"] => {
-            qemu::provide();
+            qemu::Tool::User.provide();
+            qemu::Tool::System.provide();
             run_all(&all())
         }
         ["quick"] => run_all(&quick()),
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
         ["kernel", ..] => usage("kernel takes --faulty or nothing"),
+        ["boot-test"] => boot::test(""),
+        ["boot-test", filter] => boot::test(filter),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -88,8 +95,21 @@ fn all() -> Vec<Step> {
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
         Step::cargo("tests of everything", ["test", "--workspace"]),
+        in_example("format of the example", &["fmt", "--check"]),
+        in_example("lints of the example", &["clippy", "--all-targets", "--", "-D", "warnings"]),
+        in_example(
+            "the memory manager in another kernel, on CPUs that run at the same time",
+            &["run", "--", "lazy"],
+        ),
         Step::cargo("the release build", ["build", "--release"]),
     ]
+}
+
+/// A command in the workspace of the example of docs/embedding.md.
+fn in_example(name: &'static str, args: &[&'static str]) -> Step {
+    const MANIFEST: [&str; 2] = ["--manifest-path", "examples/embedding/Cargo.toml"];
+    let (command, rest) = args.split_first().expect("a command");
+    Step::cargo(name, [*command].into_iter().chain(MANIFEST).chain(rest.iter().copied()))
 }
 
 /// The flush ledger under a model checker.

@@ -1,36 +1,78 @@
-//! QEMU's user-mode emulator, which the tests of the recorder need. It is the only tool that cargo cannot bring.
+//! QEMU in its two forms, the only tools that cargo cannot bring: the user-mode emulator, which the tests of the recorder need, and
+//! the emulator of a whole PC, on which the kernel boots.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PROGRAM: &str = "qemu-x86_64";
-const PACKAGE: &str = "qemu-user";
-
-/// Is it installed?
-pub fn is_there() -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file()))
+/// A program of QEMU's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// Runs one program.
+    User,
+    /// Runs a whole PC.
+    System,
 }
 
-/// Install it where that is possible without asking; elsewhere say which command does it. Never fails: the tests that need it
-/// leave themselves out where it is missing.
-pub fn provide() {
-    if is_there() {
-        return;
+impl Tool {
+    fn program(self) -> &'static str {
+        match self {
+            Tool::User => "qemu-x86_64",
+            Tool::System => "qemu-system-x86_64",
+        }
     }
-    let debian = Path::new("/etc/debian_version").exists();
-    if debian
-        && is_root()
-        && apt_get(&["update"])
-        && apt_get(&["install", "-y", "--no-install-recommends", PACKAGE])
-    {
-        eprintln!("xtask: installed {PACKAGE}");
+
+    /// Debian's package of it.
+    pub fn package(self) -> &'static str {
+        match self {
+            Tool::User => "qemu-user",
+            Tool::System => "qemu-system-x86",
+        }
     }
-    if !is_there() {
-        eprintln!(
-            "xtask: {PROGRAM} is missing, so recording is not tested; on Debian: sudo apt-get install {PACKAGE}"
-        );
+
+    /// What is not tested without it.
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Tool::User => "recording",
+            Tool::System => "the booted machine",
+        }
     }
+
+    /// Is it installed?
+    pub fn is_there(self) -> bool {
+        std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(self.program()).is_file()))
+    }
+
+    /// Install it where that is possible without asking; elsewhere say which command does it. Never fails: the tests that need
+    /// it leave themselves out where it is missing.
+    pub fn provide(self) {
+        if self.is_there() {
+            return;
+        }
+        let (program, package) = (self.program(), self.package());
+        let debian = Path::new("/etc/debian_version").exists();
+        if debian
+            && is_root()
+            && apt_get(&["update"])
+            && apt_get(&["install", "-y", "--no-install-recommends", package])
+        {
+            eprintln!("xtask: installed {package}");
+        }
+        if !self.is_there() {
+            eprintln!(
+                "xtask: {program} is missing, so {} is not tested; on Debian: sudo apt-get install {package}",
+                self.purpose()
+            );
+        }
+    }
+}
+
+/// What could not be tested for want of a tool, for the last line of a task.
+pub fn left_out() -> String {
+    let missing = [Tool::User, Tool::System].into_iter().filter(|tool| !tool.is_there());
+    missing
+        .map(|tool| format!("; without {}, so {} was not tested", tool.package(), tool.purpose()))
+        .collect()
 }
 
 fn is_root() -> bool {

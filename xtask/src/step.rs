@@ -65,12 +65,12 @@ pub fn run_all(steps: &[Step]) -> ExitCode {
     for step in &failed {
         println!("again: {}", step.command_line());
     }
-    let without = if qemu::is_there() { "" } else { "; without qemu-user, so recording was not tested" };
     println!(
-        "{} of {} steps ok in {} s{without}",
+        "{} of {} steps ok in {} s{}",
         report.len() - failed.len(),
         steps.len(),
-        start.elapsed().as_secs()
+        start.elapsed().as_secs(),
+        qemu::left_out()
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -18,6 +18,12 @@ const EACH: u64 = 32;
 const MOST_MEMORY: u64 = (256 << 20) / PAGE_SIZE;
 
 pub(crate) fn pages<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
+    // Twice, so that frames come back which have held something.
+    (0..2).try_for_each(|_| pages_on_each(kit))?;
+    validate(kit)
+}
+
+fn pages_on_each<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     kit.on_each_in_turn(|_| {
         let space = create(kit, ROOT)?;
         {
@@ -35,8 +41,7 @@ pub(crate) fn pages<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         }
         kit.harness.mm().exit_space(space);
         Ok(())
-    })?;
-    validate(kit)
+    })
 }
 
 /// All CPUs in one space: each sees what the others store, and what one takes away is gone for all.
@@ -223,6 +228,7 @@ pub(crate) fn spaces<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
                     verdict = verdict.and_then(|()| {
                         if turn == 0 {
                             program.map(Some(at), 4, Backing::Anonymous)?;
+                            program.holds_zeroes(at)?;
                             return program.fill(at, 1, name);
                         }
                         program.holds(at, 1, name)?;
@@ -246,16 +252,17 @@ fn small_group<H: Harness>(kit: &Kit<'_, H>) -> Result<(GroupId, u64), Stop> {
     Ok((group, 4 * limits.max / cpus))
 }
 
-/// Each CPU fills `each` pages of a mapping of its own, twice, and then reads them all.
+/// Each CPU fills `each` pages of a mapping of its own, twice; when all have, it reads them all.
 fn fill_and_read<H: Harness>(
     kit: &Kit<'_, H>,
     group: GroupId,
     each: u64,
     backing: &(dyn Fn(CpuId) -> Backing + Sync),
 ) -> Verdict {
+    let filled = AtomicU32::new(0);
     kit.on_each(&kit.cpus(), |cpu| {
         let space = create(kit, group)?;
-        let verdict = fill_and_read_in(kit, space, each, backing(cpu), cpu.index());
+        let verdict = fill_and_read_in(kit, space, each, backing(cpu), cpu.index(), &filled);
         kit.harness.mm().exit_space(space);
         verdict
     })
@@ -267,6 +274,7 @@ fn fill_and_read_in<H: Harness>(
     each: u64,
     backing: Backing,
     name: usize,
+    filled: &AtomicU32,
 ) -> Verdict {
     let program = Program::enter(kit, space);
     let start = program.map(None, each, backing)?;
@@ -274,6 +282,7 @@ fn fill_and_read_in<H: Harness>(
     for seed in [1, 2] {
         (0..each).try_for_each(|index| program.fill(Vpn(start.0 + index), seed, name(index)))?;
     }
+    kit.meet(filled, kit.machine().cpus())?;
     (0..each).try_for_each(|index| program.holds(Vpn(start.0 + index), 2, name(index)))
 }
 
@@ -313,7 +322,10 @@ fn in_swap<H: Harness>(kit: &Kit<'_, H>, group: GroupId, each: u64) -> Verdict {
     if free < each * kit.machine().cpus() as u64 {
         return Err(Stop::Skipped("there is not enough swap space"));
     }
+    let stats = &kit.harness.mm().ground().stats;
+    let before = stats.read(Stat::PswpOut);
     fill_and_read(kit, group, each, &|_| Backing::Anonymous)?;
+    ensure!(stats.read(Stat::PswpOut) > before, "nothing was swapped out: there was room for it all");
     validate(kit)
 }
 

@@ -92,18 +92,23 @@ pub fn costs_text(costs: &Costs, runs: u32) -> String {
 /// What each device did in a run, on average; `run_time` in seconds.
 pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64) -> String {
     let runs = f64::from(runs.max(1));
-    let mut grid = Grid::new(["device", "reads", "read", "writes", "written", "busy"]);
+    // An emulated machine does not know how long its devices were busy.
+    let timed = devices.values().any(|io| io.busy > 0.0);
+    let mut headings = vec!["device", "reads", "read", "writes", "written"];
+    headings.extend(timed.then_some("busy"));
+    let mut grid = Grid::new(headings);
     for (name, io) in devices {
         let busy = io.busy / runs;
         let share = if run_time > 0.0 { busy * 100.0 / run_time } else { 0.0 };
-        grid.row([
+        let mut cells = vec![
             name.clone(),
             human::number(io.reads / runs, ""),
             human::bytes(io.read_bytes / runs),
             human::number(io.writes / runs, ""),
             human::bytes(io.written_bytes / runs),
-            format!("{} ({share:.0} %)", human::number(busy, "s")),
-        ]);
+        ];
+        cells.extend(timed.then(|| format!("{} ({share:.0} %)", human::number(busy, "s"))));
+        grid.row(cells);
     }
     if devices.is_empty() { String::new() } else { grid.render(|column| column == 0) }
 }

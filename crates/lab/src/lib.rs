@@ -12,10 +12,12 @@
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
+//! boot           the booted machine: QEMU, its guest, and what they report
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod bound;
 pub mod breakdown;
 pub mod cli;

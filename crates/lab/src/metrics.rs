@@ -153,14 +153,21 @@ pub const BOUND_ROWS: &[Row] = &[
     },
 ];
 
-/// The rows for these runs: those of every table, those of the bound if it was asked for, then, if `all`, what else the machine measured and every other counter
-/// that moved in any run.
+/// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound if
+/// it was asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
+    let measured = |row: &&Row| match row.source {
+        Source::MachineCount(name) | Source::MachineNanos(name) => {
+            runs.is_empty() || runs.iter().any(|run| run.metrics.iter().any(|m| m.name == name))
+        }
+        _ => true,
+    };
     let bounded = runs.iter().any(|run| run.bound.is_some());
     let more = if bounded { BOUND_ROWS } else { &[] };
     let mut metrics: Vec<Metric> = ROWS
         .iter()
         .chain(more)
+        .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),
             unit: row.unit.to_owned(),
@@ -242,6 +249,7 @@ pub(crate) mod tests {
                     unit: String::new(),
                     better: Better::Lower,
                 },
+                Measured { name: "cpu_kswapd".into(), value: 0.0, unit: "ns".into(), better: Better::Lower },
                 Measured {
                     name: "throughput".into(),
                     value: 5.0,
@@ -320,5 +328,14 @@ pub(crate) mod tests {
         assert_eq!(value("pgfree"), Some(9.0));
         assert_eq!(value("pgrefill"), None, "what did not move is left out");
         assert_eq!(metrics.iter().filter(|m| m.name == "pgmajfault").count(), 1);
+    }
+
+    #[test]
+    fn what_the_machine_cannot_measure_has_no_row() {
+        let mut run = run("classic", 1, 1, &[]);
+        run.metrics.clear();
+        let names: Vec<String> = rows_of(&[run], false).into_iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len() - 2);
+        assert!(!names.iter().any(|name| name == "tlb_misses" || name == "kswapd_cpu_time"));
     }
 }

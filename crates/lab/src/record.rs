@@ -1,5 +1,6 @@
 //! What one run leaves behind: plain data that can be written, read again and compared.
 
+use crate::human;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +50,18 @@ pub struct WorkDone {
     pub progress: u64,
     /// Tasks that ran.
     pub tasks: u64,
+}
+
+impl WorkDone {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        format!(
+            "{} accesses, {} progress, {}",
+            human::grouped(self.accesses),
+            human::grouped(self.progress),
+            human::plural(self.tasks, "task", "tasks")
+        )
+    }
 }
 
 impl std::ops::AddAssign for WorkDone {

@@ -242,7 +242,7 @@ pub(crate) mod tests {
     fn positive_is_better_in_both_directions() {
         let mut runs = three_seeds();
         for run in runs.iter_mut().filter(|run| run.profile == "b") {
-            run.metrics[1].value = 6.0;
+            run.metrics[2].value = 6.0;
         }
         let summary = Summary::of(setup(&["a", "b"]), &runs, 0.0, true);
         let time = row(&summary, "run_time", "b");

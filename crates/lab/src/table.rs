@@ -1,7 +1,6 @@
 //! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
-use crate::record::WorkDone;
 use crate::summary::{Setup, Summary, SummaryRow};
 use crate::{breakdown, human};
 use std::fmt::Write;
@@ -144,15 +143,6 @@ fn interval(row: &SummaryRow) -> String {
     }
 }
 
-fn work_text(work: &WorkDone) -> String {
-    format!(
-        "{} accesses, {} progress, {}",
-        human::grouped(work.accesses),
-        human::grouped(work.progress),
-        human::plural(work.tasks, "task", "tasks")
-    )
-}
-
 fn footer(summary: &Summary) -> String {
     let setup = &summary.setup;
     let mut text = String::from("work done: ");
@@ -160,12 +150,12 @@ fn footer(summary: &Summary) -> String {
         .profiles
         .iter()
         .filter_map(|profile| summary.work.get(profile).map(|work| (profile, work)))
-        .map(|(profile, work)| format!("{profile} {}", work_text(work)))
+        .map(|(profile, work)| format!("{profile} {}", work.to_text()))
         .collect();
     if summary.same_work && setup.profiles.len() > 1 {
         let first =
             setup.profiles.first().and_then(|profile| summary.work.get(profile)).copied().unwrap_or_default();
-        let _ = writeln!(text, "the same on all sides ({})", work_text(&first));
+        let _ = writeln!(text, "the same on all sides ({})", first.to_text());
     } else {
         let _ = writeln!(text, "{}", work.join("; "));
     }

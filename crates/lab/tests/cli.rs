@@ -61,6 +61,7 @@ fn help_tells_everything_and_shows_examples() {
         "run",
         "compare",
         "bound",
+        "boot",
         "reproduce",
         "report",
         "record",
@@ -72,7 +73,9 @@ fn help_tells_everything_and_shows_examples() {
     ] {
         assert!(help.contains(word), "{word}");
     }
-    for command in ["run", "compare", "bound", "reproduce", "report", "record", "import", "info", "list"] {
+    for command in
+        ["run", "compare", "bound", "boot", "reproduce", "report", "record", "import", "info", "list"]
+    {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));

@@ -2,7 +2,7 @@
 
 use crate::engine;
 use crate::reproduce::parse_scale;
-use crate::size::Memory;
+use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -20,6 +20,7 @@ Examples:
   pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
   pagefold run zipf:256M --memory 128M --verify
   pagefold record -o mine.pft -- ./my-program --with its arguments
+  pagefold boot zipf:64M --memory 50% --cpus 4
   pagefold list knobs
 
 Exit codes: 0 done; 1 a run failed, and its replay command is printed; 2 bad input; 130 interrupted.";
@@ -39,7 +40,9 @@ Positive changes are better. All profiles see the same seeds, and the interval i
 
 Examples:
   pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
-  pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result")]
+  pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result
+
+The simulated machine beside the booted one: pagefold boot zipf:64M --memory 50% --side-by-side")]
     Compare(CompareArgs),
     /// Do a published comparison again, and show the ratios beside the published ones
     #[command(after_help = "\
@@ -59,6 +62,16 @@ Examples:
   pagefold bound traces/sqlite.pft --memory 50%
   pagefold bound zipf:256M --memory 75% --machine icelake-96 --profile classic --profile lazy --json")]
     Bound(BoundArgs),
+    /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
+    #[command(after_help = "\
+The kernel is built by 'cargo xtask kernel', and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
+a program, 'selftest', 'conformance' and 'scenario:NAME' let the kernel test itself (docs/boot.md).
+
+Examples:
+  pagefold boot zipf:64M --memory 50% --profile lazy --cpus 4
+  pagefold boot zipf:64M --memory 50% --side-by-side
+  pagefold boot --bench")]
+    Boot(BootArgs),
     /// Show the result in a run directory again
     #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]
     Report(ReportArgs),
@@ -221,6 +234,74 @@ pub struct Style {
     /// Add a row for every other counter that moved
     #[arg(long)]
     pub all: bool,
+}
+
+/// What `boot` takes.
+#[derive(Debug, Args)]
+pub struct BootArgs {
+    /// A built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or selftest, conformance, scenario:NAME
+    #[arg(value_name = "PROGRAM", required_unless_present = "bench")]
+    pub program: Option<String>,
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    pub profile: String,
+    /// Set a knob; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+    /// CPUs
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub cpus: u32,
+    /// NUMA nodes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub nodes: u32,
+    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program touches, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%")]
+    pub memory: Option<Memory>,
+    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub swap: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Boots, one after the other, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// Check every load against the last store (what happens unless --no-check is given)
+    #[arg(long, overrides_with = "no_check")]
+    pub verify: bool,
+    /// Do not check loads: plain loads and stores
+    #[arg(long, overrides_with = "verify")]
+    pub no_check: bool,
+    /// Run the CPUs in turn, with time that counts instructions: the same command does the same again
+    #[arg(long)]
+    pub icount: bool,
+    /// Also run the simulated machine of the same shape, and set their counts side by side (docs/boot.md)
+    #[arg(long)]
+    pub side_by_side: bool,
+    /// Count the instructions of the memory manager's operations, beside Linux's
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "memory", "swap"])]
+    pub bench: bool,
+    /// The kernel's image [default: $PAGEFOLD_KERNEL, or what 'cargo xtask kernel' built]
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
+    #[arg(long, value_name = "FILE")]
+    pub qemu: Option<PathBuf>,
+    /// Kill a guest that has not ended after so many seconds; it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub timeout: u64,
+    /// Leave out the N-th flush that other CPUs are asked for (only a kernel that is built with this fault can)
+    #[arg(long, value_name = "N", hide = true)]
+    pub drop: Option<u64>,
+    /// How to print the result.
+    #[command(flatten)]
+    pub style: Style,
+    /// Neither progress nor the guest's log on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
 }
 
 /// What `report` takes.

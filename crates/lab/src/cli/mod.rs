@@ -1,6 +1,7 @@
 //! From arguments to exit code.
 
 mod args;
+mod boot;
 mod bound;
 mod experiment;
 mod output;
@@ -26,6 +27,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Compare(args) => experiment::compare(args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Bound(args) => bound::bound(args),
+        Command::Boot(args) => boot::boot(&args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

@@ -34,13 +34,15 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, `random:SEED`, or a file.
+    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
             return Ok(Machine { spec });
         }
-        if let Some(spec) = MachineSpec::from_random_name(name) {
+        if let Some(spec) =
+            MachineSpec::from_random_name(name).or_else(|| MachineSpec::from_booted_name(name))
+        {
             return Ok(Machine { spec });
         }
         let path = Path::new(name);

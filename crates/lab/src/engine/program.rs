@@ -53,13 +53,7 @@ impl Program {
             let replay = Replay::open(path).map_err(|error| Error::Input(error.to_string()))?;
             return Ok(Program::Trace(Box::new(replay)));
         }
-        let mut parts = name.split(':');
-        let stem = parts.next().unwrap_or_default();
-        let footprint = parts.next().map_or(Ok(DEFAULT_SIZE), size::parse_bytes).map_err(Error::Input)?;
-        let threads = parts.next().map(|text| parse_threads(name, text)).transpose()?;
-        if parts.next().is_some() {
-            return Err(Error::Input(format!("{name}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS")));
-        }
+        let (stem, footprint, threads) = parts(name)?;
         if !known().any(|(known, _)| known == stem) {
             let names = known().map(|(known, _)| known);
             return Err(Error::Input(suggest::unknown("program", stem, names, "programs")));
@@ -80,6 +74,16 @@ impl Program {
                 "{name}: no address space holds {footprint} bytes; give it less, like {stem}:64M"
             ))
         })
+    }
+
+    /// Name, bytes and threads of the built-in program that the user named, for a machine that builds it itself; `None` for a
+    /// trace.
+    pub fn words(&self, name: &str) -> Result<Option<(String, u64, u32)>> {
+        if matches!(self, Program::Trace(_)) {
+            return Ok(None);
+        }
+        let (stem, bytes, threads) = parts(name)?;
+        Ok(Some((stem.to_owned(), bytes, threads.unwrap_or(1))))
     }
 
     /// Bytes that it touches.
@@ -121,6 +125,18 @@ impl Program {
                 Ok((outcome, warnings(&replay.outcome())?))
             }
         }
+    }
+}
+
+/// The parts of `NAME`, `NAME:SIZE` or `NAME:SIZE:THREADS`.
+fn parts(name: &str) -> Result<(&str, u64, Option<u32>)> {
+    let mut parts = name.split(':');
+    let stem = parts.next().unwrap_or_default();
+    let footprint = parts.next().map_or(Ok(DEFAULT_SIZE), size::parse_bytes).map_err(Error::Input)?;
+    let threads = parts.next().map(|text| parse_threads(name, text)).transpose()?;
+    match parts.next() {
+        None => Ok((stem, footprint, threads)),
+        Some(_) => Err(Error::Input(format!("{name}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS"))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a simulated machine is made of, read from TOML.
 
+mod booted;
 mod cost;
 mod random;
 

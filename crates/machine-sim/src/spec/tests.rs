@@ -67,3 +67,19 @@ fn sizes_are_read_with_their_units() {
     assert_eq!(Bytes::parse("3.5G"), None);
     assert_eq!(Bytes::parse("99999999999G"), None);
 }
+
+#[test]
+fn the_twin_of_a_booted_machine_has_its_shape() {
+    let twin = MachineSpec::from_booted_name("booted:3:2:64M").unwrap();
+    assert_eq!(twin.nodes().iter().map(|node| node.cpus).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!((twin.cpus(), twin.cpu().asids, twin.distance(0, 1)), (3, 0, 21));
+    assert_eq!(twin.swap().map(|(_, pages)| pages), Some(16384));
+    let twin = twin.with_memory(24 << 20).unwrap();
+    assert_eq!(twin.memory(), 24 << 20);
+    assert_eq!(MachineSpec::from_booted_name("booted:1:2:0").unwrap().swap(), None);
+    for bad in
+        ["booted", "booted:0:1:0", "booted:1:3:0", "booted:1:1", "booted:1:1:x", "booted:1:1:0:0", "random:1"]
+    {
+        assert!(MachineSpec::from_booted_name(bad).is_none(), "{bad}");
+    }
+}

@@ -5,9 +5,22 @@ use machine_sim::bare::{self, Bare};
 use machine_sim::{RunConfig, RunError, SimMachine};
 use mm::Mm;
 use mm::api::AccessKind;
-use mm::machine::Machine;
+use mm::machine::{Io, Machine};
 use mm::units::*;
 use std::fmt::Arguments;
+
+/// A machine over the simulated one.
+pub trait Below: Machine + AsRef<SimMachine> {
+    /// The suite begins.
+    fn begin(&self) {}
+
+    /// A transfer has ended; `tell` the kernel of it.
+    fn ended(&self, io: &Io, tell: &dyn Fn(&Io)) {
+        tell(io);
+    }
+}
+
+impl Below for SimMachine {}
 
 struct Kernel<'k, 'b, M: Machine> {
     bare: &'k Bare<'b, M>,
@@ -97,7 +110,7 @@ impl<M: Machine + AsRef<SimMachine>> Harness for Kernel<'_, '_, M> {
 }
 
 /// Run the checks whose names begin with `wanted` on a machine, as `wrap` changes it.
-pub fn check<M: Machine + AsRef<SimMachine>>(
+pub fn check<M: Below>(
     config: &RunConfig,
     wrap: impl FnOnce(SimMachine) -> M,
     wanted: &str,
@@ -108,12 +121,15 @@ pub fn check<M: Machine + AsRef<SimMachine>>(
     let device = DeviceId(config.machine.file_device() as u8);
     let scratch = Scratch { device, block, blocks: 1 << 16 };
     let mut report = Report::new();
-    let io_done = |mm: &Mm<M>, io: &mm::machine::Io| {
-        if !watch.claims(io) {
-            mm.io_done(io);
-        }
+    let io_done = |mm: &Mm<M>, io: &Io| {
+        mm.machine().ended(io, &|io| {
+            if !watch.claims(io) {
+                mm.io_done(io);
+            }
+        });
     };
     bare::run(config, wrap, &io_done, |bare| {
+        bare.mm().machine().begin();
         run_some(&Kernel { bare, watch: &watch, scratch }, &mut report, wanted);
     })?;
     Ok(report)

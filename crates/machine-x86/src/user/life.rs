@@ -2,8 +2,15 @@
 
 use super::Ring;
 use super::check::Checker;
+use super::choice::Choice;
 use super::os::UserOs;
+use alloc::format;
+use alloc::string::String;
 use program::{Program, Role};
+use spin::Once;
+
+/// Longest name of a program, in bytes.
+const LONGEST_NAME: usize = 120;
 
 /// What all tasks of a run share. It lies in the user arena.
 pub struct World<P> {
@@ -28,6 +35,45 @@ pub struct TaskStart {
     pub process: u32,
     /// Its part of the program.
     pub role: Role,
+}
+
+/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap: ring 3 makes the world out of
+/// it on its own heap, when its first task begins.
+pub struct Home {
+    name: [u8; LONGEST_NAME],
+    len: usize,
+    check: bool,
+    seed: u64,
+    cpus: u32,
+    memory: u64,
+    world: Once<World<Choice>>,
+}
+
+impl Home {
+    /// A home for the tasks of a program, named as [`Choice::find`] takes it. Fails with a reason for people.
+    pub fn new(name: &str, check: bool, seed: u64, cpus: u32, memory: u64) -> Result<Home, String> {
+        Choice::find(name)?;
+        let mut bytes = [0; LONGEST_NAME];
+        let place =
+            bytes.get_mut(..name.len()).ok_or_else(|| format!("program: {name}: the name is too long"))?;
+        place.copy_from_slice(name.as_bytes());
+        Ok(Home { name: bytes, len: name.len(), check, seed, cpus, memory, world: Once::new() })
+    }
+
+    /// Live a task's life. To be called in ring 3; the first task does so before there is another.
+    pub fn live<R: Ring>(&self, ring: &R, start: TaskStart) {
+        let world = self.world.call_once(|| {
+            let name = core::str::from_utf8(&self.name[..self.len]).expect("it was a text");
+            World {
+                program: Choice::find(name).expect("it was found before"),
+                checker: self.check.then(Checker::new),
+                seed: self.seed,
+                cpus: self.cpus,
+                memory: self.memory,
+            }
+        });
+        live(world, ring, start);
+    }
 }
 
 /// Live a task's life. On the machine the last call does not return; where it does, the task is over.

@@ -46,18 +46,20 @@ impl<M: Machine> Mm<M> {
         let Some(&(_, victim)) = candidates.first() else { return false };
         let rss = self.rss(victim);
         let text = self.oom_text(wanted, &candidates);
-        self.ground().count(Stat::OomKill, 1);
-        self.ground().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
-        self.oom.lock().push(OomReport { victim, rss, text });
-        self.spaces.kill(victim);
-        self.spaces.reap(&self.store, victim);
+        if self.spaces.kill(&self.store, victim) {
+            self.ground().count(Stat::OomKill, 1);
+            self.ground().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
+            self.oom.lock().push(OomReport { victim, rss, text });
+        }
+        // Else its memory has come free without us.
         true
     }
 
     /// Spaces that may be chosen, with what would be gained: resident pages, swap and tables.
     fn oom_candidates(&self, group: Option<GroupId>) -> Vec<(u64, SpaceId)> {
         let may = |id: &SpaceId| {
-            let space = self.spaces.get(*id).expect("listed as in use");
+            // One that was listed may have ended since.
+            let Some(space) = self.spaces.get(*id) else { return false };
             let inside = group.is_none_or(|group| self.store.lru.groups.is_below(space.group(), group));
             !space.is_killed() && inside
         };

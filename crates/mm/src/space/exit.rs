@@ -4,6 +4,7 @@ use super::Spaces;
 use super::unmap::{zap, zap_entry};
 use crate::frame::Owner;
 use crate::machine::Machine;
+use crate::primitive::Ordering::*;
 use crate::store::Store;
 use crate::table::USER_END;
 use crate::tlb::Purpose;
@@ -16,24 +17,41 @@ impl Spaces {
     pub fn exit<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         let space = self.at(id);
         assert!(space.mapping.is_free(), "{id} ends while a task is inside a call");
+        {
+            // Whoever reaps it has done, and nobody begins to.
+            let _life = space.life.lock();
+            space.alive.store(false, Release);
+        }
         st.tlb.destroy(st.memory().ground(), id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
         st.gather(id, Purpose::Exit, |gather| {
             for vma in &vmas {
                 zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
-            st.tables.destroy(st.memory().ground(), id, gather);
         });
+        // Before the tables go: whoever walks a reverse map on another CPU would look for entries in them.
         for vma in vmas {
             vma.unlink(st);
         }
+        st.gather(id, Purpose::Exit, |gather| st.tables.destroy(st.memory().ground(), id, gather));
         *space.vmas.lock() = Default::default();
-        space.alive.store(false, core::sync::atomic::Ordering::Release);
         st.tlb.release(id);
     }
 
-    /// Take the private memory of a space that was chosen to die, without waiting for its tasks: they can only fault.
-    pub fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+    /// Choose a space to die, and take its private memory without waiting for its tasks: they can only fault. `false`: it has
+    /// ended meanwhile, or was chosen before.
+    pub fn kill<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> bool {
+        let space = self.at(id);
+        // While it is held, the space does not end, so its id does not become another's.
+        let _life = space.life.lock();
+        let chosen = space.is_alive() && !space.killed.swap(true, AcqRel);
+        if chosen {
+            self.reap(st, id);
+        }
+        chosen
+    }
+
+    fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         st.gather(id, Purpose::Meaning, |gather| {
             gather.changes(Vpn(0), USER_END);
             let mut tables = st.tables.lock(st.memory().ground(), id);

@@ -63,6 +63,8 @@ impl From<Error> for Stop {
 pub struct Space {
     alive: AtomicBool,
     killed: AtomicBool,
+    /// Held by who takes it apart from outside, and by its end.
+    life: Lock<()>,
     group: AtomicU32,
     mapping: Semaphore,
     vmas: Lock<VmaTree>,
@@ -126,11 +128,6 @@ impl Spaces {
         *space.vmas.lock() = VmaTree::default();
         space.alive.store(true, Release);
         Ok(id)
-    }
-
-    /// Mark a space as chosen to die.
-    pub fn kill(&self, space: SpaceId) {
-        self.at(space).killed.store(true, Release);
     }
 
     fn new_vma_id(&self) -> VmaId {

@@ -323,3 +323,41 @@ proptest! {
         bench.st.alloc.validate(bench.st.memory().ground()).unwrap();
     }
 }
+
+/// Reclaim and write-back walk reverse maps while spaces end: they must not come to tables that are gone.
+#[cfg(not(feature = "one-thread"))]
+#[test]
+fn a_space_may_end_while_its_reverse_maps_are_walked() {
+    extern crate std;
+    use crate::primitive::{AtomicBool, Ordering::*};
+
+    let mut bench = Bench::new();
+    let map = Op::Map { at: BASE, pages: 8, prot: Prot::all(), kind: 2, offset: 0, locked: false };
+    bench.apply(&map);
+    let fault = |id| {
+        let gfp = Gfp::user(GROUP);
+        bench.spaces.fault(&bench.st, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
+    };
+    fault(bench.id);
+    let pfn = {
+        let mut tables = bench.st.tables.lock(bench.st.memory().ground(), bench.id);
+        tables.find(Vpn(BASE)).unwrap().entry.pfn()
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Acquire) {
+                // What it finds changes while it looks.
+                let _ = bench.st.rmap.validate_folio(bench.st.memory(), pfn);
+                // Not stopped by the host in the middle of it more often than need be: the other thread spins.
+                std::thread::yield_now();
+            }
+        });
+        for _ in 0..10_000 {
+            let child = bench.spaces.fork(&bench.st, bench.id, Gfp::user(GROUP)).unwrap();
+            fault(child);
+            bench.spaces.exit(&bench.st, child);
+        }
+        over.store(true, Release);
+    });
+}

@@ -156,13 +156,12 @@ impl<M: Memory> Touch<'_, M> {
         };
         let verdict = match &outcome {
             _ if found.in_flux() => return Ok(outcome.unwrap_or(Ok(()))),
-            Ok(Ok(())) => self.allowed(found.region, mode),
+            Ok(Ok(())) | Err(_) => self.allowed(found.region, mode),
             Ok(Err(signal)) => {
                 let cut = had.is_some_and(|(file, moment, _)| file.any_cut_since(moment));
                 let has = had.is_none_or(|(.., has)| has) && !cut;
                 self.refused(found.region, mode, *signal, has)
             }
-            Err(_) => Ok(()),
         };
         let verdict = verdict.and(outcome.as_ref().map_err(Clone::clone).map(drop));
         match verdict {

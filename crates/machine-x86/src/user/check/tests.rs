@@ -1,1 +1,516 @@
+//! The checker on a memory that is simple and right, used by real threads; and on one that is wrong on purpose.
 
+use super::access::Touch;
+use super::file_io::{Reading, Writing};
+use super::space::{Forget, Region, Source};
+use super::stamp::{SECTOR, SECTORS};
+use super::*;
+use core::sync::atomic::AtomicU64;
+use program::rng::Rng;
+use program::{Mode, Prot};
+use std::collections::BTreeMap;
+use std::sync::RwLock as StdLock;
+use std::{thread, vec};
+
+const PAGE: u64 = 4096;
+const BASE: u64 = 0x1000;
+
+type Frame = Arc<[AtomicU64; SECTORS as usize]>;
+
+fn frame() -> Frame {
+    Arc::new(core::array::from_fn(|_| AtomicU64::new(0)))
+}
+
+/// A memory: pages and the frames that they show, one word a sector.
+#[derive(Default)]
+struct Simple {
+    pages: StdLock<BTreeMap<u64, Frame>>,
+    /// What is missing lies beyond the end of a file.
+    beyond: bool,
+}
+
+impl Simple {
+    fn map(&self, page: u64, frame: Option<&Frame>) {
+        let mut pages = self.pages.write().unwrap();
+        match frame {
+            Some(frame) => pages.insert(page, frame.clone()),
+            None => pages.remove(&page),
+        };
+    }
+
+    fn at(&self, addr: u64) -> Result<(Frame, usize), Signal> {
+        let pages = self.pages.read().unwrap();
+        let frame = pages.get(&(addr / PAGE)).ok_or(match self.beyond {
+            true => Signal::Bus { addr },
+            false => Signal::Segv { addr },
+        })?;
+        Ok((frame.clone(), (addr % PAGE / SECTOR) as usize))
+    }
+}
+
+impl Memory for Simple {
+    fn load(&self, addr: u64) -> Result<u64, Signal> {
+        let (frame, sector) = self.at(addr)?;
+        Ok(frame[sector].load(SeqCst))
+    }
+
+    fn store(&self, addr: u64, word: u64) -> Result<(), Signal> {
+        let (frame, sector) = self.at(addr)?;
+        frame[sector].store(word, SeqCst);
+        Ok(())
+    }
+
+    fn fetch(&self, addr: u64) -> Result<(), Signal> {
+        self.load(addr).map(drop)
+    }
+
+    fn dying(&self) -> bool {
+        false
+    }
+}
+
+/// A process with its memory.
+struct World {
+    checker: Checker,
+    process: Arc<Process>,
+    memory: Simple,
+}
+
+const PATIENCE: fn() = thread::yield_now;
+
+impl World {
+    fn new() -> World {
+        let checker = Checker::new();
+        let process = checker.process(0, &PATIENCE);
+        World { checker, process, memory: Simple::default() }
+    }
+
+    /// A mapping of `pages` pages at `BASE`, of frames of its own.
+    fn with(pages: u64, source: Source) -> (World, Vec<Frame>) {
+        let world = World::new();
+        world.process.map(&PATIENCE).insert(BASE / PAGE, Region::new(BASE / PAGE, pages, Prot::RW, source));
+        let frames: Vec<Frame> = (0..pages).map(|_| frame()).collect();
+        for (page, frame) in (BASE / PAGE..).zip(&frames) {
+            world.memory.map(page, Some(frame));
+        }
+        (world, frames)
+    }
+
+    fn touch_as(&self, process: &Process, addr: u64, mode: Mode) -> Result<Result<(), Signal>, Violation> {
+        let mut tally = Tally::default();
+        let mut touch = Touch { memory: &self.memory, patience: &PATIENCE, tally: &mut tally };
+        let outcome = touch.access(process, addr, mode);
+        assert_eq!(tally.violations, outcome.is_err() as u64);
+        outcome
+    }
+
+    fn touch(&self, addr: u64, mode: Mode) -> Result<Result<(), Signal>, Violation> {
+        self.touch_as(&self.process, addr, mode)
+    }
+
+    fn fine(&self, addr: u64, mode: Mode) {
+        assert_eq!(self.touch(addr, mode), Ok(Ok(())));
+    }
+
+    fn wrong(&self, addr: u64, mode: Mode, text: &str) {
+        let Violation(told) = self.touch(addr, mode).expect_err(text);
+        assert!(told.contains(text), "{told}");
+    }
+}
+
+fn words(frame: &Frame) -> Vec<u64> {
+    frame.iter().map(|word| word.load(SeqCst)).collect()
+}
+
+fn put(frame: &Frame, words: &[u64]) {
+    for (word, &old) in frame.iter().zip(words) {
+        word.store(old, SeqCst);
+    }
+}
+
+// --- memory that is wrong -----------------------------------------------------------------------------------
+
+#[test]
+fn old_content_is_found() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Load);
+    world.fine(BASE, Mode::Store);
+    let old = words(&frames[0]);
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &old);
+    world.wrong(
+        BASE,
+        Mode::Load,
+        "expected process 0 page 0x1 version 2; found process 0 page 0x1 version 1",
+    );
+    put(&frames[0], &[0; 8]);
+    world.wrong(BASE, Mode::Load, "found zeroes in sector 0");
+}
+
+#[test]
+fn partly_old_sectors_are_found() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let old = words(&frames[0]);
+    world.fine(BASE, Mode::Store);
+    frames[0][5].store(old[5], SeqCst);
+    world.wrong(BASE, Mode::Load, "in sector 5");
+}
+
+#[test]
+fn sectors_in_the_wrong_order_are_found() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let all = words(&frames[0]);
+    put(&frames[0], &[all[1], all[0], all[2], all[3], all[4], all[5], all[6], all[7]]);
+    world.wrong(BASE, Mode::Load, "of another sector");
+}
+
+#[test]
+fn another_page_is_found() {
+    let (world, frames) = World::with(2, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE + PAGE, Mode::Store);
+    world.memory.map(BASE / PAGE, Some(&frames[1]));
+    world.wrong(BASE, Mode::Load, "found process 0 page 0x2 version 1");
+}
+
+#[test]
+fn a_lost_store_is_found() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let copy = frame();
+    put(&copy, &words(&frames[0]));
+    // The store goes to a frame that the page no longer has.
+    world.fine(BASE, Mode::Store);
+    world.memory.map(BASE / PAGE, Some(&copy));
+    world.wrong(BASE, Mode::Load, "version 1");
+}
+
+#[test]
+fn accesses_that_must_be_refused_are_found() {
+    let (world, _) = World::with(2, Source::Anonymous);
+    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::R, Source::Anonymous));
+    world.wrong(BASE, Mode::Store, "expected a fault, the mapping allows only");
+    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
+    world.wrong(BASE, Mode::Load, "expected a fault");
+    let mut map = world.process.map(&PATIENCE);
+    let flux = map.begin_take(1, 2);
+    map.end_take(flux, true, &PATIENCE);
+    drop(map);
+    world.wrong(BASE + PAGE, Mode::Load, "nothing is mapped there");
+}
+
+#[test]
+fn accesses_that_must_go_through_are_found() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, _) = World::with(1, Source::File { file, offset: 0, shared: true });
+    world.memory.map(BASE / PAGE, None);
+    world.wrong(BASE, Mode::Load, "SIGSEGV where the mapping allows the access");
+    assert!(matches!(world.touch(0x9000, Mode::Load), Ok(Err(Signal::Segv { .. }))));
+}
+
+// --- what may be ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_private_mapping_shows_the_file_until_it_is_stored_to() {
+    let file = Arc::new(File::new(3, PAGE));
+    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    world.fine(BASE, Mode::Load);
+    let held = file.change(&PATIENCE);
+    let writing = Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| {
+        frames[0][(at / SECTOR) as usize].store(word, SeqCst);
+    });
+    writing.end(0, Some(PAGE));
+    drop(held);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &[0; 8]);
+    world.wrong(BASE, Mode::Load, "expected file 3 page 0x0 version 1; found zeroes");
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE, Mode::Load);
+}
+
+#[test]
+fn freed_memory_is_old_or_zero_and_zero_for_good() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let old = words(&frames[0]);
+    let flux = world.process.map(&PATIENCE).begin_change(1, 1);
+    world.process.map(&PATIENCE).end_forget(flux, Forget::Perhaps, &PATIENCE);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &old);
+    world.wrong(BASE, Mode::Load, "expected zeroes");
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE, Mode::Load);
+}
+
+#[test]
+fn forgotten_memory_is_zero_unless_somebody_stored_meanwhile() {
+    let (world, frames) = World::with(2, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE + PAGE, Mode::Store);
+    let flux = world.process.map(&PATIENCE).begin_change(1, 2);
+    world.fine(BASE + PAGE, Mode::Store);
+    world.process.map(&PATIENCE).end_forget(flux, Forget::Now, &PATIENCE);
+    world.wrong(BASE, Mode::Load, "expected zeroes");
+    put(&frames[0], &[0; 8]);
+    world.fine(BASE, Mode::Load);
+    world.fine(BASE + PAGE, Mode::Load);
+    put(&frames[1], &[0; 8]);
+    world.fine(BASE + PAGE, Mode::Load);
+}
+
+#[test]
+fn a_moved_mapping_keeps_its_content() {
+    let (world, frames) = World::with(2, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let flux = world.process.map(&PATIENCE).begin_take(1, 2);
+    world.memory.map(1, None);
+    world.memory.map(2, None);
+    let new = frame();
+    for (page, frame) in [(8, &frames[0]), (9, &frames[1]), (10, &new)] {
+        world.memory.map(page, Some(frame));
+    }
+    world.process.map(&PATIENCE).end_move(flux, 8, 3, &PATIENCE);
+    (8..11).for_each(|page| world.fine(page * PAGE, Mode::Load));
+    world.fine(8 * PAGE, Mode::Store);
+    world.fine(8 * PAGE, Mode::Load);
+    assert!(matches!(world.touch(BASE, Mode::Load), Ok(Err(Signal::Segv { .. }))));
+    put(&frames[1], &words(&frames[0]));
+    world.wrong(9 * PAGE, Mode::Load, "expected zeroes");
+}
+
+#[test]
+fn a_cut_takes_the_files_pages_and_private_copies() {
+    let file = Arc::new(File::new(1, 2 * PAGE));
+    let (world, frames) = World::with(2, Source::File { file: file.clone(), offset: 0, shared: false });
+    world.fine(BASE, Mode::Store);
+    world.fine(BASE + PAGE, Mode::Store);
+    let held = file.change(&PATIENCE);
+    let cut = file.begin_cut(1, &held).unwrap();
+    put(&frames[1], &[0; 8]);
+    world.fine(BASE + PAGE, Mode::Load);
+    world.checker.end_cut(&file, cut, true, &PATIENCE);
+    world.fine(BASE, Mode::Load);
+    world.fine(BASE + PAGE, Mode::Load);
+    world.memory.map(2, None);
+    let beyond = world.memory.load(BASE + PAGE);
+    assert!(beyond.is_err() && !file.has(1));
+}
+
+#[test]
+fn what_is_found_in_a_confused_page_is_what_it_holds() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    world.fine(BASE, Mode::Store);
+    let kept = words(&frames[0]);
+    let held = file.change(&PATIENCE);
+    let cut = file.begin_cut(0, &held).unwrap();
+    world.fine(BASE, Mode::Store);
+    world.checker.end_cut(&file, cut, true, &PATIENCE);
+    put(&frames[0], &kept);
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &[0; 8]);
+    world.wrong(BASE, Mode::Load, "found zeroes");
+}
+
+#[test]
+fn a_copy_made_by_populating_is_the_file_at_that_time() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let before = world.process.map(&PATIENCE).begin_populate(1, 1);
+    world.process.map(&PATIENCE).end_populate(&before, &PATIENCE);
+    let other = frame();
+    let held = file.change(&PATIENCE);
+    Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
+        .end(0, Some(PAGE));
+    drop(held);
+    world.fine(BASE, Mode::Load);
+    // It may as well be no copy; if it shows the file now, it is none.
+    put(&frames[0], &words(&other));
+    world.fine(BASE, Mode::Load);
+    put(&frames[0], &[0; 8]);
+    world.wrong(BASE, Mode::Load, "found zeroes");
+}
+
+#[test]
+fn reads_of_files_are_judged() {
+    let file = File::new(1, 2 * PAGE);
+    let mut bytes = BTreeMap::new();
+    let held = file.change(&PATIENCE);
+    // The second page only in part.
+    let len = PAGE + 2 * SECTOR;
+    Writing::begin(&file, 0, len, &PATIENCE, |at, word| {
+        bytes.insert(at, word);
+    })
+    .end(0, Some(len));
+    drop(held);
+    let mut tally = Tally::default();
+    let mut read = |bytes: &BTreeMap<u64, u64>| {
+        let word = |at| bytes.get(&at).copied().unwrap_or(0);
+        Reading::begin(&file, 100, 2 * PAGE - 100).end(100, 2 * PAGE - 100, word, &mut tally)
+    };
+    assert_eq!(read(&bytes), Ok(()));
+    bytes.insert(PAGE, 0);
+    assert_eq!(read(&bytes), Ok(()), "a page that was written in part is old or new, sector by sector");
+    bytes.insert(SECTOR, 0);
+    let Violation(text) = read(&bytes).unwrap_err();
+    assert!(text.contains("read() of page 0x0 of file 1") && text.contains("sector 1"), "{text}");
+    assert_eq!((tally.checked, tally.violations), (5, 1));
+}
+
+#[test]
+fn a_child_reads_what_its_parent_had_and_not_what_it_stores_later() {
+    let (world, frames) = World::with(1, Source::Anonymous);
+    world.fine(BASE, Mode::Store);
+    let begun = world.process.map(&PATIENCE).begin_fork();
+    world.checker.fork(&world.process, 7, &begun, &PATIENCE);
+    let child = world.checker.process(7, &PATIENCE);
+    assert_eq!(world.touch_as(&child, BASE, Mode::Load), Ok(Ok(())));
+    let kept = words(&frames[0]);
+    world.fine(BASE, Mode::Store);
+    assert!(world.touch_as(&child, BASE, Mode::Load).is_err());
+    put(&frames[0], &kept);
+    assert_eq!(world.touch_as(&child, BASE, Mode::Store), Ok(Ok(())));
+    assert_eq!(world.touch_as(&child, BASE, Mode::Load), Ok(Ok(())));
+    world.wrong(BASE, Mode::Load, "found process 7 page 0x1 version 2");
+    world.checker.leave(&child, &PATIENCE);
+}
+
+// --- several threads ------------------------------------------------------------------------------------------
+
+/// Threads load and store at random while `meanwhile` does something else; nothing may be found.
+fn storm(world: &World, pages: u64, rounds: u64, meanwhile: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed);
+                for _ in 0..rounds {
+                    let mode = if rng.percent(40) { Mode::Store } else { Mode::Load };
+                    if let Err(Violation(text)) = world.touch(BASE + rng.below(pages) * PAGE, mode) {
+                        panic!("{text}");
+                    }
+                }
+            });
+        }
+        scope.spawn(meanwhile);
+    });
+}
+
+#[test]
+fn loads_and_stores_at_the_same_time_are_fine() {
+    for shared in [false, true] {
+        let file = Arc::new(File::new(1, 4 * PAGE));
+        let source = if shared { Source::File { file, offset: 0, shared } } else { Source::Anonymous };
+        let (world, _) = World::with(4, source);
+        storm(&world, 4, 20_000, || {});
+    }
+}
+
+#[test]
+fn forgetting_at_the_same_time_is_fine() {
+    let (world, _) = World::with(4, Source::Anonymous);
+    storm(&world, 4, 20_000, || {
+        for _ in 0..500 {
+            let flux = world.process.map(&PATIENCE).begin_change(1, 4);
+            // As when pages are unmapped: each is replaced by one of zeroes, all sectors at once.
+            (1..5).for_each(|page| world.memory.map(page, Some(&frame())));
+            world.process.map(&PATIENCE).end_forget(flux, Forget::Now, &PATIENCE);
+        }
+    });
+}
+
+#[test]
+fn protecting_at_the_same_time_is_fine() {
+    let (world, frames) = World::with(2, Source::Anonymous);
+    storm(&world, 2, 20_000, || {
+        for round in 0..1000 {
+            let prot = if round % 2 == 0 { Prot::NONE } else { Prot::RW };
+            let flux = world.process.map(&PATIENCE).begin_change(1, 2);
+            for (page, frame) in (1..).zip(&frames) {
+                world.memory.map(page, (prot == Prot::RW).then_some(frame));
+            }
+            world.process.map(&PATIENCE).end_protect(flux, prot, true, &PATIENCE);
+        }
+    });
+}
+
+#[test]
+fn moving_at_the_same_time_is_fine() {
+    let (world, frames) = World::with(2, Source::Anonymous);
+    storm(&world, 12, 20_000, || {
+        for round in 0..1000 {
+            let (from, to) = if round % 2 == 0 { (1, 9) } else { (9, 1) };
+            let flux = world.process.map(&PATIENCE).begin_take(from, 2);
+            for (page, frame) in (0..).zip(&frames) {
+                world.memory.map(from + page, None);
+                world.memory.map(to + page, Some(frame));
+            }
+            world.process.map(&PATIENCE).end_move(flux, to, 2, &PATIENCE);
+        }
+    });
+}
+
+#[test]
+fn cutting_and_writing_at_the_same_time_is_fine() {
+    let file = Arc::new(File::new(1, 4 * PAGE));
+    let (mut world, _) = World::with(4, Source::File { file: file.clone(), offset: 0, shared: true });
+    world.memory.beyond = true;
+    let world = world;
+    storm(&world, 4, 20_000, || {
+        let mut rng = Rng::new(9);
+        for _ in 0..500 {
+            let held = file.change(&PATIENCE);
+            let size = rng.below(4 * PAGE);
+            if let Some(cut) = file.begin_cut(size, &held) {
+                for page in cut.first..4 {
+                    world.memory.map(page + 1, None);
+                }
+                world.checker.end_cut(&file, cut, true, &PATIENCE);
+            }
+            let old = file.size().div_ceil(PAGE);
+            for page in old..4 {
+                world.memory.map(page + 1, Some(&frame()));
+            }
+            file.set_size(4 * PAGE, &held);
+            let (offset, len) = (rng.below(2 * PAGE), 1 + rng.below(2 * PAGE));
+            let (offset, len) = file_io::whole_stamps(offset, len);
+            let mut put = vec![];
+            let writing = Writing::begin(&file, offset, len, &PATIENCE, |at, word| put.push((at, word)));
+            for (at, word) in put {
+                world.memory.store(BASE + at, word).unwrap();
+            }
+            writing.end(offset, Some(len));
+        }
+    });
+}
+
+#[test]
+fn children_that_are_forked_at_the_same_time_are_fine() {
+    let (world, _) = World::with(4, Source::Anonymous);
+    storm(&world, 4, 20_000, || {
+        for number in 1..60 {
+            let begun = world.process.map(&PATIENCE).begin_fork();
+            // As copy on write does it: a page is copied between two stores to its sectors.
+            let memory = Simple::default();
+            for (&page, old) in world.memory.pages.read().unwrap().iter() {
+                let copy = frame();
+                put(&copy, &words(old));
+                memory.map(page, Some(&copy));
+            }
+            world.checker.fork(&world.process, number, &begun, &PATIENCE);
+            let process = world.checker.process(number, &PATIENCE);
+            let mut tally = Tally::default();
+            for mode in [Mode::Load, Mode::Store, Mode::Load] {
+                for page in 1..5 {
+                    let mut touch = Touch { memory: &memory, patience: &PATIENCE, tally: &mut tally };
+                    assert_eq!(touch.access(&process, page * PAGE, mode), Ok(Ok(())));
+                }
+            }
+            world.checker.leave(&process, &PATIENCE);
+        }
+    });
+}

@@ -1,0 +1,355 @@
+//! `boot`: a program, a check or the benchmark on the booted machine.
+
+use super::args::BootArgs;
+use super::experiment::progress_bar;
+use super::output;
+use crate::boot::beside::{self, SideBySide};
+use crate::boot::{Guest, Report, Runner, Shape, Task, Verdict, bench, find, measured};
+use crate::engine::{self, Machine, Program};
+use crate::error::{Error, Result};
+use crate::profile::{Profile, parse_setting};
+use crate::record::RunRecord;
+use crate::summary::{SCHEMA, Setup, Summary};
+use crate::{human, interrupt, replay, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use mm::units::PAGE_SIZE;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Memory of those who name none.
+const DEFAULT_MEMORY: u64 = 256 << 20;
+/// Swap space of those who name none, at least.
+const LEAST_SWAP: u64 = 64 << 20;
+/// Lines of the guest's log that explain a failure of a quiet run.
+const LAST_LINES: usize = 20;
+/// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
+const BELOW_4G: u64 = 2816 << 20;
+
+/// `pagefold boot`.
+pub(super) fn boot(args: &BootArgs) -> Result<()> {
+    let tools = Tools::new(args)?;
+    match args.program.as_deref() {
+        None => instructions(args, &tools),
+        Some(name) => match Task::check(name) {
+            Some(task) => check(args, &tools, name, task),
+            None => program(args, &tools, name),
+        },
+    }
+}
+
+/// What every boot needs.
+struct Tools<'a> {
+    args: &'a BootArgs,
+    kernel: PathBuf,
+    qemu: PathBuf,
+    profile: Profile,
+}
+
+impl<'a> Tools<'a> {
+    fn new(args: &'a BootArgs) -> Result<Tools<'a>> {
+        let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let profile = Profile::parse(&args.profile, &common)?;
+        if args.seed.checked_add(u64::from(args.runs)).is_none() {
+            return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
+        }
+        let kernel = find::kernel(args.kernel.as_deref())?;
+        Ok(Tools { args, kernel, qemu: find::qemu(args.qemu.as_deref())?, profile })
+    }
+
+    fn guest(&self, task: Task, shape: Shape) -> Guest {
+        let args = self.args;
+        Guest {
+            task,
+            shape,
+            seed: args.seed,
+            check: !args.no_check,
+            knobs: self.profile.knobs.clone(),
+            drop: args.drop,
+            icount: args.icount,
+        }
+    }
+
+    /// Boot; the log goes to standard error if `echo` says so, and anyway if the guest fails.
+    fn run(&self, guest: &Guest, name: &str, echo: bool) -> Result<Report> {
+        let runner = Runner {
+            kernel: &self.kernel,
+            qemu: &self.qemu,
+            timeout: Duration::from_secs(self.args.timeout),
+        };
+        let bar = spinner(name, guest.seed, self.args.quiet);
+        let lines = RefCell::new(Vec::new());
+        let report = runner.boot(guest, interrupt::requested, |line| {
+            if echo {
+                bar.suspend(|| eprintln!("{line}"));
+            } else {
+                bar.set_message(line.to_owned());
+                lines.borrow_mut().push(line.to_owned());
+            }
+        });
+        bar.finish_and_clear();
+        if let Err(Error::Failed(_)) = report {
+            let lines = lines.into_inner();
+            lines.iter().skip(lines.len().saturating_sub(LAST_LINES)).for_each(|line| eprintln!("{line}"));
+        }
+        report.map_err(|error| self.with_replay(error, guest, name))
+    }
+
+    /// A failure with the command line that does the boot again.
+    fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
+        match error {
+            Error::Failed(why) => {
+                Error::Failed(format!("{why}\nreplay: {}", self.replay_command(guest, name)))
+            }
+            other => other,
+        }
+    }
+
+    /// The command line that does one boot again.
+    fn replay_command(&self, guest: &Guest, name: &str) -> String {
+        let mut words = vec!["pagefold".to_owned(), "boot".to_owned(), name.to_owned()];
+        let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
+        add("--profile", self.profile.name.clone());
+        for (knob, value) in self.profile.settings() {
+            add("--set", format!("{knob}={value}"));
+        }
+        // The benchmark chooses its machines itself.
+        if guest.task != Task::Bench {
+            let shape = guest.shape;
+            add("--cpus", shape.cpus.to_string());
+            add("--nodes", shape.nodes.to_string());
+            add("--memory", shape.memory.to_string());
+            add("--swap", (shape.swap * PAGE_SIZE).to_string());
+        }
+        add("--seed", guest.seed.to_string());
+        guest.drop.into_iter().for_each(|number| add("--drop", number.to_string()));
+        if let Some(kernel) = &self.args.kernel {
+            add("--kernel", kernel.display().to_string());
+        }
+        words.extend((!guest.check).then(|| "--no-check".to_owned()));
+        words.extend(self.args.icount.then(|| "--icount".to_owned()));
+        replay::shell_line(words)
+    }
+}
+
+/// Something that moves while the guest runs. It is hidden when standard error is not a terminal.
+fn spinner(name: &str, seed: u64, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} booted: {prefix}, {elapsed} {wide_msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_prefix(format!("{name}, seed {seed}"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+/// The machine that the options describe, for what touches `footprint` bytes; with so much swap space if they name none.
+fn shape(args: &BootArgs, footprint: u64, swap: u64) -> Result<Shape> {
+    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint));
+    // Rounded up to MiB, as the name of the simulated twin counts it.
+    let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
+    Shape::new(args.cpus, args.nodes, memory, swap / PAGE_SIZE)
+}
+
+/// The result of booted runs as JSON: that of any run, and what the guest was.
+#[derive(Serialize)]
+struct BootSummary<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    guest: GuestShape,
+}
+
+#[derive(Serialize)]
+struct GuestShape {
+    cpus: u32,
+    nodes: u32,
+    memory: u64,
+    swap: u64,
+    check: bool,
+    icount: bool,
+}
+
+impl GuestShape {
+    fn of(guest: &Guest) -> GuestShape {
+        let Shape { cpus, nodes, memory, swap } = guest.shape;
+        GuestShape { cpus, nodes, memory, swap: swap * PAGE_SIZE, check: guest.check, icount: guest.icount }
+    }
+}
+
+/// Run a built-in program, on the simulated machine, too, if that was asked for.
+fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
+    let program = Program::find(name)?;
+    let Some((stem, bytes, threads)) = program.words(name)? else {
+        return Err(Error::Input(format!(
+            "{name}: a trace cannot be booted yet; built-in programs can ('pagefold list programs')"
+        )));
+    };
+    let footprint = program.footprint();
+    let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let task = Task::Program { name: stem, bytes, threads };
+    let guest = tools.guest(task, shape);
+    if args.side_by_side && guest.machine_memory() > BELOW_4G {
+        return Err(Error::Input(format!(
+            "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \
+             less with --memory",
+            human::bytes(guest.machine_memory() as f64)
+        )));
+    }
+    let setup = Setup {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        command: if args.side_by_side { "side-by-side" } else { "boot" }.to_owned(),
+        machine: shape.machine_name(),
+        program: name.to_owned(),
+        memory: Some(shape.memory),
+        footprint,
+        seed: args.seed,
+        runs: args.runs,
+        base: None,
+        profiles: vec![tools.profile.name.clone()],
+        knobs: [(tools.profile.name.clone(), tools.profile.settings())].into(),
+    };
+    interrupt::install()?;
+    let start = Instant::now();
+    let simulated = match args.side_by_side {
+        true => simulate(args, &setup, &program, &tools.profile)?,
+        false => Vec::new(),
+    };
+    let mut booted = Vec::new();
+    for seed in (args.seed..).take(args.runs as usize) {
+        let guest = Guest { seed, ..guest.clone() };
+        let report = tools.run(&guest, name, !args.quiet)?;
+        let record = measured::record(&report, &guest, &tools.profile.name);
+        booted.push(record.map_err(|error| tools.with_replay(error, &guest, name))?);
+    }
+    let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    if args.side_by_side {
+        let mut result = SideBySide::of(setup, args.cpus, &simulated, &booted, args.style.all);
+        result.host_seconds = host_seconds;
+        return compared(args, &result);
+    }
+    let summary = Summary::of(setup, &booted, host_seconds, args.style.all);
+    output::print(&match args.style.json {
+        true => output::json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
+        false => table::render(&summary),
+    })
+}
+
+/// Do the runs on the simulated machine of the same shape.
+fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile) -> Result<Vec<RunRecord>> {
+    let machine = Machine::find(&setup.machine)?;
+    let bar = progress_bar(args.runs as usize, args.quiet);
+    let mut records = Vec::new();
+    for seed in (args.seed..).take(args.runs as usize) {
+        if interrupt::requested() {
+            return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
+        }
+        let command = replay::shell_line(
+            ["pagefold", "run", &setup.program, "--machine", &setup.machine, "--memory"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([setup.memory.unwrap_or_default().to_string()])
+                .chain(["--profile".to_owned(), profile.name.clone()])
+                .chain(
+                    profile
+                        .settings()
+                        .iter()
+                        .flat_map(|(knob, value)| ["--set".to_owned(), format!("{knob}={value}")]),
+                )
+                .chain(["--seed".to_owned(), seed.to_string()]),
+        );
+        let run = engine::Run {
+            machine: &machine,
+            program,
+            memory: setup.memory,
+            knobs: &profile.knobs,
+            seed,
+            verify: false,
+            bound: false,
+        };
+        records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(records)
+}
+
+/// Print the comparison; a count that has to be the same and is not is a failure.
+fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
+    output::print(&if args.style.json { output::json(result)? } else { beside::render(result) })?;
+    if !result.same_work {
+        return Err(Error::Failed(
+            "the machines did not do the same work, so they cannot be compared".into(),
+        ));
+    }
+    let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Failed(format!("counts that must be the same differ: {}", wrong.join(", ")))),
+    }
+}
+
+/// A check's result as JSON.
+#[derive(Serialize)]
+struct CheckSummary<'a> {
+    schema: u32,
+    version: &'static str,
+    commit: &'static str,
+    command: &'static str,
+    check: &'a str,
+    guest: GuestShape,
+    verdict: &'static str,
+    lines: &'a [String],
+}
+
+/// Let the guest test itself.
+fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
+    if args.side_by_side {
+        return Err(Error::Input(format!("--side-by-side: '{name}' is no program; name one to compare")));
+    }
+    let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
+    interrupt::install()?;
+    let report = tools.run(&guest, name, false)?;
+    if args.style.json {
+        return output::print(&output::json(&CheckSummary {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("PAGEFOLD_COMMIT"),
+            command: "boot-check",
+            check: name,
+            guest: GuestShape::of(&guest),
+            verdict: report.end.map_or("", Verdict::word),
+            lines: &report.log,
+        })?);
+    }
+    let mut text: String = report.log.iter().map(|line| format!("{line}\n")).collect();
+    let Shape { cpus, nodes, memory, .. } = guest.shape;
+    text.push_str(&format!(
+        "{name}: ok on {}, {}, {}",
+        human::plural(u64::from(cpus), "CPU", "CPUs"),
+        human::plural(u64::from(nodes), "node", "nodes"),
+        human::bytes(memory as f64)
+    ));
+    if let Some(check) = report.check.filter(|check| check.checked > 0) {
+        text.push_str(&format!("; {} loads checked", human::grouped(check.checked)));
+    }
+    text.push('\n');
+    output::print(&text)
+}
+
+/// Count instructions: on one CPU, and on four for what others take part in.
+fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
+    interrupt::install()?;
+    let mut reports = Vec::new();
+    for cpus in [1, 4] {
+        let shape = Shape::new(cpus, 1, DEFAULT_MEMORY, 0)?;
+        let guest = Guest { icount: true, check: false, ..tools.guest(Task::Bench, shape) };
+        reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
+    }
+    let bench = bench::Bench::of(reports.iter().map(|(cpus, report)| (*cpus, report)));
+    output::print(&if args.style.json { output::json(&bench)? } else { bench::render(&bench) })
+}

@@ -1,0 +1,330 @@
+//! `pagefold boot` from end to end, with a script in QEMU's place that says what a guest would.
+
+use mm::stat::Stat;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
+
+/// What the fake guest is and does.
+struct Fake {
+    folder: tempfile::TempDir,
+    said: String,
+    status: i32,
+    error: &'static str,
+    hangs: bool,
+}
+
+impl Fake {
+    /// A guest that says this and ends well.
+    fn new(said: &str) -> Fake {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        Fake { folder, said: said.to_owned(), status: 33, error: "", hangs: false }
+    }
+
+    fn args_file(&self) -> PathBuf {
+        self.folder.path().join("args")
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let said = self.folder.path().join("said");
+        fs::write(&said, &self.said).expect("the scratch folder can be written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
+        command.arg("boot").args(line.split_whitespace()).stdin(Stdio::null());
+        command.env("PAGEFOLD_QEMU", FAKE).env("PAGEFOLD_KERNEL", FAKE).env("FAKE_OUTPUT", said);
+        command.env("FAKE_STATUS", self.status.to_string()).env("FAKE_ERROR", self.error);
+        command.env("FAKE_ARGS", self.args_file()).env("TMPDIR", self.folder.path());
+        command.env("FAKE_HANG", if self.hangs { "1" } else { "" });
+        command
+    }
+
+    fn boot(&self, line: &str) -> Output {
+        self.command(line).output().expect("the binary runs")
+    }
+
+    /// Its standard output; it has to end well.
+    fn good(&self, line: &str) -> String {
+        let output = self.boot(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+        String::from_utf8(output.stdout).expect("output is UTF-8")
+    }
+
+    /// Its complaint; it has to end with this exit code and print no result.
+    fn bad(&self, code: i32, line: &str) -> String {
+        let output = self.boot(line);
+        assert_eq!(output.status.code(), Some(code), "{line}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{line}");
+        stderr(&output)
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("output is UTF-8")
+}
+
+/// A guest's account of a run, with these counters; the others are 0.
+fn run(cpus: u32, memory: u64, done: &str, counters: &BTreeMap<&str, i64>) -> String {
+    let mut said =
+        format!("\x1b[2JSeaBIOS\n@pagefold 1\nmemory found\n@machine cpus={cpus} nodes=1 memory={memory}\n");
+    for stat in Stat::ALL {
+        let value = counters.get(stat.name()).unwrap_or(&0);
+        said.push_str(&format!("@counter {} {value}\n", stat.name()));
+    }
+    said + &format!(
+        "@metric tlb_rounds 12\n@metric disk_read_pages 64\n@done {done}\n@check checked=600 violations=0\n@end ok\n"
+    )
+}
+
+/// What a good guest says of two CPUs and 32 MiB.
+fn usual() -> String {
+    let counters = BTreeMap::from([("pgfault", 1234), ("pgmajfault", 34), ("nr_tlb_remote_flush", 12)]);
+    run(2, 32 << 20, "nanos=1500000000 accesses=600 progress=60 tasks=1", &counters)
+}
+
+#[test]
+fn a_run_is_shown_like_any_other() {
+    let fake = Fake::new(&usual());
+    let text = fake.good("zipf:16M --memory 32M --set vm.swappiness=10 --seed 3");
+    let words = |start: &str| -> Vec<&str> {
+        text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
+    };
+    assert_eq!(words("machine"), ["machine", "booted:2:1:64M"]);
+    assert_eq!(words("run_time"), ["run_time", "1.50", "s"]);
+    assert_eq!(words("pgfault_minor"), ["pgfault_minor", "1.20", "k"]);
+    assert_eq!(words("disk"), ["disk", "0", "256", "KiB", "0", "0", "B"]);
+    assert!(!text.contains("tlb_misses") && !text.contains("kswapd_cpu_time"), "{text}");
+    assert!(text.contains("note: run_time is by the guest's clock"), "{text}");
+    assert!(text.contains("oracle: 600 loads checked, 0 violations"), "{text}");
+    let args = fs::read_to_string(fake.args_file()).unwrap();
+    for expected in [
+        "program=zipf:16777216:1 seed=3 memory=33554432 swap=16384 check=1 knob.vm.swappiness=10",
+        "\n-smp\n2\n",
+        "tcg,thread=multi",
+    ] {
+        assert!(args.contains(expected), "{expected}: {args}");
+    }
+    let left: Vec<_> = fs::read_dir(fake.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "the disks are gone: {left:?}");
+}
+
+#[test]
+fn json_has_the_keys_of_a_run_and_the_guest() {
+    let fake = Fake::new(&usual());
+    let text = fake.good("zipf:16M --memory 32M --json --all --no-check --icount");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&json["schema"], &json["command"]), (&Value::from(1), &Value::from("boot")));
+    let guest = &json["guest"];
+    assert_eq!((guest["cpus"].as_u64(), guest["memory"].as_u64()), (Some(2), Some(32 << 20)));
+    assert_eq!((guest["check"].as_bool(), guest["icount"].as_bool()), (Some(false), Some(true)));
+    let rows = json["rows"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["metric"] == "tlb_rounds" && row["value"] == 12.0));
+    let args = fs::read_to_string(fake.args_file()).unwrap();
+    assert!(args.contains("check=0") && args.contains("shift=0,sleep=off"), "{args}");
+}
+
+#[test]
+fn several_boots_have_an_interval() {
+    let fake = Fake::new(&usual());
+    let text = fake.good("zipf:16M --memory 32M --seed 5 --runs 2 --quiet");
+    assert!(text.contains("runs     2 (seeds 5..6)"), "{text}");
+    assert!(fs::read_to_string(fake.args_file()).unwrap().contains("seed=6"));
+}
+
+#[test]
+fn a_guest_that_fails_is_a_failed_run_with_a_replay() {
+    let first = usual();
+    let failed = |line: &str, status| Fake { status, ..Fake::new(&first.replace("@end ok", line)) };
+    for (fake, expected) in [
+        (
+            failed("@violation space 1 page 7\n@end failed", 35),
+            "the checker found 1 violation; the first: space 1 page 7",
+        ),
+        (failed("@signal segv\n@end failed", 35), "ended by a signal: segv"),
+        (failed("@failed index out of bounds\n@end failed", 35), "an assertion of the guest failed: index"),
+        (failed("@failed double fault", 1), "stopped without '@end': double fault"),
+        (
+            failed("", 0),
+            "stopped without '@end': QEMU ended with exit status: 0; the last line of its log: 'memory found'",
+        ),
+        (failed("@end failed", 35), "the guest failed"),
+        (failed("@end ok", 35), "the guest said '@end ok', but QEMU ended with exit status: 35"),
+        (failed("@end ok\n@end ok", 33), "nothing may follow '@end'"),
+        (failed("@counter pgfoo 1\n@end ok", 33), "no counter 'pgfoo'"),
+        (Fake::new("@pagefold 2\n@end ok"), "line 1 of the guest's output, '@pagefold 2'"),
+        (Fake::new("@pagefold 1\n@end ok"), "without saying '@machine'"),
+        (Fake::new("@garbage"), "has not said '@pagefold' first"),
+        (Fake::new(&first.replace("cpus=2", "cpus=1")), "runs with 1 CPUs and was given 2"),
+        (Fake::new(&first.replace("violations=0", "violations=2")), "found 2 violations"),
+        (
+            Fake { error: "no such device", status: 1, ..Fake::new("") },
+            "said 'no such device'; it has logged nothing",
+        ),
+    ] {
+        let message = fake.bad(1, "zipf:16M --memory 32M --quiet --seed 9");
+        assert!(message.contains(expected), "{expected}: {message}");
+        let replay = "replay: pagefold boot zipf:16M --profile classic --cpus 2 --nodes 1 --memory 33554432 --swap 67108864 \
+                      --seed 9";
+        assert!(message.contains(replay), "{message}");
+    }
+}
+
+#[test]
+fn what_the_guest_refuses_is_bad_input() {
+    for (said, status, expected) in [
+        ("@pagefold 1\n@bad there is no scenario 'x'\n@end bad", 37, "there is no scenario 'x'"),
+        ("@pagefold 1\n@end bad", 37, "refused its input"),
+        (
+            "@pagefold 1\n@oom 900 pages resident\n@signal kill\n@end failed",
+            35,
+            "too little memory to run this program",
+        ),
+    ] {
+        let message = Fake { status, ..Fake::new(said) }.bad(2, "zipf:16M --memory 32M --quiet");
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+}
+
+#[test]
+fn a_program_may_be_killed_if_the_guest_expects_it() {
+    let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end ok");
+    assert!(Fake::new(&said).good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
+}
+
+#[test]
+fn a_guest_that_does_not_end_is_killed() {
+    let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\nreclaim begins\n") };
+    let message = silent.bad(1, "zipf:16M --memory 32M --timeout 1");
+    assert!(message.contains("had not ended after 1 second and was killed"), "{message}");
+    assert!(message.contains("the last line of its log: 'reclaim begins'"), "{message}");
+}
+
+#[test]
+fn ctrl_c_kills_it_and_says_so() {
+    let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\n") };
+    let child = silent.command("zipf:16M --memory 32M --timeout 60").stderr(Stdio::piped()).spawn().unwrap();
+    while !silent.args_file().exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(stderr(&output).contains("interrupted; QEMU was killed"), "{}", stderr(&output));
+}
+
+#[test]
+fn bad_input_is_one_line_before_anything_is_booted() {
+    let fake = Fake::new("");
+    for (line, expected) in [
+        ("", "PROGRAM"),
+        ("zipff", "did you mean 'zipf'?"),
+        ("../../traces/sqlite.pft", "a trace cannot be booted yet; built-in programs can"),
+        ("zipf --cpus 17", "--cpus"),
+        ("zipf --nodes 3", "--nodes"),
+        ("zipf --memory 1M", "at least 8M"),
+        ("zipf --memory 9M --nodes 2", "at least 16M"),
+        ("zipf --profile lasy", "did you mean 'lazy'?"),
+        ("zipf --swap much", "is not a size"),
+        ("zipf --bench", "--bench"),
+        ("zipf --kernel no/such", "no/such"),
+        ("zipf --qemu no/such", "no/such"),
+        ("selftest --side-by-side", "is no program"),
+        ("zipf:1G --side-by-side --memory 3G", "above 4 GiB"),
+    ] {
+        let message = fake.bad(2, line);
+        assert!(message.contains(expected) && message.lines().count() == 1, "{line}: {message}");
+        assert!(!fake.args_file().exists(), "{line}: nothing is started");
+    }
+}
+
+#[test]
+fn a_check_prints_the_guests_report() {
+    let fake = Fake::new(
+        "firmware\n@pagefold 1\npaging: ok\nshootdown: ok\n@check checked=1000 violations=0\n@end ok\n",
+    );
+    let text = fake.good("selftest --cpus 4 --quiet");
+    assert_eq!(
+        text,
+        "paging: ok\nshootdown: ok\nselftest: ok on 4 CPUs, 1 node, 256 MiB; 1,000 loads checked\n"
+    );
+    let json: Value = serde_json::from_str(&fake.good("scenario:takeoff --json")).unwrap();
+    assert_eq!(json["check"], "scenario:takeoff");
+    assert_eq!(json["lines"], serde_json::json!(["paging: ok", "shootdown: ok"]));
+    assert!(fs::read_to_string(fake.args_file()).unwrap().contains("program=scenario:takeoff"));
+    let failing = Fake { status: 35, ..Fake::new("@pagefold 1\npaging: no\n@failed paging\n@end failed\n") };
+    let message = failing.bad(1, "conformance --quiet");
+    assert!(
+        message.contains("paging: no\n") && message.contains("replay: pagefold boot conformance"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_benchmark_is_set_beside_linux() {
+    let fake = Fake::new("@pagefold 1\n@insns anon_fault 1000.5 4096\n@end ok\n");
+    let text = fake.good("--bench --quiet");
+    assert!(
+        text.lines().filter(|line| line.starts_with("anon_fault") && line.contains("3,061")).count() == 2,
+        "{text}"
+    );
+    let args = fs::read_to_string(fake.args_file()).unwrap();
+    assert!(
+        args.contains("program=bench") && args.contains("\n-smp\n4\n") && args.contains("thread=single"),
+        "{args}"
+    );
+    let json: Value = serde_json::from_str(&fake.good("--bench --json --quiet")).unwrap();
+    assert_eq!((&json["command"], &json["rows"][0]["cpus"]), (&Value::from("boot-bench"), &Value::from(1)));
+    assert!(json["rows"][0]["ratio"].is_number() && json["linux_source"].is_string());
+}
+
+/// What the simulated twin counts, as a guest would say it.
+fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
+    let output = command.arg("run").args(line.split_whitespace()).output().expect("the binary runs");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let work = &json["work"]["classic"];
+    let done = format!(
+        "nanos=5 accesses={} progress={} tasks={}",
+        work["accesses"], work["progress"], work["tasks"]
+    );
+    let counter = |stat: &Stat| {
+        let rows = json["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["metric"] == stat.name());
+        (stat.name(), row.map_or(0, |row| row["value"].as_f64().unwrap() as i64))
+    };
+    (done, Stat::ALL.iter().map(counter).collect())
+}
+
+#[test]
+fn the_simulated_and_the_booted_machine_stand_side_by_side() {
+    let (done, mut counters) = twin("uniform:1M --machine booted:1:1:64M --memory 32M --all --json --quiet");
+    assert!(counters["pgfault"] > 200, "{counters:?}");
+    let line = "uniform:1M --cpus 1 --memory 32M --side-by-side --quiet";
+    let text = Fake::new(&run(1, 32 << 20, &done, &counters)).good(line);
+    let row = text.lines().find(|line| line.starts_with("pgfault_minor")).unwrap();
+    assert!(row.contains("+0.00%") && row.ends_with("exact"), "{text}");
+    assert!(text.contains("work done: the same on both") && text.contains("profile  classic"), "{text}");
+
+    *counters.get_mut("pgfault").unwrap() += 1;
+    let wrong = Fake::new(&run(1, 32 << 20, &done, &counters));
+    let output = wrong.boot(&format!("{line} --json"));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("counts that must be the same differ: pgfault_minor"),
+        "{}",
+        stderr(&output)
+    );
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["command"], &json["same_work"]), (&Value::from("side-by-side"), &Value::from(true)));
+    let row = &json["rows"][0];
+    assert_eq!((&row["metric"], &row["agreement"]), (&Value::from("pgfault_minor"), &Value::from("exact")));
+    assert!(row["diff_pct"].as_f64().unwrap() > 0.0);
+
+    let other = Fake::new(&run(1, 32 << 20, "nanos=5 accesses=1 progress=1 tasks=1", &counters));
+    assert!(stderr(&other.boot(line)).contains("did not do the same work"));
+}

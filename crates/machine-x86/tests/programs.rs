@@ -1,0 +1,115 @@
+//! Every program, through system calls, kernel, checker and memory manager, on a machine of the host.
+
+mod hosted;
+
+use hosted::{Report, Setup, run};
+use machine_x86::user::scenarios;
+use program::builtin;
+
+/// Values of `tlb.unmap`.
+const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
+
+fn fine(setup: &Setup) -> Report {
+    let report = run(setup);
+    let Setup { program, seed, unmap, .. } = setup;
+    assert_eq!(report.violations, [] as [String; 0], "{program}, seed {seed}, policy {unmap}");
+    assert_eq!(report.signals, [] as [String; 0], "{program}, seed {seed}, policy {unmap}");
+    assert_eq!(report.totals.violations, 0);
+    assert!(report.totals.checked > 0, "{program}");
+    report
+}
+
+#[test]
+fn accesses_and_progress_are_those_of_the_program() {
+    let report = fine(&Setup::new("sequential:1048576:2"));
+    assert_eq!(report.totals.tasks, 2);
+    assert_eq!(report.totals.accesses, 2 * 256 * 512);
+    assert_eq!(report.totals.progress, 2 * 256);
+    assert!(report.totals.ended_at > 0);
+}
+
+#[test]
+fn unchecked_programs_make_the_same_accesses() {
+    for name in ["zipf:1048576:2", "fork-storm:1048576:2", "map-storm:1048576:1"] {
+        let checked = fine(&Setup::new(name)).totals;
+        let totals = run(&Setup { check: false, ..Setup::new(name) }).totals;
+        assert_eq!((totals.accesses, totals.progress), (checked.accesses, checked.progress), "{name}");
+        assert_eq!(totals.checked, 0);
+    }
+}
+
+#[test]
+fn every_built_in_program_reads_what_it_wrote() {
+    for &(name, _) in builtin::LIST {
+        fine(&Setup::new(&format!("{name}:1048576:3")));
+    }
+}
+
+#[test]
+fn programs_larger_than_memory_read_what_they_wrote() {
+    for name in ["uniform", "zipf-file", "shared-writers", "read-stream", "fork-write"] {
+        let setup = Setup { memory: 4 << 20, ..Setup::new(&format!("{name}:5242880:3")) };
+        let report = fine(&setup);
+        assert!(report.stats["pgsteal_kswapd"] + report.stats["pgsteal_direct"] > 0, "{name}");
+    }
+    let setup = Setup { memory: 4 << 20, cpus: 2, ..Setup::new("lru-file-mmap-read:12582912") };
+    assert_eq!(fine(&setup).totals.tasks, 3);
+}
+
+#[test]
+fn the_random_program_finds_nothing() {
+    for policy in POLICIES {
+        for seed in 0..3 {
+            let setup = Setup { seed, unmap: policy, memory: 8 << 20, ..Setup::new("chaos:2000000") };
+            fine(&Setup { asids: if seed == 0 { 0 } else { 6 }, ..setup });
+        }
+    }
+}
+
+#[test]
+fn every_scenario_passes_under_every_policy() {
+    for &(name, _) in scenarios::LIST {
+        for policy in POLICIES {
+            fine(&Setup { unmap: policy, memory: 4 << 20, ..Setup::new(&format!("scenario:{name}")) });
+        }
+    }
+}
+
+#[test]
+fn flushes_that_are_left_out_are_found() {
+    for name in ["write-fault", "pwrite", "fork-writers"] {
+        let report = run(&Setup { deaf: true, ..Setup::new(&format!("scenario:{name}")) });
+        assert!(report.totals.violations > 0, "{name}");
+        assert!(report.violations[0].contains("expected"), "{:?}", report.violations);
+    }
+}
+
+#[test]
+fn a_process_that_is_chosen_to_die_ends_the_run_with_its_signal() {
+    let setup = Setup { memory: 4 << 20, swap: 0, ..Setup::new("sequential:8388608:3") };
+    let report = run(&setup);
+    assert_eq!(report.violations, [] as [String; 0]);
+    assert!(report.signals.iter().any(|signal| signal.contains("SIGKILL")), "{:?}", report.signals);
+}
+
+/// For looking closer: `PROGRAM=scenario:mremap SEEDS=100 POLICY=3 cargo test --test programs -- --ignored closer`.
+#[test]
+#[ignore = "runs what the environment says"]
+fn closer() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+    };
+    let program = std::env::var("PROGRAM").expect("a program");
+    for seed in number("SEED", 0)..number("SEED", 0) + number("SEEDS", 1) {
+        let setup = Setup {
+            seed,
+            cpus: number("CPUS", 4) as usize,
+            memory: number("MEMORY", 8 << 20),
+            unmap: number("POLICY", 3),
+            deaf: number("DEAF", 0) != 0,
+            ..Setup::new(&program)
+        };
+        let report = if setup.deaf { run(&setup) } else { fine(&setup) };
+        println!("seed {seed}: {:?}", report.totals);
+    }
+}

@@ -1,0 +1,213 @@
+//! The machine: threads as CPUs, a slice as memory, a thread as disk.
+
+use crate::disk::Disk;
+use crate::mmu::Mmu;
+use crate::task::{self, Turn};
+use mm::api::AccessKind;
+use mm::machine::*;
+use mm::primitive::{AtomicU64, Ordering::*};
+use mm::units::*;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// CPUs of each node.
+const CPUS: u16 = 2;
+/// Frames of each node: a few of the largest blocks.
+const FRAMES: u32 = 4 << MAX_ORDER.0;
+/// Nodes.
+const NODES: u8 = 2;
+/// Address-space numbers of a CPU.
+const ASIDS: usize = 4;
+
+#[derive(Default)]
+struct Cpu {
+    turn: Turn,
+    /// Held by the CPU while it has interrupts off, and by who handles one in its name.
+    interrupts: Mutex<()>,
+    mmu: Mutex<Mmu>,
+}
+
+/// The machine.
+pub struct Threads {
+    cpus: Vec<Cpu>,
+    memory: Vec<MemoryRange>,
+    /// A frame is 512 words, whether a table or anything else.
+    frames: Box<[TablePage]>,
+    disk: Disk,
+    /// Wake-ups so far.
+    wakes: Mutex<HashMap<WaitKey, u64>>,
+    bell: Condvar,
+    started: Instant,
+    stopping: AtomicBool,
+}
+
+impl Threads {
+    /// A machine at rest.
+    pub fn new(disk: Disk) -> Threads {
+        let range = |node: u8| MemoryRange {
+            node: NodeId(node),
+            kind: ZoneKind::Normal,
+            start: Pfn(u32::from(node) * FRAMES),
+            frames: FRAMES,
+        };
+        let empty = || std::array::from_fn(|_| AtomicU64::new(0));
+        Threads {
+            cpus: (0..CPUS * u16::from(NODES)).map(|_| Cpu::default()).collect(),
+            memory: (0..NODES).map(range).collect(),
+            frames: (0..FRAMES * u32::from(NODES)).map(|_| empty()).collect(),
+            disk,
+            wakes: Mutex::default(),
+            bell: Condvar::new(),
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Access a word as a program does. `None`: a fault. No interrupt comes in the middle of it.
+    pub fn access(&self, page: Vpn, word: usize, access: AccessKind, value: u64) -> Option<u64> {
+        let mut mmu = self.mmu();
+        let word = &self.frames[mmu.translate(&self.frames, page, access)?.index()][word];
+        if access == AccessKind::Store {
+            word.store(value, Release);
+        }
+        Some(word.load(Acquire))
+    }
+
+    /// The words of a frame, for the disk.
+    pub fn frame(&self, pfn: Pfn) -> &TablePage {
+        &self.frames[pfn.index()]
+    }
+
+    /// Interrupts are off on a CPU while this is held.
+    pub fn interrupt_latch(&self, cpu: CpuId) -> MutexGuard<'_, ()> {
+        self.cpus[cpu.index()].interrupts.lock().unwrap()
+    }
+
+    /// Whose turn it is on a CPU.
+    pub fn turn(&self, cpu: CpuId) -> &Turn {
+        &self.cpus[cpu.index()].turn
+    }
+
+    /// The machine goes down: daemons that sleep are woken to see it.
+    pub fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        self.wakes.lock().unwrap().values_mut().for_each(|wakes| *wakes += 1);
+        self.bell.notify_all();
+    }
+
+    fn mmu(&self) -> MutexGuard<'_, Mmu> {
+        self.cpus[self.cpu().index()].mmu.lock().unwrap()
+    }
+}
+
+impl Machine for Threads {
+    fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        NodeId((cpu.0 / CPUS) as u8)
+    }
+
+    fn memory(&self) -> &[MemoryRange] {
+        &self.memory
+    }
+
+    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        if from == to { 10 } else { 20 }
+    }
+
+    fn cpu(&self) -> CpuId {
+        task::here()
+    }
+
+    fn now(&self) -> Nanos {
+        self.started.elapsed().as_nanos() as Nanos
+    }
+
+    fn table(&self, pfn: Pfn) -> &TablePage {
+        &self.frames[pfn.index()]
+    }
+
+    fn zero(&self, pfn: Pfn, pages: u32) {
+        let frames = &self.frames[pfn.index()..][..pages as usize];
+        frames.iter().flatten().for_each(|word| word.store(0, Release));
+    }
+
+    fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
+        for i in 0..pages {
+            let (to, from) = (self.frame(to.add(i)), self.frame(from.add(i)));
+            to.iter().zip(from).for_each(|(to, from)| to.store(from.load(Acquire), Release));
+        }
+    }
+
+    fn has_hw_pte_young(&self) -> bool {
+        true
+    }
+
+    fn has_hw_nonleaf_young(&self) -> bool {
+        true
+    }
+
+    fn asids(&self) -> usize {
+        ASIDS
+    }
+
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        self.mmu().load_root(root, asid, keep);
+    }
+
+    fn flush(&self, what: Flush) {
+        self.mmu().flush(what);
+    }
+
+    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        targets.iter().for_each(|cpu| task::interrupt(self, cpu, || remote(cpu)));
+        local();
+    }
+
+    fn submit(&self, io: Io) {
+        self.disk.submit(io);
+    }
+
+    fn ticket(&self, key: WaitKey) -> Ticket {
+        let mark = *self.wakes.lock().unwrap().entry(key).or_default();
+        Ticket { key, mark }
+    }
+
+    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        // Another task may have this CPU meanwhile.
+        task::put_cpu();
+        let mut wakes = self.wakes.lock().unwrap();
+        let woken = loop {
+            if wakes.get(&ticket.key).is_some_and(|&wakes| wakes != ticket.mark) {
+                break true;
+            }
+            let left = deadline.map_or(u64::MAX >> 1, |deadline| deadline.saturating_sub(self.now()));
+            if left == 0 {
+                break false;
+            }
+            wakes = self.bell.wait_timeout(wakes, Duration::from_nanos(left)).unwrap().0;
+        };
+        drop(wakes);
+        task::get_cpu();
+        woken
+    }
+
+    fn wake(&self, key: WaitKey) {
+        *self.wakes.lock().unwrap().entry(key).or_default() += 1;
+        self.bell.notify_all();
+    }
+
+    fn resched(&self) {
+        task::give_way();
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(SeqCst)
+    }
+
+    fn charge(&self, _work: Work, _count: u64) {}
+}

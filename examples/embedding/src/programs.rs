@@ -1,0 +1,266 @@
+//! Programs on all CPUs at once.
+//!
+//! Each task is a process of its own, and all map one file. A task writes only to its own pages of the file; all read all of them. A
+//! page of the file holds its version, which only grows, and is announced after it was stored: whoever reads a version that
+//! is older than what was announced before the read has read through a translation, or from a page, that should be gone.
+
+use crate::kernel::{self, FILES};
+use crate::machine::Threads;
+use crate::task;
+use mm::api::*;
+use mm::knobs::Knob;
+use mm::machine::Machine;
+use mm::stat::Stat;
+use mm::units::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Tasks on each CPU.
+const TASKS: usize = 2;
+/// Pages of the file that belong to each task.
+const OWN: u64 = 64;
+/// Most pages of anonymous memory that a task maps at once.
+const MOST: u64 = 900;
+/// Behind what the suite uses of the device.
+const BLOCK: u64 = 1 << 17;
+/// Nanoseconds between two ticks of a CPU's clock.
+const TICK: Nanos = 4_000_000;
+
+/// What all tasks know.
+struct Shared {
+    file: FileId,
+    pages: u64,
+    /// By page of the file: the version that was announced.
+    announced: Vec<AtomicU64>,
+    /// By CPU: when its clock ticks next.
+    ticks: Vec<AtomicU64>,
+    accesses: AtomicU64,
+}
+
+/// One task.
+struct Task {
+    shared: Arc<Shared>,
+    number: u64,
+    space: SpaceId,
+    random: u64,
+    /// First page of the file's mapping.
+    file: Vpn,
+}
+
+type Found<T> = Result<T, String>;
+
+/// Run them, each for so many rounds; what was done, or the first wrong thing.
+pub fn run(rounds: u64) -> Found<String> {
+    let cpus = kernel::machine().cpus();
+    let tasks = cpus * TASKS;
+    let pages = OWN * tasks as u64;
+    let kind = FileKind::Disk { device: FILES, block: BLOCK };
+    let shared = Arc::new(Shared {
+        file: kernel::mm().create_file(kind, pages * PAGE_SIZE),
+        pages,
+        announced: (0..pages).map(|_| AtomicU64::new(0)).collect(),
+        ticks: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
+        accesses: AtomicU64::new(0),
+    });
+    let begin = |number: usize| {
+        let shared = shared.clone();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        task::start(CpuId((number % cpus) as u16), move || {
+            sender.send(Task::live(shared, number as u64, rounds)).expect("somebody waits for it");
+        });
+        receiver
+    };
+    let begun: Vec<_> = (0..tasks).map(begin).collect();
+    task::put_cpu();
+    let ends: Vec<Found<()>> = begun.iter().map(|end| end.recv().expect("every task ends")).collect();
+    task::get_cpu();
+    ends.into_iter().collect::<Found<()>>()?;
+    let stat = |stat| kernel::mm().ground().stats.read(stat);
+    Ok(format!(
+        "{tasks} tasks on {cpus} CPUs under '{}' made {} accesses, {} faults, {} flush rounds; {} pages were swapped out",
+        Knob::TlbUnmap.info().words[kernel::mm().ground().knobs.get(Knob::TlbUnmap) as usize],
+        shared.accesses.load(Relaxed),
+        stat(Stat::Pgfault),
+        stat(Stat::NrTlbRemoteFlush),
+        stat(Stat::PswpOut),
+    ))
+}
+
+impl Task {
+    fn live(shared: Arc<Shared>, number: u64, rounds: u64) -> Found<()> {
+        let mm = kernel::mm();
+        let space = mm.create_space(GroupId(0)).map_err(|error| format!("create_space: {error:?}"))?;
+        let mut task = Task { shared, number, space, random: number + 1, file: Vpn(0) };
+        task::enter(Some(space));
+        let lived = task.rounds(rounds);
+        task::enter(None);
+        mm.exit_space(space);
+        lived
+    }
+
+    fn rounds(&mut self, rounds: u64) -> Found<()> {
+        let Shared { file, pages, .. } = *self.shared;
+        let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+        self.file = self.map(None, pages, backing)?;
+        for round in 1..=rounds {
+            self.write_file(round)?;
+            self.read_file()?;
+            if self.below(4) == 0 {
+                self.use_memory(round)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next version of one of the task's own pages.
+    fn write_file(&mut self, version: u64) -> Found<()> {
+        let page = self.number * OWN + self.below(OWN);
+        self.store(Vpn(self.file.0 + page), 7, version)?;
+        self.shared.announced[page as usize].store(version, SeqCst);
+        Ok(())
+    }
+
+    /// No page is older than announced.
+    fn read_file(&mut self) -> Found<()> {
+        for _ in 0..16 {
+            let page = self.below(self.shared.pages);
+            let announced = self.shared.announced[page as usize].load(SeqCst);
+            let got = self.load(Vpn(self.file.0 + page), 7)?;
+            if got < announced {
+                return Err(
+                    self.wrong(&format!("page {page} of the file is of version {got}, not {announced}"))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Anonymous memory that is mapped, filled, shared with a child, given up and unmapped.
+    fn use_memory(&mut self, round: u64) -> Found<()> {
+        let pages = 1 + self.below(MOST);
+        let start = self.map(None, pages, Backing::Anonymous)?;
+        let seed = self.number << 32 | round << 16;
+        self.fill(start, pages, seed)?;
+        if self.below(3) == 0 {
+            self.with_child(start, pages, seed)?;
+        }
+        match self.below(4) {
+            0 => self.call("madvise", |mm, space| mm.madvise(space, start, pages, Advice::PageOut))?,
+            1 => {
+                let half = pages / 2;
+                if half > 0 {
+                    self.call("madvise", |mm, space| mm.madvise(space, start, half, Advice::DontNeed))?;
+                    self.expect(start, half, |_| 0)?;
+                    self.fill(start, half, seed)?;
+                }
+            }
+            2 => {
+                self.call("mprotect", |mm, space| mm.mprotect(space, start, pages, Prot::READ))?;
+                let refused = self.reach(start, 0, AccessKind::Store, 1);
+                if refused != Err(FaultError::Segv) {
+                    return Err(self.wrong(&format!("a store to a page made read-only ends in {refused:?}")));
+                }
+            }
+            _ => {}
+        }
+        self.expect(start, pages, |page| seed + page)?;
+        self.call("munmap", |mm, space| mm.munmap(space, start, pages))?;
+        match self.reach(start, 0, AccessKind::Load, 0) {
+            Err(FaultError::Segv) => Ok(()),
+            reached => Err(self.wrong(&format!("a load of an unmapped page ends in {reached:x?}"))),
+        }
+    }
+
+    /// A child has what its parent had, and keeps what it stores to itself. The task runs as both, in turn.
+    fn with_child(&mut self, start: Vpn, pages: u64, seed: u64) -> Found<()> {
+        let mm = kernel::mm();
+        let parent = self.space;
+        self.space = mm.fork(parent).map_err(|error| self.wrong(&format!("fork: {error:?}")))?;
+        task::enter(Some(self.space));
+        let own = seed + (1 << 40);
+        let lived = self
+            .expect(start, pages, |page| seed + page)
+            .and_then(|()| self.fill(start, pages.div_ceil(2), own))
+            .and_then(|()| self.expect(start, pages.div_ceil(2), |page| own + page));
+        task::enter(Some(parent));
+        mm.exit_space(std::mem::replace(&mut self.space, parent));
+        lived
+    }
+
+    fn fill(&self, start: Vpn, pages: u64, seed: u64) -> Found<()> {
+        (0..pages).try_for_each(|page| self.store(Vpn(start.0 + page), page as usize % 512, seed + page))
+    }
+
+    fn expect(&self, start: Vpn, pages: u64, value: impl Fn(u64) -> u64) -> Found<()> {
+        for page in 0..pages {
+            let (got, value) = (self.load(Vpn(start.0 + page), page as usize % 512)?, value(page));
+            if got != value {
+                return Err(self.wrong(&format!("page {page} from {start} holds {got:x}, not {value:x}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn map(&self, at: Option<Vpn>, pages: u64, backing: Backing) -> Found<Vpn> {
+        let prot = Prot::READ | Prot::WRITE;
+        let request = MapRequest { at, pages, prot, backing, locked: false, populate: false };
+        self.call("mmap", |mm, space| mm.mmap(space, &request))
+    }
+
+    /// A system call that must succeed.
+    fn call<T>(
+        &self,
+        name: &str,
+        call: impl FnOnce(&mm::Mm<Threads>, SpaceId) -> Result<T, Error>,
+    ) -> Found<T> {
+        call(kernel::mm(), self.space).map_err(|error| self.wrong(&format!("{name}: {error:?}")))
+    }
+
+    fn load(&self, page: Vpn, word: usize) -> Found<u64> {
+        let loaded = self.reach(page, word, AccessKind::Load, 0);
+        loaded.map_err(|signal| self.wrong(&format!("a load of {page} ends in {signal:?}")))
+    }
+
+    fn store(&self, page: Vpn, word: usize, value: u64) -> Found<()> {
+        let stored = self.reach(page, word, AccessKind::Store, value);
+        stored.map(drop).map_err(|signal| self.wrong(&format!("a store to {page} ends in {signal:?}")))
+    }
+
+    /// An access of a program: until it succeeds, its faults are served.
+    fn reach(&self, page: Vpn, word: usize, access: AccessKind, value: u64) -> Result<u64, FaultError> {
+        self.shared.accesses.fetch_add(1, Relaxed);
+        self.back_to_program();
+        loop {
+            if let Some(value) = kernel::machine().access(page, word, access, value) {
+                return Ok(value);
+            }
+            kernel::mm().fault(self.space, page, access)?;
+        }
+    }
+
+    /// Before a program goes on: the clock, and other tasks. Here no lock of the memory manager is held.
+    fn back_to_program(&self) {
+        let (machine, mm) = (kernel::machine(), kernel::mm());
+        let next = &self.shared.ticks[machine.cpu().index()];
+        let now = machine.now();
+        if now >= next.load(Relaxed) {
+            next.store(now + TICK, Relaxed);
+            if mm.wants_ticks() {
+                mm.tick();
+            }
+            task::give_way();
+        }
+    }
+
+    fn wrong(&self, what: &str) -> String {
+        format!("task {} in {} on {}: {what}", self.number, self.space, task::here())
+    }
+
+    /// A number below `end`, from xorshift64.
+    fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % end
+    }
+}

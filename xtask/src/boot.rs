@@ -1,0 +1,188 @@
+//! The booted machine's tests: every case is one `pagefold boot ...`, two at a time.
+//!
+//! Memory is always less than what the program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks
+//! every load against the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
+
+use crate::kernel::{self, Kind};
+use crate::qemu::Tool;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Cases at a time.
+const AT_ONCE: usize = 2;
+/// Seconds after which a guest has failed.
+const TIMEOUT: &str = "120";
+
+/// All policies of `tlb.unmap`.
+const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
+
+/// Programs of every policy, on one CPU and on four: more than memory holds.
+const PROGRAMS: &[&str] = &[
+    "sequential:12M:2",
+    "uniform:12M:4",
+    "zipf:12M:4",
+    "phases:12M:2",
+    "fork-write:12M",
+    "fork-storm:12M",
+    "map-storm:12M:4",
+    "sequential-file:12M:2",
+    "uniform-file:12M:4",
+    "zipf-file:12M:4",
+    "shared-writers:12M:4",
+    "stream:16M:4",
+    "read-stream:16M:2",
+];
+
+/// What the kernel tests of itself, and what needs another machine than the programs above.
+const OTHERS: &[&str] = &[
+    "selftest --cpus 1",
+    "selftest --cpus 4",
+    "selftest --cpus 2 --nodes 2",
+    "conformance --cpus 1",
+    "conformance --cpus 4",
+    "zipf:24M:8 --memory 16M --cpus 3 --nodes 2",
+    "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
+    "uniform-file:24M:16 --memory 8M --cpus 16 --set tlb.unmap=latr",
+    "chaos:6M --memory 12M --cpus 4 --set tlb.unmap=lazy",
+    "zipf:12M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
+];
+
+/// Races, made on purpose, under every policy on four CPUs.
+const SCENARIOS: &[&str] = &[
+    "write-fault",
+    "pwrite",
+    "map-over",
+    "fork-writers",
+    "truncate",
+    "dontneed",
+    "free",
+    "reclaim",
+    "mprotect",
+    "mremap",
+    "swap-fork",
+];
+
+/// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
+const FAULTY: &str = "map-storm:12M:4 --memory 8M --cpus 4 --icount";
+const DROPS: std::ops::RangeInclusive<u32> = 1..=6;
+
+/// What is wrong with a case, in words; `None`: nothing.
+type Judge = fn(&Output) -> Option<String>;
+
+/// One boot, or several of which one must be as wanted.
+struct Case {
+    /// The words after `pagefold boot`, one line a boot.
+    boots: Vec<String>,
+    judge: Judge,
+}
+
+impl Case {
+    fn good(boot: String) -> Case {
+        Case { boots: vec![boot], judge: ended_well }
+    }
+}
+
+fn ended_well(output: &Output) -> Option<String> {
+    (!output.status.success()).then(|| format!("ended with {}", output.status))
+}
+
+/// A lost flush is a load that returns something old, and the checker says so.
+fn found_out(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let found = output.status.code() == Some(1) && said.contains("the checker found");
+    (!found).then(|| "a kernel that loses a flush was not found out".to_owned())
+}
+
+/// All cases whose command lines contain `filter`.
+fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = OTHERS.iter().map(|case| Case::good((*case).to_owned())).collect();
+    for program in PROGRAMS {
+        for policy in POLICIES {
+            for cpus in [1, 4] {
+                cases.push(Case::good(format!(
+                    "{program} --memory 8M --cpus {cpus} --set tlb.unmap={policy}"
+                )));
+            }
+        }
+    }
+    for scenario in SCENARIOS {
+        cases.extend(POLICIES.map(|policy| {
+            Case::good(format!("scenario:{scenario} --memory 16M --cpus 4 --set tlb.unmap={policy}"))
+        }));
+    }
+    let lost = |number| format!("{FAULTY} --drop {number} --kernel {}", faulty.display());
+    cases.push(Case { boots: DROPS.map(lost).collect(), judge: found_out });
+    cases.retain(|case| case.boots[0].contains(filter));
+    cases
+}
+
+/// `cargo xtask boot-test [FILTER]`.
+pub fn test(filter: &str) -> ExitCode {
+    Tool::System.provide();
+    if !Tool::System.is_there() {
+        println!("boot-test: skipped, because {} is missing", Tool::System.package());
+        return ExitCode::SUCCESS;
+    }
+    // Cases name files as seen from the project's directory.
+    if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
+        eprintln!("xtask: cannot go to the project's directory: {error}");
+        return ExitCode::FAILURE;
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--release", "-p", "lab"]).status();
+    let built = built.is_ok_and(|status| status.success());
+    let (true, Some(_), Some(faulty)) = (built, kernel::image(Kind::Ordinary), kernel::image(Kind::Faulty))
+    else {
+        return ExitCode::FAILURE;
+    };
+    run(cases(&faulty, filter))
+}
+
+fn run(cases: Vec<Case>) -> ExitCode {
+    let (start, all) = (Instant::now(), cases.len());
+    let queue = Mutex::new(VecDeque::from(cases));
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(case) = queue.lock().expect("nobody panics with it").pop_front() {
+            let begin = Instant::now();
+            let wrong = boot(&case);
+            let word = if wrong.is_some() { "FAILED" } else { "ok" };
+            println!("{word:<6} {:>4} s  {}", begin.elapsed().as_secs(), case.boots[0]);
+            if let Some((why, said)) = wrong {
+                eprint!("{said}");
+                let again = case.boots.last().map_or("", String::as_str);
+                let again = format!("target/release/pagefold boot {again} --timeout {TIMEOUT}");
+                failed.lock().expect("nobody panics with it").push(format!("{why}; again: {again}"));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics with it");
+    failed.iter().for_each(|case| println!("FAILED: {case}"));
+    println!("{} of {all} boots ok in {} s", all - failed.len(), start.elapsed().as_secs());
+    if failed.is_empty() && all > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is wrong with a case, and what it said on standard error.
+fn boot(case: &Case) -> Option<(String, String)> {
+    let mut wrong = None;
+    for boot in &case.boots {
+        let mut command = Command::new("target/release/pagefold");
+        command.arg("boot").args(boot.split(' ')).args(["--quiet", "--timeout", TIMEOUT]);
+        match command.stdin(Stdio::null()).output() {
+            Ok(output) => {
+                let why = (case.judge)(&output)?;
+                wrong = Some((why, String::from_utf8_lossy(&output.stderr).into_owned()));
+            }
+            Err(error) => return Some((format!("cannot run it: {error}"), String::new())),
+        }
+    }
+    wrong
+}
