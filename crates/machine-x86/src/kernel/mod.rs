@@ -4,7 +4,7 @@
 //! the same rules as the simulated machine's world, so that a program meets the same system on both.
 //!
 //! All of it may run on all CPUs at the same time. Locks here are short; none is held over a call that may wait. A task
-//! keeps its process alive as an [`Arc`](alloc::sync::Arc), so a fault takes no lock to find out where it happened.
+//! keeps its process alive as an [`Arc`], so a fault takes no lock to find out where it happened.
 
 mod call;
 mod convert;

@@ -10,7 +10,7 @@
 //! - private memory reads what was last stored there (a file's content, or zero, before the first store);
 //! - shared memory reads what anybody last stored in the file;
 //! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
-//! - while a call that takes mappings or content away is under way, its range is not judged ([`space`], and [`file`] for
+//! - while a call that takes mappings or content away is under way, its range is not judged ([`space`], and [`mod@file`] for
 //!   cuts of files): the program races with itself there. A store meanwhile leaves the page with more than one possible
 //!   content.
 //!
