@@ -1,5 +1,6 @@
 //! The kernel image: what cargo is told to build it, and where it then is.
 
+use crate::step::Step;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -64,4 +65,31 @@ pub fn image(kind: Kind) -> Option<PathBuf> {
             None
         }
     }
+}
+
+/// Checks and tests of what needs no emulator. They stand in a workspace of their own.
+pub fn checks() -> Vec<Step> {
+    const IMAGE: [&str; 9] = [
+        "--manifest-path",
+        MANIFEST,
+        "--bin",
+        "pagefold-kernel",
+        "--release",
+        "--config",
+        CONFIG,
+        "--target-dir",
+        "target/x86",
+    ];
+    let on_image = |name, command, rest: &[&'static str]| {
+        let args = [command].into_iter().chain(IMAGE).chain(["--features", Kind::Faulty.features()]);
+        Step::cargo(name, args.chain(rest.iter().copied()))
+    };
+    let library = ["test", "--manifest-path", MANIFEST];
+    vec![
+        Step::cargo("format of the booted machine", ["fmt", "--manifest-path", MANIFEST, "--check"]),
+        on_image("lints of the kernel image", "clippy", &["--", "-D", "warnings"]),
+        on_image("documents of the kernel image", "doc", &["--no-deps", "--document-private-items"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+        Step::cargo("tests of the booted machine's library", library),
+    ]
 }

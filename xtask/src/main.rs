@@ -80,7 +80,7 @@ const ONE_THREADED: &str = "one-thread,published-faults";
 
 /// Everything. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
 fn all() -> Vec<Step> {
-    vec![
+    let mut steps = vec![
         Step::cargo("format", ["fmt", "--all", "--check"]),
         Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::cargo(
@@ -102,8 +102,10 @@ fn all() -> Vec<Step> {
             &["run", "--", "lazy"],
         ),
         Step::cargo("the release build", ["build", "--release"]),
-        Step::cargo("the booted machine", ["xtask", "boot-test"]),
-    ]
+    ];
+    steps.extend(kernel::checks());
+    steps.push(Step::cargo("the booted machine", ["xtask", "boot-test"]));
+    steps
 }
 
 /// A command in the workspace of the example of docs/embedding.md.

@@ -171,7 +171,7 @@ fn disks() -> &'static [Disk] {
     FOUND.get().map_or(&[], Vec::as_slice)
 }
 
-/// Find the disks, in the order of their PCI numbers, and become the driver of block devices. Called once, before anything is
+/// Find the disks, in the order of their PCI numbers, and become the driver of block devices if there are any. Called once, before anything is
 /// submitted.
 pub fn init() {
     let found = devices::pci().map(|window| on_window(&window)).unwrap_or_default();

@@ -157,6 +157,8 @@ fn shares(owners: &[NodeMemory], limit: u64) -> Result<Vec<(NodeId, u64)>, Strin
     if owned.is_empty() {
         owned.push((NodeId(0), 1));
     }
+    // The firmware's holes are small and lie in one node: nodes of one size get one share.
+    owned.iter_mut().for_each(|(_, bytes)| *bytes = bytes.next_multiple_of(BLOCK));
     owned.sort_unstable();
     let total: u128 = owned.iter().map(|(_, bytes)| *bytes as u128).sum();
     let mut left = frames;

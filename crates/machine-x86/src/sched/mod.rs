@@ -269,7 +269,7 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     let stale = !key.is_time() && MARKS[bucket].load(SeqCst) != mark;
     let over = deadline.is_some_and(|deadline| deadline <= clock::now());
     // A daemon may have looked whether the machine stops just before it was told so.
-    let woken = stale || (stopping() && key.is_daemons());
+    let woken = stale || (stopping() && key.is_background());
     if woken || over {
         drop(queue);
         enable_interrupts();
@@ -304,14 +304,6 @@ pub fn wake(key: Key) {
     }
 }
 
-/// Wake a task from a sleep until a time, or on one of the kernel's own keys, because it is to end.
-pub fn kick(id: TaskId) {
-    let mut queue = QUEUE.lock();
-    if let Some(task) = queue.unblock_if(id, |key| key.is_time() || matches!(key, Key::Other(..))) {
-        make_ready(&mut queue, task, false);
-    }
-}
-
 fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
     task.set_woken(woken);
     queue.set_state(task, State::Ready);
@@ -322,7 +314,7 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
     note_ready(queue, task);
 }
 
-/// Daemons are to end. All that sleep on something of the memory manager's are woken to see that.
+/// Tasks in the background are to end. All that sleep are woken to see that, but those that wait for the time only.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
     MARKS.iter().for_each(|mark| {

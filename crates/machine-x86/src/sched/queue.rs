@@ -2,7 +2,7 @@
 //!
 //! Tasks are linked by number, so that nothing here allocates but [`Queue::add`].
 
-use super::task::{BUCKETS, Key, Task, TaskId};
+use super::task::{BUCKETS, Key, Task};
 use crate::arch::cpu::{self, MAX_CPUS};
 use alloc::vec::Vec;
 use mm::units::{CpuId, Nanos};
@@ -239,9 +239,9 @@ impl Queue {
         self.take_from(key.bucket(), |entry| entry.state == State::Blocked(key))
     }
 
-    /// Take a task out that waits for something of the memory manager's, and not for the time only.
+    /// Take a task out that waits for more than the time.
     pub fn take_waiter(&mut self) -> Option<&'static Task> {
-        let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key @ Key::Mm(_)) if !key.is_time());
+        let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key) if !key.is_time());
         (0..BUCKETS).find_map(|bucket| self.take_from(bucket, waits))
     }
 
@@ -257,15 +257,6 @@ impl Queue {
     /// The first deadline.
     pub fn earliest(&self) -> Nanos {
         self.entries.iter().map(|entry| entry.deadline).min().unwrap_or(Nanos::MAX)
-    }
-
-    /// Take a certain task out, if it sleeps on a key that `wanted` names.
-    pub fn unblock_if(&mut self, id: TaskId, wanted: impl Fn(Key) -> bool) -> Option<&'static Task> {
-        let key = self.entries.iter().find_map(|entry| match entry.state {
-            State::Blocked(key) if entry.task.id() == id && wanted(key) => Some(key),
-            _ => None,
-        })?;
-        self.take_from(key.bucket(), |entry| entry.task.id() == id)
     }
 
     // --- looking ---

@@ -53,9 +53,9 @@ impl Key {
         hash.finish() as usize % BUCKETS
     }
 
-    /// Is it what a daemon waits for that has nothing to do?
-    pub(super) fn is_daemons(self) -> bool {
-        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher))
+    /// Is it what tasks in the background wait for that have nothing to do?
+    pub(super) fn is_background(self) -> bool {
+        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher) | Key::Other(..))
     }
 
     /// Is only the time waited for?

@@ -2,17 +2,20 @@
 
 use super::program::{Program, run_all};
 use super::{check, ram_disk};
-use crate::{log, machine};
+use crate::{disk, log, machine};
 use mm::stat::Stat;
+use mm::units::DeviceId;
 
 /// Passes over its memory that each thread makes.
 const PASSES: u64 = 3;
 const PAGE: u64 = 4096;
 const SPACES: u64 = 2;
+/// The disk that the command line's swap space is on.
+const SWAP_DEVICE: DeviceId = DeviceId(1);
 
 /// `base` has `pages` pages that belong to this thread alone. Odd threads go through them in leaps.
 extern "C" fn thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
-    let step = if number % 2 == 0 { 1 } else { (pages / 3) | 1 };
+    let step = if number.is_multiple_of(2) { 1 } else { (pages / 3) | 1 };
     let mut accesses = 0;
     for pass in 0..PASSES {
         let mut page = 0;
@@ -34,11 +37,15 @@ extern "C" fn thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
 
 /// Returns accesses and threads.
 pub fn run(swap: u32) -> (u64, u64) {
-    ram_disk::start(swap);
+    if disk::pages(SWAP_DEVICE).is_none() {
+        ram_disk::start(swap);
+    }
     let mm = machine::mm();
     let threads = 2 * crate::arch::cpu::all().len() as u64;
-    // Half of what swap can hold is asked for beyond memory; a step must not divide the number of pages.
-    let pages = (mm.free_pages() + swap as u64 / 2) / (threads * SPACES);
+    // A quarter more than there is, but leave half of swap free: pages on their way there take slots too. A step must not
+    // divide the number of pages.
+    let free = mm.free_pages();
+    let pages = (free + (free / 4).min(swap as u64 / 2)) / (threads * SPACES);
     let pages = pages / 3 * 3 + 1;
     let program = Program { entry: thread, threads, own: pages, shared: 0, spaces: SPACES };
     let accesses = run_all(&program, |_, _| {});

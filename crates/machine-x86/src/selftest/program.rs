@@ -1,6 +1,7 @@
 //! Programs in ring 3, on memory of the memory manager's, while the kernel changes their mappings.
 
-use super::{check, tasks::until};
+use super::check;
+use super::tasks::{log_tasks, until};
 use crate::arch::trap::{self, Frame};
 use crate::arch::user;
 use crate::arch::{clock, cpu, paging};
@@ -9,7 +10,7 @@ use crate::{arena, log, machine, report, sched};
 use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use mm::api::{AccessKind, Advice, Backing, MapRequest, Prot};
+use mm::api::{AccessKind, Advice, Backing, FaultError, MapRequest, Prot};
 use mm::stat::Stat;
 use mm::units::{GroupId, SpaceId, Vpn};
 
@@ -35,12 +36,16 @@ struct Kernel;
 impl Hooks for Kernel {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
         let space = sched::current().space().expect("ring 3 has a space");
-        if address < 1 << 47 && machine::mm().fault(space, Vpn::of(address), access).is_ok() {
-            return;
-        }
-        if !trap::end_probe(frame) {
+        let outcome = match address < 1 << 47 {
+            true => machine::mm().fault(space, Vpn::of(address), access),
+            false => Err(FaultError::Segv),
+        };
+        if let Err(error) = outcome
+            && !trap::end_probe(frame)
+        {
             let name = sched::current().name();
-            report::failed(format_args!("selftest: {name}: {access:?} of {address:#x} at {:#x}", frame.rip));
+            report::counters();
+            fail(&format!("{name}: {access:?} of {address:#x} at {:#x}", frame.rip), error);
         }
     }
 
@@ -161,6 +166,9 @@ pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -
     }
     let end = clock::now() + PATIENCE;
     while ENDED.load(SeqCst) < ended + program.spaces * program.threads {
+        if clock::now() >= end {
+            log_tasks();
+        }
         check!(clock::now() < end, "programs do not end");
         spaces.iter().for_each(|&(space, shared)| change(space, shared));
         sched::sleep_until(clock::now() + 1_000_000);

@@ -8,7 +8,6 @@ use crate::report::DISKS;
 use crate::sched::{self, Key};
 use alloc::collections::VecDeque;
 use alloc::vec;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::machine::Io;
 use mm::units::PAGE_SIZE;
@@ -23,7 +22,7 @@ pub fn start(pages: u32) {
     let mut blocks = vec![0; pages as usize * PAGE_SIZE as usize];
     devices::set_driver(Driver { submit, interrupt: || {} });
     sched::spawn("ram disk", None, move || {
-        loop {
+        while !sched::stopping() {
             let mark = sched::mark(REQUESTS);
             let request = QUEUE.lock().pop_front();
             match request {
@@ -41,7 +40,7 @@ fn submit(io: Io) {
     sched::wake(REQUESTS);
 }
 
-fn serve(blocks: &mut Vec<u8>, io: &Io) {
+fn serve(blocks: &mut [u8], io: &Io) {
     let at = (io.block * PAGE_SIZE) as usize;
     let bytes = &mut blocks[at..at + io.pages as usize * PAGE_SIZE as usize];
     let frame = paging::direct(io.frame.0 as u64 * PAGE_SIZE);

@@ -95,10 +95,18 @@ fn every_cpu() {
     log!("selftest: tasks ran on {cpus} cpus");
 }
 
+/// Say who waits for what.
+pub(super) fn log_tasks() {
+    sched::describe(|task, state, key| log!("{} is {state} {key:?}", task.name()));
+}
+
 /// Look every millisecond whether something has come about.
 pub(super) fn until(problem: &str, done: impl Fn() -> bool) {
     let end = clock::now() + PATIENCE;
     while !done() {
+        if clock::now() >= end {
+            log_tasks();
+        }
         check!(clock::now() < end, "{problem}");
         sched::sleep_until(clock::now() + MS);
     }
