@@ -33,6 +33,10 @@ fn pages_on_each<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
             all().try_for_each(|page| program.holds_zeroes(page))?;
             all().try_for_each(|page| program.fill(page, 1, page.0 as usize & 0xfff))?;
             all().try_for_each(|page| program.holds(page, 1, page.0 as usize & 0xfff))?;
+            if kit.harness.words() > 4 {
+                let rest = all().try_fold(0, |rest, page| program.load(page, 1).map(|word| rest | word));
+                ensure!(rest == Ok(0), "beside what was stored to a new page stands {rest:x?}");
+            }
             program.unmap(start, EACH)?;
             for page in all() {
                 let got = program.load(page, 0);

@@ -208,10 +208,22 @@ fn start_cpus() {
     log!("cpus running: {}", smp::running());
 }
 
+/// Tasks that are left when the daemons have ended: the one that calls, and the disks'.
+const LEFT: usize = 2;
+
+/// Let the daemons end: structures can be looked at when nobody changes them. Called by the first task, when all others have
+/// ended.
+pub fn come_to_rest() {
+    sched::stop();
+    while sched::alive() > LEFT {
+        sched::yield_now();
+    }
+}
+
 /// The first task: start what runs in the background, then do what the command line asks for.
 fn run(line: CommandLine) {
     debug_assert!(instructions::interrupts_enabled());
-    sched::spawn("disks", None, disk::tell_of_ends);
+    sched::spawn("disks", None, || disk::tell_of_ends());
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }

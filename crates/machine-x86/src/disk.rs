@@ -240,14 +240,19 @@ fn interrupt() {
     sched::wake(ENDED);
 }
 
-/// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does.
-pub fn tell_of_ends() {
-    while !sched::stopping() {
+/// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does. It outlives the daemons, as they
+/// end only when what they have begun has ended.
+pub fn tell_of_ends() -> ! {
+    loop {
         let mark = sched::mark(ENDED);
         while let Some(io) = next_ended() {
             if !WATCH.get().is_some_and(|claims| claims(&io)) {
                 machine::mm().io_done(&io);
             }
+        }
+        // While the machine stops, waits end at once: daemons that wait for a transfer must still get to run.
+        if sched::stopping() {
+            sched::yield_now();
         }
         sched::wait(ENDED, mark, None);
     }

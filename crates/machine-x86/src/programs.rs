@@ -8,7 +8,7 @@ use crate::arch::trap::Frame;
 use crate::arch::{clock, cpu, paging, user};
 use crate::hooks::{self, Hooks};
 use crate::machine::{X86, kernel, mm};
-use crate::{arena, report, sched};
+use crate::{arena, boot, report, sched};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -57,20 +57,12 @@ pub fn run(run: Run) -> ! {
     mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
     report::check(totals.checked, totals.violations);
     report::done(totals.ended_at.saturating_sub(start), totals.accesses, totals.progress, totals.tasks);
-    come_to_rest();
+    boot::come_to_rest();
     if let Err(fault) = mm().validate() {
         report::failed(format_args!("validate at the end: {fault}"));
     }
     let died = !kernel().signals().is_empty() && !may_die;
     if totals.violations > 0 || died { report::end_failed() } else { report::end_ok() }
-}
-
-/// Let the daemons end: structures can be looked at when nobody changes them.
-fn come_to_rest() {
-    sched::stop();
-    while sched::alive() > 1 {
-        sched::yield_now();
-    }
 }
 
 // --- tasks -------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ const FAULTS: &[(Broken, &str)] = &[
     (OnePageOnly, "storage.neighbours"),
     (OnePageTooMany, "storage.neighbours"),
     (EndsToldTwice, "storage.many"),
-    (ZeroKeepsContent, "whole.pages"),
+    (PagesNotFlushed, "whole.pages"),
     (RemoteFlushesNothing, "whole.one-space"),
     (RemoteFlushesNothing, "whole.under-fire"),
     (CopiesTheOtherWay, "whole.fork"),

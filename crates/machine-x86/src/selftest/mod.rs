@@ -11,7 +11,7 @@ mod tasks;
 mod traps;
 
 use crate::arch::clock;
-use crate::{log, machine, report, sched};
+use crate::{boot, log, machine, report, sched};
 use alloc::vec;
 use alloc::vec::Vec;
 use machine_x86::cmdline::Crash;
@@ -40,8 +40,7 @@ pub fn run(swap: u32) -> ! {
         threads += others;
     }
     let mm = machine::mm();
-    sched::stop();
-    tasks::until("daemons do not end", || sched::alive() == 1);
+    boot::come_to_rest();
     if let Err(fault) = mm.validate() {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
