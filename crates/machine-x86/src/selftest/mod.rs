@@ -11,7 +11,7 @@ mod tasks;
 mod traps;
 
 use crate::arch::clock;
-use crate::{boot, log, machine, report, sched};
+use crate::{boot, log, machine, report};
 use alloc::vec;
 use alloc::vec::Vec;
 use machine_x86::cmdline::Crash;
