@@ -4,7 +4,7 @@ use crate::arch::firmware::{Handover, LowMemory};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
 use crate::programs::{self, Run};
-use crate::{arena, conformance, devices, disk, heap, log, report, sched, selftest};
+use crate::{arena, bench, conformance, devices, disk, heap, log, report, sched, selftest};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -227,20 +227,16 @@ fn run(line: CommandLine) {
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }
+    let program = |program| {
+        programs::run(Run { program, seed: line.seed, check: line.check, entry: programs::PROGRAM })
+    };
     match line.job {
         Job::SelfTest => selftest::run(line.swap),
         Job::Crash(how) => selftest::crash(how),
         Job::Conformance => conformance::run(),
-        Job::Program { name, bytes, threads: 1 } => {
-            programs::run(Run { program: format!("{name}:{bytes}"), seed: line.seed, check: line.check })
-        }
-        Job::Program { name, bytes, threads } => {
-            let program = format!("{name}:{bytes}:{threads}");
-            programs::run(Run { program, seed: line.seed, check: line.check })
-        }
-        Job::Scenario(name) => {
-            programs::run(Run { program: format!("scenario:{name}"), seed: line.seed, check: line.check })
-        }
-        job => report::bad(format_args!("this kernel has no {job:?}")),
+        Job::Program { name, bytes, threads: 1 } => program(format!("{name}:{bytes}")),
+        Job::Program { name, bytes, threads } => program(format!("{name}:{bytes}:{threads}")),
+        Job::Scenario(name) => program(format!("scenario:{name}")),
+        Job::Bench => bench::run(line.seed),
     }
 }

@@ -6,6 +6,7 @@ extern crate alloc;
 
 mod arch;
 mod arena;
+mod bench;
 mod boot;
 mod conformance;
 mod devices;

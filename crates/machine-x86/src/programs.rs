@@ -8,7 +8,7 @@ use crate::arch::trap::Frame;
 use crate::arch::{clock, cpu, paging, user};
 use crate::hooks::{self, Hooks};
 use crate::machine::{X86, kernel, mm};
-use crate::{arena, boot, report, sched};
+use crate::{arena, bench, boot, report, sched};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use core::arch::asm;
 use core::ops::Range;
 use machine_x86::kernel::{After, Host, Key, Outcome, Task};
+use machine_x86::user::abi;
 use machine_x86::user::choice::Choice;
 use machine_x86::user::{Home, Ring, TaskStart};
 use mm::api::AccessKind;
@@ -31,12 +32,15 @@ pub struct Run {
     pub seed: u64,
     /// Is what loads bring to be checked?
     pub check: bool,
+    /// Where its tasks begin in ring 3; [`PROGRAM`], but for the benchmark.
+    pub entry: user::Entry,
 }
 
 /// Run a program to its end, report, and end the run of the machine.
 pub fn run(run: Run) -> ! {
     let machine = mm().machine();
-    let Run { program, seed, check } = run;
+    let Run { program, seed, check, entry } = run;
+    ENTRY.call_once(|| entry);
     let home = Home::new(&program, check, seed, machine.cpus() as u32, machine.bytes());
     let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
     let may_die = matches!(Choice::find(&program), Ok(Choice::Chaos(_)));
@@ -66,6 +70,8 @@ pub fn run(run: Run) -> ! {
 }
 
 // --- tasks -------------------------------------------------------------------------------------------------
+
+static ENTRY: spin::Once<user::Entry> = spin::Once::new();
 
 /// A task of a program, as long as it lives.
 struct Living {
@@ -98,7 +104,10 @@ fn begin(living: Living) -> ! {
     let TaskStart { task, process, role } = living.task.start();
     let stack = living.stack;
     sched::current().set_data(Box::into_raw(Box::new(living)) as u64);
-    user::enter(user_task, stack, [task as u64, process as u64, role as u64, 0])
+    let machine = mm().machine();
+    let entry = *ENTRY.get().expect("set before the first task starts");
+    let described = machine.bytes() + machine.cpus() as u64;
+    user::enter(entry, stack, [task as u64, process as u64, role as u64, described])
 }
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
@@ -106,6 +115,9 @@ fn begin(living: Living) -> ! {
 /// Where both rings find the run's home.
 const HOME: *mut Home = paging::ARENA as *mut Home;
 const _: () = assert!(size_of::<Home>() as u64 <= arena::HOME_BYTES);
+
+/// Where the tasks of a program begin.
+pub const PROGRAM: user::Entry = user_task;
 
 extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
     // SAFETY: ring 0 has made it before the first task began, and nobody moves it.
@@ -117,21 +129,8 @@ extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
 /// Ring 3 of this hardware.
 struct Cpu;
 
-/// What the fault handler returns to an access that raised a signal.
-fn why(signal: Signal) -> Why {
-    match signal {
-        Signal::Segv { .. } => Why(1),
-        Signal::Bus { .. } => Why(2),
-        Signal::Kill => Why(3),
-    }
-}
-
 fn signal(why: Why, addr: u64) -> Signal {
-    match why {
-        Why(1) => Signal::Segv { addr },
-        Why(2) => Signal::Bus { addr },
-        Why(_) => Signal::Kill,
-    }
+    abi::signal_of(why.0, addr).expect("the fault handler gave a signal's number")
 }
 
 impl Ring for Cpu {
@@ -165,13 +164,16 @@ struct Programs;
 impl Hooks for Programs {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
         let Outcome::Signal(signal) = kernel().fault(&living().task, address, access) else { return };
-        if !touch::fail(frame, |_| None, why(signal)) {
+        if !touch::fail(frame, |_| None, Why(abi::signal_number(signal))) {
             let number = living().task.number();
             report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
         }
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
+        if let Some(answer) = bench::serve(number, args) {
+            return answer;
+        }
         match kernel().call(&living().task, number, args) {
             After::Return(answer) => answer,
             After::Ended => end_task(),

@@ -106,7 +106,6 @@ pub fn oom(text: impl Display) {
     log!("@oom {text}");
 }
 
-#[allow(dead_code, reason = "program=bench reports by it")]
 /// Instructions that `units` of `name` took. `tenths`: of an instruction, for one unit.
 pub fn instructions(name: &str, tenths: u64, units: u64) {
     log!("@insns {name} {}.{} {units}", tenths / 10, tenths % 10);

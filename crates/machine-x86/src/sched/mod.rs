@@ -16,7 +16,7 @@ pub use task::{Key, Task, TaskId};
 
 use crate::arch::cpu::{self, Cpu, MAX_CPUS};
 use crate::arch::instructions::{
-    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt, without_interrupts,
+    disable_interrupts, enable_interrupts, interrupts_enabled, rdtsc, wait_for_interrupt, without_interrupts,
 };
 use crate::arch::lock::{IrqGuard, IrqLock};
 use crate::arch::{apic, clock};
@@ -217,13 +217,23 @@ pub fn idle() -> ! {
     }
 }
 
+/// Time stamps that CPUs have rested for, summed up.
+static RESTED: AtomicU64 = AtomicU64::new(0);
+
+/// Time stamps that CPUs have rested for, summed up; what the interrupt that ends a rest does, counts as rest.
+pub fn rested() -> u64 {
+    RESTED.load(Relaxed)
+}
+
 /// Sleep until an interrupt. The first CPU goes on ticking: it looks after deadlines for all.
 fn rest(me: CpuId) {
     let ticks = me == CpuId(0);
     if !ticks {
         apic::stop_timer();
     }
+    let start = rdtsc();
     wait_for_interrupt();
+    RESTED.fetch_add(rdtsc() - start, Relaxed);
     if !ticks {
         apic::start_timer();
     }

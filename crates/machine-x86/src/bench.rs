@@ -1,0 +1,257 @@
+//! Instructions that known work takes, counted in ring 3 by the machine's clock.
+//!
+//! With `-icount shift=0,sleep=off` the emulator's time is the number of instructions that its CPUs have executed, so the time
+//! stamp counter, read before and after, counts them: of the program, which is a handful, and of the kernel. Each step of a
+//! repeated instruction counts as one, so clearing a page is measured by itself and taken off where the figures that ours are
+//! held against leave it out. While all CPUs rest the clock leaps; that time is known to the scheduler and taken off too (with
+//! the handler of the interrupt that ends a rest).
+//!
+//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken off.
+
+use crate::arch::instructions::rdtsc;
+use crate::arch::{paging, touch, user};
+use crate::programs::{self, Run};
+use crate::{arena, report, sched};
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use machine_x86::user::abi::{self, Buffer, Call, Exit};
+use mm::units::PAGE_SIZE;
+use program::{Advice, Map, MapSource, Prot};
+
+/// Calls of the benchmark's own: what is rested so far, and a result.
+pub mod call {
+    /// Time stamps that CPUs have rested for, summed up.
+    pub const RESTED: u64 = u64::MAX - 16;
+    /// A result: number of the operation, tenths of an instruction for each unit, units.
+    pub const RESULT: u64 = u64::MAX - 17;
+}
+
+/// An operation, by its place in [`NAMES`].
+#[derive(Clone, Copy)]
+enum Operation {
+    AnonFault,
+    Munmap1,
+    Munmap512,
+    Stream,
+    ReclaimFile,
+    MunmapShared,
+}
+
+/// The operations, as results name them.
+const NAMES: [&str; 6] =
+    ["anon_fault", "munmap_1", "munmap_512", "stream", "reclaim_file", "munmap_shared_4"];
+
+/// Instructions of one turn of a spinning thread.
+const TURN: u64 = 3;
+/// Threads that spin beside the one that measures, on a machine with four CPUs.
+const SPINNERS: u64 = 3;
+
+/// What the threads share, in the arena behind the home.
+#[repr(C)]
+struct Shared {
+    stop: AtomicU64,
+    turns: [AtomicU64; SPINNERS as usize + 1],
+}
+
+const SHARED_AT: u64 = 2048;
+const SHARED: *mut Shared = (paging::ARENA + SHARED_AT) as *mut Shared;
+const _: () = assert!(SHARED_AT + size_of::<Shared>() as u64 <= arena::HOME_BYTES);
+
+/// Run the benchmark and end the run.
+pub fn run(seed: u64) -> ! {
+    if !time_counts_instructions() {
+        report::bad(format_args!(
+            "program=bench counts instructions by the clock, which needs -accel tcg,thread=single -icount shift=0,sleep=off"
+        ));
+    }
+    // SAFETY: set aside, and nobody looks before the first task begins.
+    unsafe { SHARED.write(Shared { stop: AtomicU64::new(0), turns: Default::default() }) };
+    // What a task of a program is given does not matter here, but it is checked.
+    programs::run(Run { program: "uniform:1048576".into(), seed, check: false, entry: task })
+}
+
+/// Is the clock the count of instructions?
+fn time_counts_instructions() -> bool {
+    const TURNS: u64 = 500_000;
+    let before = rdtsc();
+    // SAFETY: changes only its own register.
+    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) TURNS => _, options(nomem, nostack)) };
+    // A tick or two may come in between.
+    (2 * TURNS..2 * TURNS + TURNS / 10).contains(&(rdtsc() - before))
+}
+
+/// A call of the benchmark's own, in ring 0; `None`: it is none.
+pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
+    match number {
+        call::RESTED => Some([sched::rested(), 0]),
+        call::RESULT => {
+            let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
+            report::instructions(name, args[1], args[2]);
+            Some([0; 2])
+        }
+        _ => None,
+    }
+}
+
+// --- ring 3 -----------------------------------------------------------------------------------------------
+
+/// Where every task of the benchmark begins: role 0 measures, others spin. `machine`: bytes of memory, which are whole pages,
+/// and number of CPUs.
+extern "C" fn task(_: u64, _: u64, role: u64, machine: u64) -> ! {
+    let (memory, cpus) = (machine & !(PAGE_SIZE - 1), machine & (PAGE_SIZE - 1));
+    match role {
+        0 if cpus > SPINNERS => measure_shared(),
+        0 => measure(memory),
+        spinner => spin(spinner),
+    }
+    ask(&Call::Exit(Exit { signal: None, accesses: 0, progress: 0, checked: 0, violations: 0 }));
+    unreachable!("the task has ended")
+}
+
+fn shared() -> &'static Shared {
+    // SAFETY: ring 0 has made it before the first task began.
+    unsafe { &*SHARED }
+}
+
+fn spin(role: u64) {
+    let turns = &shared().turns[role as usize % shared().turns.len()];
+    while shared().stop.load(Relaxed) == 0 {
+        // SAFETY: counts in a word that only this thread writes.
+        unsafe {
+            asm!("2: inc qword ptr [{turns}]", "dec {left}", "jnz 2b", turns = in(reg) turns.as_ptr(),
+                left = inout(reg) 100_000u64 => _, options(nostack));
+        }
+    }
+}
+
+fn turns() -> u64 {
+    shared().turns.iter().map(|turns| turns.load(Relaxed)).sum()
+}
+
+/// Make a call that must succeed.
+fn ask(call: &Call) -> u64 {
+    let (number, args) = abi::encode(call);
+    // SAFETY: calls of the library's `abi`; buffers that they name are this task's own.
+    let answer = abi::decode_answer(unsafe { user::system_call(number, args) });
+    answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
+}
+
+fn own_call(number: u64, args: [u64; 6]) -> u64 {
+    // SAFETY: the benchmark's own calls take numbers only.
+    let [answer, _] = unsafe { user::system_call(number, args) };
+    answer
+}
+
+/// `instructions` for `units` of an operation.
+fn tell(operation: Operation, instructions: u64, units: u64) {
+    own_call(call::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
+}
+
+/// Instructions that `work` takes.
+fn count(work: impl FnOnce()) -> u64 {
+    let before = rdtsc();
+    work();
+    rdtsc() - before
+}
+
+/// The same for work during which the machine may rest.
+fn count_busy(work: impl FnOnce()) -> u64 {
+    let rested = own_call(call::RESTED, [0; 6]);
+    let all = count(work);
+    all - (own_call(call::RESTED, [0; 6]) - rested)
+}
+
+fn write(addr: u64) {
+    // SAFETY: memory that the benchmark has mapped for itself.
+    unsafe { touch::store(addr, 1) }.unwrap_or_else(|why| panic!("a store to {addr:#x}: {why:?}"));
+}
+
+fn read(addr: u64) {
+    // SAFETY: as above.
+    unsafe { touch::load(addr) }.unwrap_or_else(|why| panic!("a load from {addr:#x}: {why:?}"));
+}
+
+fn pages_at(start: u64, pages: u64) -> impl Iterator<Item = u64> {
+    (0..pages).map(move |page| start + page * PAGE_SIZE)
+}
+
+fn map(pages: u64) -> u64 {
+    ask(&Call::Mmap(Map::anonymous(pages * PAGE_SIZE)))
+}
+
+fn unmap(addr: u64, pages: u64) {
+    ask(&Call::Munmap { addr, len: pages * PAGE_SIZE });
+}
+
+/// Instructions of clearing a page, which are the steps of one repeated instruction.
+fn clearing(page: u64) -> u64 {
+    count(|| {
+        // SAFETY: a page that the benchmark has mapped and touched.
+        unsafe {
+            asm!("rep stosq", inout("rcx") 512u64 => _, inout("rdi") page => _, in("rax") 0u64, options(nostack));
+        }
+    })
+}
+
+/// All that needs one CPU.
+fn measure(memory: u64) {
+    const PAGES: u64 = 512;
+    const CALLS: u64 = 64;
+    // One page first: the tables are there then, and what follows differs only in the entry.
+    let area = map(2 * PAGES).next_multiple_of(PAGES * PAGE_SIZE);
+    write(area);
+    let clear = clearing(area);
+    let rest = area + PAGE_SIZE;
+    let faults = count(|| pages_at(rest, PAGES - 1).for_each(write));
+    let again = count(|| pages_at(rest, PAGES - 1).for_each(write));
+    tell(Operation::AnonFault, faults - again - (PAGES - 1) * clear, PAGES - 1);
+    tell(Operation::Munmap512, count(|| unmap(area, PAGES)), PAGES);
+    let calls = (0..CALLS).map(|_| {
+        let page = map(1);
+        write(page);
+        count(|| unmap(page, 1))
+    });
+    tell(Operation::Munmap1, calls.sum(), CALLS);
+    let file = map_file("bench", 1024);
+    pages_at(file, 1024).for_each(read);
+    let advice = Call::Madvise { addr: file, len: 1024 * PAGE_SIZE, advice: Advice::PageOut };
+    tell(Operation::ReclaimFile, count_busy(|| _ = ask(&advice)), 1024);
+    unmap(file, 1024);
+    let pages = 2 * memory / PAGE_SIZE;
+    let large = map_file("stream", pages);
+    pages_at(large, pages).for_each(read);
+    tell(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
+}
+
+/// Map a new file for reading.
+fn map_file(name: &str, pages: u64) -> u64 {
+    // On the programs' heap, where the kernel reads names.
+    let text: Vec<u8> = name.into();
+    let name = Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 };
+    let size = pages * PAGE_SIZE;
+    let (fd, _) = abi::unpair(ask(&Call::Open { name, size, in_memory: false, writable: false }));
+    let source = MapSource::File { fd, offset: 0, shared: true };
+    ask(&Call::Mmap(Map { prot: Prot::R, source, ..Map::anonymous(size) }))
+}
+
+/// What needs other CPUs: they run this space, and spin.
+fn measure_shared() {
+    const CALLS: u64 = 200;
+    let spinners: Vec<u64> = (1..=SPINNERS as u32).map(|role| ask(&Call::Spawn(role))).collect();
+    // All of them have begun.
+    while shared().turns[1..].iter().any(|turns| turns.load(Relaxed) == 0) {
+        ask(&Call::Yield);
+    }
+    let mut own = 0;
+    for _ in 0..CALLS {
+        let page = map(1);
+        write(page);
+        let before = turns();
+        let all = count(|| unmap(page, 1));
+        own += all - (turns() - before) * TURN;
+    }
+    tell(Operation::MunmapShared, own, CALLS);
+    shared().stop.store(1, Relaxed);
+    spinners.into_iter().for_each(|task| _ = ask(&Call::Join(task as u32)));
+}
