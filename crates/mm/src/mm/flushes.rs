@@ -16,6 +16,7 @@ use std_alloc::vec;
 
 const BATCH: u64 = 1;
 const LAZY: u64 = 3;
+const LATR: u64 = 5;
 const GROUP: GroupId = GroupId(0);
 /// Where the pages are mapped, and how many.
 const AT: Vpn = Vpn(0x5000);
@@ -30,7 +31,11 @@ const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
 enum Kind {
     Anonymous,
     PrivateFile,
+    /// The same, to be stored to.
+    PrivateCopies,
     SharedFile,
+    /// Of a file on disk, whose entries say who may write only after the first store.
+    DiskFile,
 }
 use Kind::*;
 
@@ -66,10 +71,20 @@ impl Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
         let mm = Mm::new(TestMachine::simple(2, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
         mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
-        let file = mm.create_file(FileKind::Shmem, 2 * PAGES * PAGE_SIZE);
+        let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+        let of = if kind == DiskFile { disk } else { FileKind::Shmem };
+        let file = mm.create_file(of, PAGES * PAGE_SIZE);
+        if kind == DiskFile {
+            // Whole pages: nothing need be read.
+            mm.write(file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
+        }
         let [space, other] = [0; 2].map(|_| mm.create_space(GROUP).unwrap());
         let bench = Bench { mm, file, space, other };
-        let backing = if kind == Anonymous { Backing::Anonymous } else { bench.shown(kind == SharedFile) };
+        let backing = if kind == Anonymous {
+            Backing::Anonymous
+        } else {
+            bench.shown(matches!(kind, SharedFile | DiskFile))
+        };
         bench.mm.mmap(space, &request(AT, PAGES, backing)).unwrap();
         bench.mm.mmap(space, &request(NEIGHBOUR, 1, Backing::Anonymous)).unwrap();
         bench.reach(space, NEIGHBOUR, true);
@@ -151,9 +166,10 @@ impl Bench {
         let mut batch = Batch::new(self.mm.ground().base());
         for page in pages() {
             let (pfn, _) = self.reach(self.space, page, false);
-            store.frames[pfn].get(1);
+            let frame = &store.frames[pfn];
+            frame.get(1);
             store.lock_folio(pfn);
-            if store.frames[pfn].is_anon() && !store.frames[pfn].has(FrameFlags::SWAPCACHE) {
+            if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
                 assert!(crate::cache::add_to_swap(store.memory(), pfn));
             }
             assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
@@ -199,6 +215,10 @@ fn map_memory(bench: &Bench) {
     bench.mm.mmap(bench.space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
 }
 
+fn reap(bench: &Bench) {
+    bench.mm.spaces.reap(&bench.mm.store, bench.space);
+}
+
 fn unmap(bench: &Bench) {
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
 }
@@ -215,6 +235,7 @@ fn store_here(bench: &Bench) {
 
 fn store_by_another(bench: &Bench) {
     for page in pages() {
+        bench.reach(bench.other, page, false);
         bench.reach(bench.other, page, true);
     }
 }
@@ -270,7 +291,7 @@ fn what_a_call_takes_away_no_cpu_keeps() {
 /// The other way round: what can be read was left behind, and calls pay for it although they find no entry.
 #[test]
 fn what_reclaim_left_is_paid_before_a_call_returns() {
-    let calls: [(&str, Kind, Call); 12] = [
+    let calls: [(&str, Kind, Call); 15] = [
         ("munmap", PrivateFile, unmap),
         ("munmap", Anonymous, unmap),
         ("mmap over", PrivateFile, map_memory),
@@ -280,14 +301,17 @@ fn what_reclaim_left_is_paid_before_a_call_returns() {
         ("mremap", PrivateFile, move_away),
         ("mremap", Anonymous, move_away),
         ("truncation", PrivateFile, cut),
+        ("truncation below private copies", PrivateCopies, cut),
+        ("reaping", Anonymous, reap),
         ("store", PrivateFile, store_here),
         ("store by another process", PrivateFile, store_by_another),
+        ("store by another process that has mapped the page", DiskFile, store_by_another),
         ("write", PrivateFile, write),
     ];
     for (name, kind, call) in calls {
         for stands in EVERYWHERE {
             let bench = Bench::new(kind, LAZY);
-            if kind == Anonymous {
+            if matches!(kind, Anonymous | PrivateCopies) {
                 // Written, then forbidden to write: it can be deferred.
                 bench.use_pages(true);
                 protect(&bench);
@@ -314,12 +338,54 @@ fn nothing_is_freed_before_the_flush() {
         bench.stop_watching();
         bench.check(name, Stands::InTheSpace);
     }
+    // The neighbour goes before, or with the pages, so that their table ends.
+    let unmap_all: Call = |bench| bench.mm.munmap(bench.space, AT, NEIGHBOUR.0 - AT.0 + 1).unwrap();
+    let move_far: Call = |bench| {
+        bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(Vpn(2 * AT.0))).unwrap();
+    };
+    for call in [unmap_all, move_far] {
+        let bench = Bench::new(Anonymous, BATCH);
+        bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
+        bench.use_pages(true);
+        bench.stands(Stands::Lazy);
+        bench.watch_frees(true);
+        call(&bench);
+        bench.stop_watching();
+    }
+}
+
+/// A CPU that reads a page until the very moment at which its entry is cleared.
+#[test]
+fn the_flush_comes_after_the_change() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
-    bench.stands(Stands::Lazy);
-    bench.watch_frees(true);
-    bench.mm.munmap(bench.space, AT, NEIGHBOUR.0 - AT.0 + 1).unwrap();
-    bench.stop_watching();
+    let store = &bench.mm.store;
+    store.gather(bench.space, Purpose::Meaning, |gather| {
+        for page in pages() {
+            let (pfn, _) = bench.reach(bench.space, page, true);
+            bench.on(1, || bench.mm.machine().hold(page, pfn, true));
+            let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
+            let slot = tables.find(page).unwrap().slot;
+            tables.forbid_writes(slot);
+            gather.touched(page);
+        }
+    });
+    bench.check("a gather", Stands::InTheSpace);
+}
+
+#[test]
+fn the_facade_passes_ticks_and_wishes_on() {
+    let bench = Bench::new(PrivateFile, LATR);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), PAGES as usize);
+    assert!(bench.mm.wants_ticks());
+    for cpu in [0, 1] {
+        bench.on(cpu, || bench.mm.tick());
+    }
+    bench.check("a tick", Stands::InTheSpace);
+    bench.use_pages(false);
+    bench.mm.set_never_deferred(bench.space, true);
+    assert_eq!(bench.unmap(), 0);
 }
 
 #[test]
@@ -340,7 +406,7 @@ fn the_reaper_leaves_nothing_behind() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     bench.watch_frees(false);
-    bench.mm.spaces.reap(&bench.mm.store, bench.space);
+    reap(&bench);
     bench.stop_watching();
     bench.check("reaping", Stands::InTheSpace);
 }
@@ -367,13 +433,24 @@ fn a_batch_of_reclaim_leaves_what_its_policy_says() {
                 bench.use_pages(store);
                 bench.stands(stands);
                 bench.unmap();
-                let deferred = !store && matches!(policy, LAZY | 5);
+                let deferred = !store && matches!(policy, LAZY | LATR);
                 bench.come_back(stands);
                 let kept = pages().any(|page| bench.keeps(page));
                 assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {stands:?}");
             }
         }
     }
+}
+
+/// What is given up reads as zeroes from the next access on, also where it could only be read.
+#[test]
+fn what_is_given_up_is_not_deferred() {
+    let bench = Bench::new(Anonymous, LAZY);
+    bench.use_pages(true);
+    protect(&bench);
+    advise(&bench, Advice::Free);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), 0);
 }
 
 /// While somebody takes rights away, what reclaim unmaps is not deferred: the entry forbids what a CPU may still do.
@@ -401,7 +478,9 @@ fn nothing_is_deferred_while_rights_are_taken() {
 /// The same for calls, up to the moment at which the other CPU is asked.
 #[test]
 fn nothing_is_deferred_until_a_call_has_flushed() {
-    let fork: Call = |bench| drop(bench.mm.fork(bench.space).unwrap());
+    let fork: Call = |bench| {
+        bench.mm.fork(bench.space).unwrap();
+    };
     for call in [fork, protect] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new(Anonymous, LAZY)));
         bench.use_pages(true);
