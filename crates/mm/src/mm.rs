@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod cut_off;
 mod files;
+#[cfg(test)]
+mod flushes;
 mod observe;
 mod oom;
 mod room;

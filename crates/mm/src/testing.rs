@@ -15,6 +15,13 @@ use std_alloc::vec::Vec;
 /// Whose translation of what.
 type HeldUnder = (CpuId, Asid, Vpn);
 
+/// What a test does when an event is told, before anything else happens.
+#[cfg(feature = "one-thread")]
+pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
+/// What a test does when an event is told, before anything else happens.
+#[cfg(not(feature = "one-thread"))]
+pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
+
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
 pub(crate) struct TestMachine {
     nodes: Vec<NodeId>,
@@ -46,6 +53,8 @@ pub(crate) struct TestMachine {
     pub asids: usize,
     /// Can it flush all CPUs without asking? And how often did it.
     pub broadcast: Option<AtomicU64>,
+    /// Told of every event, but not of those that it causes itself.
+    pub watcher: Lock<Option<Watcher>>,
 }
 
 impl TestMachine {
@@ -71,6 +80,7 @@ impl TestMachine {
             young: (true, true),
             asids: 6,
             broadcast: None,
+            watcher: Lock::default(),
         }
     }
 
@@ -279,7 +289,12 @@ impl Machine for TestMachine {
         self.work[work as usize].fetch_add(count, Relaxed);
     }
 
-    fn event(&self, event: Event, _args: [u64; 4]) {
+    fn event(&self, event: Event, args: [u64; 4]) {
         self.events[event as usize].fetch_add(1, Relaxed);
+        let watcher = self.watcher.lock().take();
+        if let Some(watch) = watcher {
+            watch(self, event, args);
+            *self.watcher.lock() = Some(watch);
+        }
     }
 }

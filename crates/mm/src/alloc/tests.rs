@@ -380,6 +380,7 @@ fn split_gives_one_reference_to_each_part() {
     base.frames[head].set(FrameFlags::UPTODATE);
     base.frames[head].set_owner(Owner::File(FileId(3)), PageIndex(32));
     base.frames[head].set_group(GroupId(2));
+    base.frames[head].set_debt(9);
     allocator.split(&base, head, Order(2));
     for part in (0..16).step_by(4).map(|i| head.add(i)) {
         let frame = &base.frames[part];
@@ -390,6 +391,8 @@ fn split_gives_one_reference_to_each_part() {
             (Owner::File(FileId(3)), 32 + (part.0 - head.0) as u64)
         );
         assert_eq!(base.frames.head(part.add(3)), part);
+        assert_eq!(frame.debt(), 9);
+        frame.set_debt(0);
         free(&base, &allocator, part);
     }
     assert_whole(&base, &allocator);

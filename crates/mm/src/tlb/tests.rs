@@ -351,3 +351,179 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
     assert_eq!(flushes(&base), [(1, Flush::Current)]);
     other.settle(&base, &tlb);
 }
+
+#[test]
+fn who_ends_a_space_lets_go_of_it_too() {
+    let (base, tlb) = bench(1);
+    let a = tlb.create();
+    run(&base, &tlb, 0, a);
+    tlb.destroy(&base, a);
+    assert_eq!(base.machine.roots.lock()[&CpuId(0)].0, Pfn::NONE);
+    assert!(!tlb.is_alive(a));
+}
+
+#[test]
+fn a_round_of_a_call_takes_along_who_owes() {
+    let (base, tlb) = bench(3);
+    let (a, b) = (tlb.create(), tlb.create());
+    run(&base, &tlb, 1, a);
+    run(&base, &tlb, 2, b);
+    run(&base, &tlb, 0, b);
+    // CPU 0 owes as well, and cannot be sent anything by itself.
+    defer(&base, &tlb, b);
+    tlb.flush(&base, a, Range::page(Vpn(9)));
+    assert_eq!(shootdowns(&base), [[1, 2]]);
+    assert_eq!(flushes(&base), [(1, one(9)), (2, Flush::Current)]);
+    tlb.settle_space(&base, b);
+    assert_eq!((flushes(&base), shootdowns(&base).len()), (std_alloc::vec![(0, Flush::Current)], 0));
+}
+
+#[test]
+fn each_number_has_a_generation_of_its_own() {
+    let (base, tlb) = bench(2);
+    let (a, b) = (tlb.create(), tlb.create());
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    for _ in 0..3 {
+        tlb.flush(&base, a, Range::page(Vpn(9)));
+    }
+    run(&base, &tlb, 1, b);
+    assert!(!tlb.cpus_of(a).contains(CpuId(1)) && tlb.cpus_of(b).contains(CpuId(1)));
+    flushes(&base);
+    base.machine.run_on(0);
+    tlb.flush(&base, b, Range::page(Vpn(4)));
+    assert_eq!(flushes(&base), [(1, one(4))]);
+}
+
+/// A page that is unmapped, and noted in a batch.
+fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
+    Cleared { space, page: Vpn(page), pfn: Pfn(7), head: Pfn(7), writable, never_used: false, dropped: false }
+}
+
+#[test]
+fn a_list_is_paid_when_it_is_full() {
+    for limit in [1, 2] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+        base.knobs.set(Knob::TlbUnmapPages, limit).unwrap();
+        let mut batch = Batch::new(&base);
+        let mut expected = Vec::new();
+        for at in 3..3 + limit {
+            assert_eq!(flushes(&base), []);
+            let _ = batch.note(&base, &tlb, &page(a, at, true));
+            expected.push((1, one(at)));
+        }
+        assert_eq!(flushes(&base), expected);
+        assert!(!batch.owes_for_writable());
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base).len(), 1);
+    }
+}
+
+#[test]
+fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
+    for writable in [false, true] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        let mut batch = Batch::new(&base);
+        let _ = batch.note(&base, &tlb, &page(a, 9, writable));
+        batch.settle_dirty(&base, &tlb);
+        assert_eq!((shootdowns(&base).len(), batch.owes_for_writable()), (usize::from(writable), false));
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base).len(), usize::from(!writable));
+    }
+}
+
+#[test]
+fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
+    let (base, tlb) = bench(2);
+    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    let (a, b) = (tlb.create(), tlb.create());
+    let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
+    run(&base, &tlb, 1, a);
+    let _ = batch.note(&base, &tlb, &page(a, 3, false));
+    run(&base, &tlb, 1, b);
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    // It has missed this page and the next, of which one is listed.
+    let _ = other.note(&base, &tlb, &page(a, 6, false));
+    let _ = batch.note(&base, &tlb, &page(a, 5, false));
+    batch.settle(&base, &tlb);
+    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+    other.settle(&base, &tlb);
+}
+
+#[test]
+fn a_list_is_broadcast_where_that_is_possible() {
+    let mut machine = TestMachine::simple(2, 1024);
+    machine.broadcast = Some(crate::primitive::AtomicU64::new(0));
+    let base = Base::new(machine, Knobs::default());
+    let tlb = Tlb::new(&base);
+    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    let mut batch = Batch::new(&base);
+    let _ = batch.note(&base, &tlb, &page(a, 9, true));
+    batch.settle(&base, &tlb);
+    assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+}
+
+/// CPU 1 owes for two pages, CPU 2, which came between, for the later one only. Returns both generations.
+fn two_debts(base: &Base<TestMachine>, tlb: &Tlb) -> (SpaceId, [Generation; 2]) {
+    base.knobs.set(Knob::TlbPayAll, 0).unwrap();
+    let a = tlb.create();
+    run(base, tlb, 1, a);
+    base.machine.run_on(0);
+    let first = defer(base, tlb, a);
+    run(base, tlb, 2, a);
+    base.machine.run_on(0);
+    (a, [first, defer(base, tlb, a)])
+}
+
+#[test]
+fn what_was_not_paid_for_a_table_is_not_forgotten() {
+    let (base, tlb) = bench(3);
+    let (a, [first, second]) = two_debts(&base, &tlb);
+    tlb.settle_table(&base, a, Vpn(0), first.tag());
+    assert_eq!(shootdowns(&base), [[1]]);
+    assert!(tlb.space_owes(a, CpuId(2)) && !tlb.space_owes(a, CpuId(1)) && !tlb.space_owes(a, CpuId(0)));
+    tlb.settle_table(&base, a, Vpn(0), second.tag());
+    assert_eq!(shootdowns(&base), [[2]]);
+    assert!(!tlb.space_owes(a, CpuId(2)));
+}
+
+#[test]
+fn what_was_not_paid_for_a_frame_is_not_forgotten() {
+    let (base, tlb) = bench(3);
+    let (_, [first, second]) = two_debts(&base, &tlb);
+    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
+    assert_eq!((shootdowns(&base), tlb.paid_up_to(ZoneId(0))), (std_alloc::vec![std_alloc::vec![1]], first));
+    tlb.settle_zone(&base, ZoneId(0), second, Pfn(7), Order::ZERO);
+    assert_eq!((shootdowns(&base), tlb.paid_up_to(ZoneId(0))), (std_alloc::vec![std_alloc::vec![2]], second));
+}
+
+#[test]
+fn ticks_are_wanted_where_they_pay() {
+    let (base, tlb) = bench(2);
+    let wanted = [(1, 100, false), (batch::LAZY, 0, false), (batch::LAZY, 1, true), (batch::LATR, 0, true)];
+    for (policy, limit, wants) in wanted {
+        base.knobs.set(Knob::TlbUnmap, policy).unwrap();
+        base.knobs.set(Knob::TlbAgeLimitMs, limit).unwrap();
+        assert_eq!(tlb.wants_ticks(&base), wants, "tlb.unmap={policy}");
+    }
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    let mut batch = Batch::new(&base);
+    let _ = batch.note(&base, &tlb, &page(a, 9, false));
+    batch.settle(&base, &tlb);
+    assert_eq!(flushes(&base), []);
+    // `latr`: at the next tick, however young it is.
+    tlb.tick(&base);
+    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+}

@@ -1,0 +1,505 @@
+//! What a call takes away, no CPU keeps: each flush of a call, and each payment of what reclaim has left, is missed here if
+//! it is not made.
+//!
+//! CPU 1, and CPU 0 on which the calls are made, have used the pages and keep their translations. One call stands alone, so that
+//! nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
+
+use super::*;
+use crate::event::Event;
+use crate::knobs::Knob;
+use crate::rmap::UnmapMode;
+use crate::table::Bits;
+use crate::testing::TestMachine;
+use crate::tlb::{Batch, Cleared, Purpose};
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+
+const BATCH: u64 = 1;
+const LAZY: u64 = 3;
+const LATR: u64 = 5;
+const GROUP: GroupId = GroupId(0);
+/// Where the pages are mapped, and how many.
+const AT: Vpn = Vpn(0x5000);
+const PAGES: u64 = 3;
+/// Another place under the same page table: it keeps the table in use, whose end would flush everything.
+const NEIGHBOUR: Vpn = Vpn(0x5100);
+/// Where mremap moves the pages to.
+const AWAY: Vpn = Vpn(0x5080);
+const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Anonymous,
+    PrivateFile,
+    /// The same, to be stored to.
+    PrivateCopies,
+    SharedFile,
+    /// Of a file on disk, whose entries say who may write only after the first store.
+    DiskFile,
+}
+use Kind::*;
+
+/// Where the other CPU is when the call is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stands {
+    InTheSpace,
+    Lazy,
+    InAnother,
+}
+const EVERYWHERE: [Stands; 3] = [Stands::InTheSpace, Stands::Lazy, Stands::InAnother];
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    file: FileId,
+    space: SpaceId,
+    /// Another process that maps the file shared.
+    other: SpaceId,
+}
+
+type Call = fn(&Bench);
+
+fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
+    MapRequest { at: Some(at), pages, prot: WRITABLE, backing, locked: false, populate: false }
+}
+
+fn pages() -> impl Iterator<Item = Vpn> {
+    (AT.0..AT.0 + PAGES).map(Vpn)
+}
+
+impl Bench {
+    fn new(kind: Kind, policy: u64) -> Bench {
+        let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
+        let mm = Mm::new(TestMachine::simple(2, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+        mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
+        let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+        let of = if kind == DiskFile { disk } else { FileKind::Shmem };
+        let file = mm.create_file(of, PAGES * PAGE_SIZE);
+        if kind == DiskFile {
+            // Whole pages: nothing need be read.
+            mm.write(file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
+        }
+        let [space, other] = [0; 2].map(|_| mm.create_space(GROUP).unwrap());
+        let bench = Bench { mm, file, space, other };
+        let backing = if kind == Anonymous {
+            Backing::Anonymous
+        } else {
+            bench.shown(matches!(kind, SharedFile | DiskFile))
+        };
+        bench.mm.mmap(space, &request(AT, PAGES, backing)).unwrap();
+        bench.mm.mmap(space, &request(NEIGHBOUR, 1, Backing::Anonymous)).unwrap();
+        bench.reach(space, NEIGHBOUR, true);
+        bench.mm.mmap(other, &request(AT, PAGES, bench.shown(true))).unwrap();
+        bench
+    }
+
+    fn shown(&self, shared: bool) -> Backing {
+        Backing::File { file: self.file, offset: PageIndex(0), shared, writable: true }
+    }
+
+    fn on<R>(&self, cpu: u16, act: impl FnOnce() -> R) -> R {
+        let here = self.mm.machine().cpu();
+        self.mm.machine().run_on(cpu);
+        let result = act();
+        self.mm.machine().run_on(here.0);
+        result
+    }
+
+    /// The frame that an access ends at, with as many faults as it takes, and whether it may be stored to.
+    fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> (Pfn, bool) {
+        let access = if store { AccessKind::Store } else { AccessKind::Load };
+        let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
+        for _ in 0..4 {
+            {
+                let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
+                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
+                    tables.mark_used(leaf.slot, store);
+                    return (leaf.entry.pfn(), leaf.entry.has(Bits::WRITE));
+                }
+            }
+            self.mm.fault(space, page, access).unwrap();
+        }
+        panic!("{page} of {space} still faults");
+    }
+
+    /// Both CPUs run the space, use the pages and keep what they find.
+    fn use_pages(&self, store: bool) {
+        for cpu in [0, 1] {
+            self.on(cpu, || {
+                self.mm.switch(Some(self.space));
+                for page in pages() {
+                    let (pfn, writable) = self.reach(self.space, page, store);
+                    self.mm.machine().hold(page, pfn, writable);
+                }
+            });
+        }
+        assert!(pages().all(|page| self.keeps(page)));
+    }
+
+    fn keeps(&self, page: Vpn) -> bool {
+        [0, 1].iter().any(|&cpu| self.mm.machine().held(CpuId(cpu), page).is_some())
+    }
+
+    fn stands(&self, stands: Stands) {
+        self.on(1, || match stands {
+            Stands::InTheSpace => {}
+            Stands::Lazy => self.mm.switch(None),
+            Stands::InAnother => self.mm.switch(Some(self.other)),
+        });
+    }
+
+    /// CPU 1 runs the space again. One that never stopped looks at no generation.
+    fn come_back(&self, from: Stands) {
+        if from != Stands::InTheSpace {
+            self.on(1, || self.mm.switch(Some(self.space)));
+        }
+    }
+
+    /// When CPU 1 runs the space again, neither CPU keeps anything of the pages.
+    fn check(&self, call: &str, stands: Stands) {
+        self.come_back(stands);
+        assert!(!pages().any(|page| self.keeps(page)), "{call} {stands:?}");
+    }
+
+    /// Reclaim unmaps the pages. Returns how many of them CPUs keep.
+    fn unmap(&self) -> usize {
+        let store = &self.mm.store;
+        let mut batch = Batch::new(self.mm.ground().base());
+        for page in pages() {
+            let (pfn, _) = self.reach(self.space, page, false);
+            let frame = &store.frames[pfn];
+            frame.get(1);
+            store.lock_folio(pfn);
+            if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
+                assert!(crate::cache::add_to_swap(store.memory(), pfn));
+            }
+            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
+            store.unlock_folio(pfn);
+            store.put(pfn);
+        }
+        batch.settle(self.mm.ground().base(), &store.tlb);
+        pages().filter(|&page| self.keeps(page)).count()
+    }
+
+    /// From now on a frame that is freed, and any frame while `nobody` may have the space loaded, must be read by no CPU.
+    fn watch_frees(&self, nobody: bool) {
+        *self.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
+            if event == Event::MmPageFree {
+                let pfn = Pfn(args[0] as u32);
+                let readers = machine.readers(pfn, 1);
+                assert!(readers.is_empty(), "{pfn} is freed and read by {readers:?}");
+                let lets_go = machine.roots.lock()[&CpuId(1)].0 == Pfn::NONE;
+                assert!(!nobody || lets_go, "{pfn} is freed while a CPU has its tables loaded");
+            }
+        }));
+    }
+
+    fn stop_watching(&self) {
+        *self.mm.machine().watcher.lock() = None;
+    }
+}
+
+fn protect(bench: &Bench) {
+    bench.mm.mprotect(bench.space, AT, PAGES, Prot::READ).unwrap();
+}
+
+fn advise(bench: &Bench, advice: Advice) {
+    bench.mm.madvise(bench.space, AT, PAGES, advice).unwrap();
+}
+
+fn move_away(bench: &Bench) {
+    let to = bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(AWAY)).unwrap();
+    assert_eq!(to, AWAY);
+}
+
+fn map_memory(bench: &Bench) {
+    bench.mm.mmap(bench.space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
+}
+
+fn reap(bench: &Bench) {
+    bench.mm.spaces.reap(&bench.mm.store, bench.space);
+}
+
+fn unmap(bench: &Bench) {
+    bench.mm.munmap(bench.space, AT, PAGES).unwrap();
+}
+
+fn cut(bench: &Bench) {
+    bench.mm.ftruncate(bench.file, 0).unwrap();
+}
+
+fn store_here(bench: &Bench) {
+    for page in pages() {
+        bench.reach(bench.space, page, true);
+    }
+}
+
+fn store_by_another(bench: &Bench) {
+    for page in pages() {
+        bench.reach(bench.other, page, false);
+        bench.reach(bench.other, page, true);
+    }
+}
+
+fn write(bench: &Bench) {
+    bench.mm.write(bench.file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
+}
+
+fn clean(bench: &Bench) {
+    let store = &bench.mm.store;
+    for page in pages() {
+        let (pfn, _) = bench.reach(bench.space, page, false);
+        store.lock_folio(pfn);
+        assert!(store.rmap.mkclean(store.memory(), pfn));
+        store.unlock_folio(pfn);
+    }
+}
+
+/// Calls, the kind of mapping that they are made for, and whether the pages were stored to.
+const CALLS: [(&str, Kind, bool, Call); 14] = [
+    ("munmap", Anonymous, true, unmap),
+    ("munmap of a file", SharedFile, true, unmap),
+    ("mmap over", Anonymous, true, map_memory),
+    ("mprotect", Anonymous, true, protect),
+    ("mprotect of a file", SharedFile, true, protect),
+    ("MADV_DONTNEED", Anonymous, true, |bench| advise(bench, Advice::DontNeed)),
+    ("MADV_DONTNEED of zeroes", Anonymous, false, |bench| advise(bench, Advice::DontNeed)),
+    ("MADV_FREE", Anonymous, true, |bench| advise(bench, Advice::Free)),
+    ("MADV_COLD", Anonymous, true, |bench| advise(bench, Advice::Cold)),
+    ("mremap", Anonymous, true, move_away),
+    ("truncation", SharedFile, true, cut),
+    ("truncation below a private mapping", PrivateFile, true, cut),
+    ("write-back", SharedFile, true, clean),
+    ("copy on write", PrivateFile, false, store_here),
+];
+
+#[test]
+fn what_a_call_takes_away_no_cpu_keeps() {
+    for policy in [BATCH, LAZY] {
+        for (name, kind, store, call) in CALLS {
+            for stands in EVERYWHERE {
+                let bench = Bench::new(kind, policy);
+                bench.use_pages(store);
+                bench.stands(stands);
+                call(&bench);
+                bench.check(name, stands);
+                bench.mm.validate().unwrap();
+            }
+        }
+    }
+}
+
+/// The other way round: what can be read was left behind, and calls pay for it although they find no entry.
+#[test]
+fn what_reclaim_left_is_paid_before_a_call_returns() {
+    let calls: [(&str, Kind, Call); 15] = [
+        ("munmap", PrivateFile, unmap),
+        ("munmap", Anonymous, unmap),
+        ("mmap over", PrivateFile, map_memory),
+        ("mprotect", PrivateFile, protect),
+        ("MADV_DONTNEED", PrivateFile, |bench| advise(bench, Advice::DontNeed)),
+        ("MADV_DONTNEED", Anonymous, |bench| advise(bench, Advice::DontNeed)),
+        ("mremap", PrivateFile, move_away),
+        ("mremap", Anonymous, move_away),
+        ("truncation", PrivateFile, cut),
+        ("truncation below private copies", PrivateCopies, cut),
+        ("reaping", Anonymous, reap),
+        ("store", PrivateFile, store_here),
+        ("store by another process", PrivateFile, store_by_another),
+        ("store by another process that has mapped the page", DiskFile, store_by_another),
+        ("write", PrivateFile, write),
+    ];
+    for (name, kind, call) in calls {
+        for stands in EVERYWHERE {
+            let bench = Bench::new(kind, LAZY);
+            if matches!(kind, Anonymous | PrivateCopies) {
+                // Written, then forbidden to write: it can be deferred.
+                bench.use_pages(true);
+                protect(&bench);
+            }
+            bench.use_pages(false);
+            assert_eq!(bench.unmap(), PAGES as usize, "{name}: nothing was deferred");
+            bench.stands(stands);
+            call(&bench);
+            bench.check(name, stands);
+            bench.mm.validate().unwrap();
+        }
+    }
+}
+
+/// Frames go back only when no CPU reads them any more, and tables when no CPU has them loaded.
+#[test]
+fn nothing_is_freed_before_the_flush() {
+    let freeing = [0, 2, 5, 9, 10, 11, 13].map(|which: usize| CALLS[which]);
+    for (name, kind, store, call) in freeing {
+        let bench = Bench::new(kind, BATCH);
+        bench.use_pages(store);
+        bench.watch_frees(false);
+        call(&bench);
+        bench.stop_watching();
+        bench.check(name, Stands::InTheSpace);
+    }
+    // The neighbour goes before, or with the pages, so that their table ends.
+    let unmap_all: Call = |bench| bench.mm.munmap(bench.space, AT, NEIGHBOUR.0 - AT.0 + 1).unwrap();
+    let move_far: Call = |bench| {
+        bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(Vpn(2 * AT.0))).unwrap();
+    };
+    for call in [unmap_all, move_far] {
+        let bench = Bench::new(Anonymous, BATCH);
+        bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
+        bench.use_pages(true);
+        bench.stands(Stands::Lazy);
+        bench.watch_frees(true);
+        call(&bench);
+        bench.stop_watching();
+    }
+}
+
+/// A CPU that reads a page until the very moment at which its entry is cleared.
+#[test]
+fn the_flush_comes_after_the_change() {
+    let bench = Bench::new(Anonymous, BATCH);
+    bench.use_pages(true);
+    let store = &bench.mm.store;
+    store.gather(bench.space, Purpose::Meaning, |gather| {
+        for page in pages() {
+            let (pfn, _) = bench.reach(bench.space, page, true);
+            bench.on(1, || bench.mm.machine().hold(page, pfn, true));
+            let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
+            let slot = tables.find(page).unwrap().slot;
+            tables.forbid_writes(slot);
+            gather.touched(page);
+        }
+    });
+    bench.check("a gather", Stands::InTheSpace);
+}
+
+#[test]
+fn the_facade_passes_ticks_and_wishes_on() {
+    let bench = Bench::new(PrivateFile, LATR);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), PAGES as usize);
+    assert!(bench.mm.wants_ticks());
+    for cpu in [0, 1] {
+        bench.on(cpu, || bench.mm.tick());
+    }
+    bench.check("a tick", Stands::InTheSpace);
+    bench.use_pages(false);
+    bench.mm.set_never_deferred(bench.space, true);
+    assert_eq!(bench.unmap(), 0);
+}
+
+#[test]
+fn a_space_ends_when_no_cpu_has_its_tables() {
+    let bench = Bench::new(Anonymous, BATCH);
+    bench.use_pages(true);
+    for cpu in [0, 1] {
+        bench.on(cpu, || bench.mm.switch(None));
+    }
+    bench.watch_frees(true);
+    bench.mm.exit_space(bench.space);
+    bench.stop_watching();
+    assert!(!pages().any(|page| bench.keeps(page)));
+}
+
+#[test]
+fn the_reaper_leaves_nothing_behind() {
+    let bench = Bench::new(Anonymous, BATCH);
+    bench.use_pages(true);
+    bench.watch_frees(false);
+    reap(&bench);
+    bench.stop_watching();
+    bench.check("reaping", Stands::InTheSpace);
+}
+
+#[test]
+fn fork_takes_the_right_to_write_from_every_cpu() {
+    for stands in EVERYWHERE {
+        let bench = Bench::new(Anonymous, BATCH);
+        bench.use_pages(true);
+        bench.stands(stands);
+        bench.mm.fork(bench.space).unwrap();
+        bench.check("fork", stands);
+    }
+}
+
+/// Whatever the policy, nothing can be stored any more to what reclaim has unmapped when it is done with its batch, and with
+/// those that do not defer nothing can be read.
+#[test]
+fn a_batch_of_reclaim_leaves_what_its_policy_says() {
+    for policy in 0..=5 {
+        for (kind, store) in [(SharedFile, true), (PrivateFile, false), (Anonymous, true)] {
+            for stands in EVERYWHERE {
+                let bench = Bench::new(kind, policy);
+                bench.use_pages(store);
+                bench.stands(stands);
+                bench.unmap();
+                let deferred = !store && matches!(policy, LAZY | LATR);
+                bench.come_back(stands);
+                let kept = pages().any(|page| bench.keeps(page));
+                assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {stands:?}");
+            }
+        }
+    }
+}
+
+/// What is given up reads as zeroes from the next access on, also where it could only be read.
+#[test]
+fn what_is_given_up_is_not_deferred() {
+    let bench = Bench::new(Anonymous, LAZY);
+    bench.use_pages(true);
+    protect(&bench);
+    advise(&bench, Advice::Free);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), 0);
+}
+
+/// While somebody takes rights away, what reclaim unmaps is not deferred: the entry forbids what a CPU may still do.
+#[test]
+fn nothing_is_deferred_while_rights_are_taken() {
+    let bench = Bench::new(Anonymous, LAZY);
+    bench.use_pages(true);
+    let store = &bench.mm.store;
+    store.gather(bench.space, Purpose::Meaning, |gather| {
+        {
+            let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
+            for page in pages() {
+                let slot = tables.find(page).unwrap().slot;
+                tables.forbid_writes(slot);
+                gather.touched(page);
+            }
+        }
+        assert_eq!(bench.unmap(), 0, "a CPU can still store");
+    });
+    protect(&bench);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), PAGES as usize, "when it is over, flushes are deferred again");
+}
+
+/// The same for calls, up to the moment at which the other CPU is asked.
+#[test]
+fn nothing_is_deferred_until_a_call_has_flushed() {
+    let fork: Call = |bench| {
+        bench.mm.fork(bench.space).unwrap();
+    };
+    for call in [fork, protect] {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new(Anonymous, LAZY)));
+        bench.use_pages(true);
+        *bench.mm.machine().watcher.lock() = Some(Box::new(|_, event, _| {
+            if matches!(event, Event::TlbStale | Event::TlbFlush) {
+                reclaim_meanwhile(bench);
+            }
+        }));
+        call(bench);
+        assert!(bench.mm.machine().events(Event::TlbFlush) > 0);
+    }
+}
+
+/// Another CPU's reclaim unmaps a page of the space, whose right to write may just have been taken.
+fn reclaim_meanwhile(bench: &Bench) {
+    let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
+    let (space, page, pfn, head) = (bench.space, NEIGHBOUR, store.zero, store.zero);
+    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    let mut batch = Batch::new(base);
+    let _ = batch.note(base, &store.tlb, &cleared);
+    assert_eq!(store.frames[head].debt(), 0, "a flush was deferred");
+}
