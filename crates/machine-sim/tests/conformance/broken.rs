@@ -24,6 +24,7 @@ pub enum Broken {
     ClaimsNoYoung,
     ClaimsYoung,
     ClaimsYoungTables,
+    NothingFlushed,
     PagesNotFlushed,
     LastPageNotFlushed,
     CurrentNotFlushed,
@@ -189,6 +190,7 @@ impl Machine for BrokenMachine {
 
     fn flush(&self, what: Flush) {
         let what = match what {
+            _ if self.is(NothingFlushed) => return,
             Flush::Pages { .. } if self.is(PagesNotFlushed) => return,
             Flush::Pages { start, count, stride } if self.is(LastPageNotFlushed) => {
                 Flush::Pages { start, count: count - 1, stride }

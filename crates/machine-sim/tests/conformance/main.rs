@@ -96,7 +96,7 @@ const FAULTS: &[(Broken, &str)] = &[
     (OnePageOnly, "storage.neighbours"),
     (OnePageTooMany, "storage.neighbours"),
     (EndsToldTwice, "storage.many"),
-    (PagesNotFlushed, "whole.pages"),
+    (NothingFlushed, "whole.pages"),
     (RemoteFlushesNothing, "whole.one-space"),
     (RemoteFlushesNothing, "whole.under-fire"),
     (CopiesTheOtherWay, "whole.fork"),
