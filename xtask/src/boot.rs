@@ -38,12 +38,11 @@ const PROGRAMS: &[&str] = &[
 
 /// What the kernel tests of itself, and what needs another machine than the programs above.
 const OTHERS: &[&str] = &[
-    "selftest --cpus 1",
-    "selftest --cpus 4",
-    "selftest --cpus 16",
-    "selftest --cpus 2 --nodes 2",
-    "conformance --cpus 1",
-    "conformance --cpus 4",
+    "selftest --cpus 1 --memory 32M --swap 0",
+    "selftest --cpus 4 --memory 32M --swap 64M",
+    "selftest --cpus 2 --nodes 2 --memory 64M --swap 0",
+    "conformance --cpus 1 --memory 16M",
+    "conformance --cpus 4 --memory 16M",
     "zipf:24M:8 --memory 16M --cpus 3 --nodes 2",
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
     "uniform-file:9M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",

@@ -211,11 +211,11 @@ fn start_cpus() {
 /// Tasks that are left when the daemons have ended: the one that calls, and the disks'.
 const LEFT: usize = 2;
 
-/// Let the daemons end: structures can be looked at when nobody changes them. Called by the first task, when all others have
-/// ended.
+/// Let the daemons and all transfers end: structures can be looked at when nobody changes them. Called by the first task, when
+/// all others have ended.
 pub fn come_to_rest() {
     sched::stop();
-    while sched::alive() > LEFT {
+    while sched::alive() > LEFT || !disk::is_idle() {
         sched::yield_now();
     }
 }

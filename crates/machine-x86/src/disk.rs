@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use machine_x86::acpi::PciWindow;
 use mm::lock::Lock;
 use mm::machine::Io;
@@ -159,6 +159,9 @@ impl Disk {
 
 static FOUND: Once<Vec<Disk>> = Once::new();
 
+/// Transfers that were submitted and whose end has not been told.
+static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+
 /// Says of a transfer that it was not the memory manager's.
 static WATCH: Once<fn(&Io) -> bool> = Once::new();
 
@@ -202,6 +205,11 @@ fn open(root: &mut PciRoot<MmioCam<'static>>, function: DeviceFunction) -> Disk 
     Disk { device: IrqLock::new(Device::new(driver)), line: Lock::default(), pages }
 }
 
+/// Is no transfer under way?
+pub fn is_idle() -> bool {
+    UNDER_WAY.load(Relaxed) == 0
+}
+
 /// Have `claims` look at every transfer that has ended, before the memory manager is told: `true` keeps it. Only the first to
 /// ask for this is asked.
 pub fn watch(claims: fn(&Io) -> bool) {
@@ -228,6 +236,7 @@ fn submit(io: Io) {
     };
     requests.fetch_add(1, Relaxed);
     pages.fetch_add(io.pages as u64, Relaxed);
+    UNDER_WAY.fetch_add(1, Relaxed);
     disk.line.lock().push_back(io);
     disk.pump();
 }
@@ -249,6 +258,7 @@ pub fn tell_of_ends() -> ! {
             if !WATCH.get().is_some_and(|claims| claims(&io)) {
                 machine::mm().io_done(&io);
             }
+            UNDER_WAY.fetch_sub(1, Relaxed);
         }
         // While the machine stops, waits end at once: daemons that wait for a transfer must still get to run.
         if sched::stopping() {
