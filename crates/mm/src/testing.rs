@@ -22,6 +22,9 @@ pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
 
+/// First argument of the `tlb_flush` that the machine itself tells of when it flushes all CPUs without asking them.
+pub(crate) const BROADCAST: u64 = 99;
+
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
 pub(crate) struct TestMachine {
     nodes: Vec<NodeId>,
@@ -255,6 +258,8 @@ impl Machine for TestMachine {
 
     fn flush_everywhere(&self) {
         self.broadcast.as_ref().expect("only asked for if it can").fetch_add(1, Relaxed);
+        // For who watches: the moment at which other CPUs drop what they hold.
+        self.event(Event::TlbFlush, [BROADCAST, 0, 0, 0]);
     }
 
     fn submit(&self, io: Io) {

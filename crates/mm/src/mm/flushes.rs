@@ -216,7 +216,7 @@ fn map_memory(bench: &Bench) {
 }
 
 fn reap(bench: &Bench) {
-    bench.mm.spaces.reap(&bench.mm.store, bench.space);
+    assert!(bench.mm.spaces.kill(&bench.mm.store, bench.space));
 }
 
 fn unmap(bench: &Bench) {

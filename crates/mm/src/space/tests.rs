@@ -340,7 +340,7 @@ fn a_space_may_end_while_its_reverse_maps_are_walked() {
     };
     fault(bench.id);
     let pfn = {
-        let mut tables = bench.st.tables.lock(bench.st.memory().ground(), bench.id);
+        let tables = bench.st.tables.lock(bench.st.memory().ground(), bench.id);
         tables.find(Vpn(BASE)).unwrap().entry.pfn()
     };
     let over = AtomicBool::new(false);

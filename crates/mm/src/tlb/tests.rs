@@ -1,9 +1,13 @@
 //! Who is asked to flush, and what each CPU then does.
 
 use super::*;
+use crate::event::Event;
 use crate::knobs::Knobs;
 use crate::machine::{Asid, Flush};
-use crate::testing::TestMachine;
+use crate::primitive::AtomicU64;
+use crate::testing::{BROADCAST, TestMachine};
+use std_alloc::boxed::Box;
+use std_alloc::sync::Arc;
 use std_alloc::vec::Vec;
 
 const ROOT: Pfn = Pfn(5);
@@ -165,6 +169,31 @@ fn a_broadcast_pays_without_asking() {
     assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![]));
     assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
     assert_eq!(tlb.paid_up_to(ZoneId(0)), generation);
+}
+
+/// CPUs are done when they have flushed, with what was drawn before they began.
+#[test]
+#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
+fn a_broadcast_covers_what_was_drawn_before_it_and_no_more() {
+    let mut machine = TestMachine::simple(2, 1024);
+    machine.broadcast = Some(AtomicU64::new(0));
+    let base = Base::new(machine, Knobs::default());
+    let tlb = Arc::new(Tlb::new(&base));
+    let a = tlb.create();
+    run(&base, &tlb, 1, a);
+    base.machine.run_on(0);
+    let generation = defer(&base, &tlb, a);
+    let drawn_meanwhile = Arc::new(AtomicU64::new(0));
+    let (watched, meanwhile) = (tlb.clone(), drawn_meanwhile.clone());
+    *base.machine.watcher.lock() = Some(Box::new(move |_, event, args| {
+        if (event, args[0]) == (Event::TlbFlush, BROADCAST) {
+            assert!(watched.done(CpuId(1)) < generation, "said to be done before it was");
+            meanwhile.store(watched.draw().0, Relaxed);
+        }
+    }));
+    tlb.settle_zone(&base, ZoneId(0), generation, Pfn(7), Order::ZERO);
+    let later = drawn_meanwhile.load(Relaxed);
+    assert!(generation <= tlb.done(CpuId(1)) && tlb.done(CpuId(1)).0 < later);
 }
 
 #[test]
@@ -461,7 +490,7 @@ fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
 #[test]
 fn a_list_is_broadcast_where_that_is_possible() {
     let mut machine = TestMachine::simple(2, 1024);
-    machine.broadcast = Some(crate::primitive::AtomicU64::new(0));
+    machine.broadcast = Some(AtomicU64::new(0));
     let base = Base::new(machine, Knobs::default());
     let tlb = Tlb::new(&base);
     base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
