@@ -237,7 +237,8 @@ fn map_file(name: &str, pages: u64) -> u64 {
 
 /// What needs other CPUs: they run this space, and spin.
 fn measure_shared() {
-    const CALLS: u64 = 200;
+    // While the initiator waits, the emulator lets others spin for as long as a tick, each time.
+    const CALLS: u64 = 40;
     let spinners: Vec<u64> = (1..=SPINNERS as u32).map(|role| ask(&Call::Spawn(role))).collect();
     // All of them have begun.
     while shared().turns[1..].iter().any(|turns| turns.load(Relaxed) == 0) {
