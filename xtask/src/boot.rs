@@ -137,8 +137,8 @@ pub fn test(filter: &str) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo).args(["build", "--release", "-p", "lab"]).status();
     let built = built.is_ok_and(|status| status.success());
-    let (true, Some(_), Some(faulty)) = (built, kernel::image(Kind::Ordinary), kernel::image(Kind::Faulty))
-    else {
+    let images = (kernel::image(Kind::Faulty), kernel::image(Kind::Ordinary));
+    let (true, (Some(faulty), Some(_))) = (built, images) else {
         return ExitCode::FAILURE;
     };
     run(cases(&faulty, filter))

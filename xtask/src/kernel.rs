@@ -1,7 +1,7 @@
 //! The kernel image: what cargo is told to build it, and where it then is.
 
 use crate::step::Step;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 const MANIFEST: &str = "crates/machine-x86/Cargo.toml";
@@ -17,15 +17,12 @@ pub enum Kind {
     Faulty,
 }
 
-impl Kind {
-    /// Images of different kinds stand apart, so that one never takes the other's place.
-    fn target(self) -> &'static str {
-        match self {
-            Kind::Ordinary => "target/x86",
-            Kind::Faulty => "target/x86-faulty",
-        }
-    }
+/// Where images are built: both kinds, as they share nearly everything.
+const TARGET: &str = "target/x86";
+/// Where a faulty image is taken, so that it is never found in the ordinary one's place.
+const FAULTY: &str = "target/x86/pagefold-kernel-faulty";
 
+impl Kind {
     fn features(self) -> &'static str {
         match self {
             Kind::Ordinary => "image",
@@ -54,17 +51,31 @@ pub fn image(kind: Kind) -> Option<PathBuf> {
     // Flags of whoever calls are meant for the host; they would take the place of the image's own.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.args(["build", "--release", "--manifest-path", MANIFEST, "--bin", "pagefold-kernel"]);
-    command.args(["--features", kind.features(), "--config", CONFIG, "--target-dir", kind.target()]);
+    command.args(["--features", kind.features(), "--config", CONFIG, "--target-dir", TARGET]);
     match command.status() {
-        Ok(status) => status.success().then(|| {
-            let path = root.join(kind.target()).join(BINARY);
-            path.canonicalize().unwrap_or(path)
-        }),
+        Ok(status) if status.success() => put_in_place(&root, kind),
+        Ok(_) => None,
         Err(error) => {
             eprintln!("xtask: cannot run cargo: {error}");
             None
         }
     }
+}
+
+fn put_in_place(root: &Path, kind: Kind) -> Option<PathBuf> {
+    let built = root.join(TARGET).join(BINARY);
+    let path = match kind {
+        Kind::Ordinary => built,
+        Kind::Faulty => {
+            let faulty = root.join(FAULTY);
+            if let Err(error) = std::fs::rename(&built, &faulty) {
+                eprintln!("xtask: cannot move {} to {}: {error}", built.display(), faulty.display());
+                return None;
+            }
+            faulty
+        }
+    };
+    Some(path.canonicalize().unwrap_or(path))
 }
 
 /// Checks and tests of what needs no emulator. They stand in a workspace of their own.
@@ -78,7 +89,7 @@ pub fn checks() -> Vec<Step> {
         "--config",
         CONFIG,
         "--target-dir",
-        "target/x86",
+        TARGET,
     ];
     let on_image = |name, command, rest: &[&'static str]| {
         let args = [command].into_iter().chain(IMAGE).chain(["--features", Kind::Faulty.features()]);

@@ -94,7 +94,7 @@ fn all() -> Vec<Step> {
         Step::cargo("tests of its one-threaded form", ["test", "-p", "mm", "--features", ONE_THREADED]),
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
-        Step::cargo("tests of everything", ["test", "--workspace"]),
+        Step::cargo("tests of everything else", ["test", "--workspace", "--exclude", "mm"]),
         in_example("format of the example", &["fmt", "--check"]),
         in_example("lints of the example", &["clippy", "--all-targets", "--", "-D", "warnings"]),
         in_example(
