@@ -34,6 +34,8 @@ const PROGRAMS: &[&str] = &[
     "shared-writers:9M:4",
     "stream:12M:4",
     "read-stream:12M:2",
+    "lru-file-mmap-read:40M",
+    "chaos:6M",
 ];
 
 /// What the kernel tests of itself, and what needs another machine than the programs above.
@@ -46,7 +48,6 @@ const OTHERS: &[&str] = &[
     "zipf:24M:8 --memory 16M --cpus 3 --nodes 2",
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
     "uniform-file:9M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",
-    "chaos:6M --memory 12M --cpus 4 --set tlb.unmap=lazy",
     "zipf:9M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
 ];
 
