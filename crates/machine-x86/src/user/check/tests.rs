@@ -38,26 +38,24 @@ impl Simple {
         };
     }
 
-    fn at(&self, addr: u64) -> Result<(Frame, usize), Signal> {
+    /// Touch the sector at `addr`. The page keeps its frame meanwhile, as on a machine whose flushes are waited for.
+    fn touch<T>(&self, addr: u64, touch: impl FnOnce(&AtomicU64) -> T) -> Result<T, Signal> {
         let pages = self.pages.read().unwrap();
         let frame = pages.get(&(addr / PAGE)).ok_or(match self.beyond {
             true => Signal::Bus { addr },
             false => Signal::Segv { addr },
         })?;
-        Ok((frame.clone(), (addr % PAGE / SECTOR) as usize))
+        Ok(touch(&frame[(addr % PAGE / SECTOR) as usize]))
     }
 }
 
 impl Memory for Simple {
     fn load(&self, addr: u64) -> Result<u64, Signal> {
-        let (frame, sector) = self.at(addr)?;
-        Ok(frame[sector].load(SeqCst))
+        self.touch(addr, |sector| sector.load(SeqCst))
     }
 
     fn store(&self, addr: u64, word: u64) -> Result<(), Signal> {
-        let (frame, sector) = self.at(addr)?;
-        frame[sector].store(word, SeqCst);
-        Ok(())
+        self.touch(addr, |sector| sector.store(word, SeqCst))
     }
 
     fn fetch(&self, addr: u64) -> Result<(), Signal> {
@@ -447,12 +445,18 @@ fn moving_at_the_same_time_is_fine() {
     storm(&world, 12, 20_000, || {
         for round in 0..1000 {
             let (from, to) = if round % 2 == 0 { (1, 9) } else { (9, 1) };
-            let flux = world.process.map(&PATIENCE).begin_take(from, 2);
+            // As a call does that names the place: the storm goes there, too.
+            let (taken, there) = {
+                let mut map = world.process.map(&PATIENCE);
+                (map.begin_take(from, 2), map.begin_replace(to, 2))
+            };
             for (page, frame) in (0..).zip(&frames) {
                 world.memory.map(from + page, None);
                 world.memory.map(to + page, Some(frame));
             }
-            world.process.map(&PATIENCE).end_move(flux, to, 2, &PATIENCE);
+            let mut map = world.process.map(&PATIENCE);
+            map.end_move(taken, to, 2, &PATIENCE);
+            map.end_replace(there, true, &PATIENCE);
         }
     });
 }
