@@ -7,7 +7,7 @@
 //!
 //! 1. a space's `mapping` semaphore (sleeps)
 //! 2. a folio's lock bit (sleeps)
-//! 3. the reverse-map lock of an anonymous set or a file
+//! 3. a space's `life` (only to take it apart), the reverse-map lock of an anonymous set or a file
 //! 4. a space's page-table lock
 //! 5. a file's page-tree lock, the swap lock
 //! 6. a list vector's lock
