@@ -240,13 +240,36 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Take a block out: flags clear, not yet a folio. Its frames beyond the head may not be placed yet.
     pub fn take(&mut self, order: Order, mobility: Mobility, mixing: Mixing, debts: Debts) -> Option<Owing> {
+        self.take_up_to(order, order, mobility, mixing, debts)
+    }
+
+    /// Take a block of at least 2^`order` frames, and up to 2^`most` if that needs no more splits: the frames that so many
+    /// requests for 2^`order` would have got, in the same order.
+    pub fn take_up_to(
+        &mut self,
+        order: Order,
+        most: Order,
+        mobility: Mobility,
+        mixing: Mixing,
+        debts: Debts,
+    ) -> Option<Owing> {
         self.debts = debts;
         let block = self
-            .take_own(order, mobility)
+            .take_own(order, most, mobility)
             .or_else(|| self.claim(order, mobility, mixing))
             .or_else(|| (mixing == Mixing::Allowed).then(|| self.steal(order, mobility)).flatten())?;
-        self.lists.free -= order.frames() as u64;
+        self.lists.free -= block.order().frames() as u64;
         Some(block)
+    }
+
+    /// Make every part of 2^`order` frames of a block that was taken one of its own, for [`pcp`](super::pcp).
+    pub fn cut(&self, block: &Owing, order: Order) {
+        for part in block.parts(order).skip(1) {
+            let frame = self.frame(part);
+            frame.place(self.zone.node(), self.zone.id());
+            frame.set_debt(0);
+            frame.set_private(0);
+        }
     }
 
     /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
@@ -324,17 +347,21 @@ impl<'a, M: Machine> Area<'a, M> {
         generation
     }
 
-    /// The smallest sufficient block of the group itself; one that owes nothing if there are enough of those.
-    fn take_own(&mut self, order: Order, mobility: Mobility) -> Option<Owing> {
+    /// The smallest sufficient block of the group itself, or its first 2^`most` frames; one that owes nothing if there are
+    /// enough of those.
+    fn take_own(&mut self, order: Order, most: Order, mobility: Mobility) -> Option<Owing> {
         let clean = self.lists.clean.fitting(order, mobility);
         let pending = &self.lists.pending;
         let pending = pending.all_fitting(order, mobility).find(|&order| self.may_take(order, mobility));
-        let scarce = self.lists.free - self.lists.owing <= self.zone.bare_mark(Mark::Min);
+        let spare = (self.lists.free - self.lists.owing).saturating_sub(self.zone.bare_mark(Mark::Min));
+        let scarce = spare == 0;
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
         let lists = if owing { &self.lists.pending } else { &self.lists.clean };
         let pfn = lists.list(from, mobility).head()?;
-        Some(self.take_block(pfn, from, order, (mobility, mobility)))
+        // No further than to where clean blocks become scarce.
+        let most = if owing || scarce { most } else { most.min(Order(spare.ilog2() as u8)) };
+        Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
     }
 
     /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.
@@ -436,7 +463,7 @@ impl<'a, M: Machine> Area<'a, M> {
             return None;
         }
         self.regroup(start, other, mobility);
-        self.take_own(order, mobility)
+        self.take_own(order, order, mobility)
     }
 
     /// Free and movable frames of a page block that is not one free block.

@@ -33,6 +33,17 @@ impl Owing {
         self.pfn
     }
 
+    /// Its size.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The first frame of each 2^`order` frames of it.
+    pub fn parts(&self, order: Order) -> impl Iterator<Item = Pfn> + use<> {
+        let (first, frames) = (self.pfn, self.order.frames());
+        (0..frames).step_by(order.frames() as usize).map(move |i| first.add(i))
+    }
+
     /// The payment that it waits for.
     pub fn generation(&self) -> Generation {
         self.generation
@@ -71,10 +82,12 @@ impl OwingList {
         OwingList { blocks: List::new(), order, newest: Generation::NONE }
     }
 
+    /// Add a block that has been cut into blocks of this list's order.
     pub fn push(&mut self, frames: &FrameTable, block: Owing) {
-        debug_assert_eq!(block.order, self.order);
         self.newest = self.newest.max(block.generation);
-        self.blocks.push_tail(frames, block.pfn);
+        for part in block.parts(self.order) {
+            self.blocks.push_tail(frames, part);
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -103,6 +116,10 @@ pub(super) struct CleanList(List);
 impl CleanList {
     pub fn pop(&mut self, frames: &FrameTable) -> Option<Clean> {
         self.0.pop_head(frames).map(|pfn| Clean { pfn })
+    }
+
+    pub fn into_list(self) -> List {
+        self.0
     }
 }
 

@@ -190,9 +190,8 @@ impl Pcp {
         let list = &mut self.lists[list_of(Order::ZERO, mobility)];
         let stack = &mut self.stacks[mobility as usize];
         let want = (self.depth.div_ceil(2) as usize).min(list.len());
-        for slot in stack.pages[..want].iter_mut().rev() {
-            *slot = list.pop_head(frames).expect("the list is at least this long");
-        }
+        list.pop_heads(frames, &mut stack.pages[..want]);
+        stack.pages[..want].reverse();
         stack.len = want as u32;
         self.count -= want as u32;
         self.freed = 0;
@@ -214,14 +213,15 @@ impl Pcp {
         base: &Ground<M>,
         zone: &Zone,
         (order, mobility): (Order, Mobility),
-        mut blocks: CleanList,
+        blocks: CleanList,
     ) {
-        while let Some(block) = blocks.pop(&base.frames) {
-            let pfn = form(base, zone, block, order, FrameFlags::PCP);
-            // Behind what is there: blocks come in ascending order and leave in it.
-            self.lists[list_of(order, mobility)].push_tail(&base.frames, pfn);
-            self.count += order.frames();
+        let mut blocks = blocks.into_list();
+        for pfn in blocks.iter(&base.frames) {
+            shape(base, zone, pfn, order, FrameFlags::PCP);
         }
+        self.count += blocks.len() as u32 * order.frames();
+        // Behind what is there: blocks come in ascending order and leave in it.
+        self.lists[list_of(order, mobility)].splice_tail(&base.frames, &mut blocks);
     }
 
     /// Give back what lies beyond the limit.
@@ -334,12 +334,14 @@ pub(super) fn fetch<M: Machine>(
 ) -> (OwingList, bool) {
     let mut blocks = OwingList::new(order);
     let mut area = Area::lock(base, zone);
-    while blocks.len() < want as usize
-        && let Some(block) = area.take(order, mobility, mixing, debts)
+    while let left @ 1.. = (want as usize).saturating_sub(blocks.len())
+        && let most = Order(order.0 + left.ilog2() as u8)
+        && let Some(block) = area.take_up_to(order, most, mobility, mixing, debts)
     {
         if debts == Debts::Allowed && blocks.len() == 0 {
             debts = beside(base, zone, block.generation());
         }
+        area.cut(&block, order);
         blocks.push(&base.frames, block);
     }
     base.charge(Work::AllocBuddy, blocks.len() as u64);
@@ -355,8 +357,12 @@ pub(super) fn form<M: Machine>(
     flags: FrameFlags,
 ) -> Pfn {
     let pfn = block.into_pfn();
+    shape(base, zone, pfn, order, flags);
+    pfn
+}
+
+fn shape<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
     base.frames[pfn].assign(flags);
     base.frames[pfn].set_mobility(zone.mobility_of(pfn));
     base.frames.make_folio(pfn, order);
-    pfn
 }

@@ -101,6 +101,23 @@ impl List {
         Some(pfn)
     }
 
+    /// Take as many heads as `out` has room for, the first first. There must be so many.
+    pub fn pop_heads(&mut self, frames: &FrameTable, out: &mut [Pfn]) {
+        assert!(out.len() <= self.len, "{} of {} entries", out.len(), self.len);
+        let mut at = self.head;
+        for slot in out.iter_mut() {
+            *slot = at;
+            at = frames[at].next();
+        }
+        self.head = at;
+        self.len -= out.len();
+        if at.is_some() {
+            frames[at].prev.store(Pfn::NONE.0, Relaxed);
+        } else {
+            self.tail = at;
+        }
+    }
+
     /// Take the tail.
     #[inline]
     pub fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
@@ -209,7 +226,7 @@ mod tests {
     proptest! {
         /// A list behaves as a deque under any sequence of operations.
         #[test]
-        fn list_is_a_deque(ops in prop::collection::vec((0u8..6, 0u32..12), 0..200)) {
+        fn list_is_a_deque(ops in prop::collection::vec((0u8..7, 0u32..12), 0..200)) {
             let frames = FrameTable::new(12);
             let (mut list, mut model) = (List::new(), VecDeque::new());
             for (op, n) in ops {
@@ -225,6 +242,12 @@ mod tests {
                         let mut other = List::new();
                         while let Some(p) = list.pop_head(&frames) { other.push_tail(&frames, p) }
                         list.splice_head(&frames, &mut other);
+                    }
+                    6 => {
+                        let mut out = [Pfn::NONE; 12];
+                        let out = &mut out[..(n as usize).min(list.len())];
+                        list.pop_heads(&frames, out);
+                        prop_assert!(model.drain(..out.len()).eq(out.iter().copied()));
                     }
                     _ => {}
                 }
