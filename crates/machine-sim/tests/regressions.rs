@@ -1,6 +1,7 @@
 //! Faults that were found once, each with the smallest program that met it.
 
 use machine_sim::{MachineSpec, RunConfig, run};
+use mm::stat::Stat;
 use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal};
 
 const PAGE: u64 = 4096;
@@ -100,5 +101,48 @@ fn writing_does_not_race_with_cutting() {
             tasks.into_iter().for_each(|task| os.join(task));
             Ok(())
         });
+    }
+}
+
+/// A machine with 16 MiB and so much swap, on a disk that works on one request at a time and takes this long for each.
+fn with_slow_swap(swap: &str, write_ms: u64) -> RunConfig {
+    let mut text = include_str!("../machines/small.toml").to_string();
+    for (old, new) in [
+        ("write_us = 20\n", format!("write_us = {}\n", 1000 * write_ms)),
+        ("queue_depth = 128\n", "queue_depth = 1\n".into()),
+        ("swap_size = \"512M\"", format!("swap_size = \"{swap}\"")),
+    ] {
+        assert_eq!(text.matches(old).count(), 1, "{old}");
+        text = text.replace(old, &new);
+    }
+    let machine = MachineSpec::from_toml("slow swap", &text).unwrap();
+    RunConfig { memory: Some(16 << 20), verify: true, ..RunConfig::new(machine) }
+}
+
+/// Four processes that together want half as much again as there is memory.
+fn outgrow_memory(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    const LEN: u64 = 6 << 20;
+    if role == 0 {
+        let children: Vec<_> = (1..=4).map(|role| os.fork(role).unwrap()).collect();
+        children.into_iter().for_each(|child| os.join(child));
+        return Ok(());
+    }
+    let at = os.mmap(Map::anonymous(LEN)).unwrap();
+    for _ in 0..2 {
+        (0..LEN / PAGE).try_for_each(|page| os.store(at + page * PAGE))?;
+    }
+    Ok(())
+}
+
+/// What is being written to swap will be free when it has arrived: nobody need die for want of memory, however slow the disk, not
+/// even when swap has no slot left. And whoever waits for that looks at pages no more often than he finds some.
+#[test]
+fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
+    for (swap, write_ms) in [("64M", 20), ("12M", 20), ("12M", 2000)] {
+        let config = with_slow_swap(swap, write_ms);
+        let outcome = run(&config, &Play(outgrow_memory)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((outcome.oom.len(), outcome.signals.len()), (0, 0), "{swap}: {:?}", outcome.oom);
+        let [scanned, written] = [Stat::PgscanDirect, Stat::PswpOut].map(|stat| outcome.stat(stat));
+        assert!(scanned < 4 * written, "{swap}: {scanned} pages scanned to write {written}");
     }
 }

@@ -22,6 +22,13 @@ pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
 
+/// What a test does at a moment of the machine.
+#[cfg(feature = "one-thread")]
+pub(crate) type Hook = Box<dyn Fn(&TestMachine)>;
+/// What a test does at a moment of the machine.
+#[cfg(not(feature = "one-thread"))]
+pub(crate) type Hook = Box<dyn Fn(&TestMachine) + Send>;
+
 /// First argument of the `tlb_flush` that the machine itself tells of when it flushes all CPUs without asking them.
 pub(crate) const BROADCAST: u64 = 99;
 
@@ -58,6 +65,12 @@ pub(crate) struct TestMachine {
     pub broadcast: Option<AtomicU64>,
     /// Told of every event, but not of those that it causes itself.
     pub watcher: Lock<Option<Watcher>>,
+    /// A CPU has just dropped what it was told to, and has done nothing since.
+    pub flushed: Lock<Option<Hook>>,
+    /// A transfer has just been submitted.
+    pub submitted: Lock<Option<Hook>>,
+    /// Somebody is about to sleep, and there may be something, such as a transfer, whose end would wake them.
+    pub idle: Lock<Option<Hook>>,
 }
 
 impl TestMachine {
@@ -84,6 +97,9 @@ impl TestMachine {
             asids: 6,
             broadcast: None,
             watcher: Lock::default(),
+            flushed: Lock::default(),
+            submitted: Lock::default(),
+            idle: Lock::default(),
         }
     }
 
@@ -135,6 +151,15 @@ impl TestMachine {
             root.is_some() && loaded == asid && (first..first.add(pages)).contains(&pfn)
         };
         self.held.lock().iter().filter(|(key, held)| reads(key, held.0)).map(|(key, _)| key.0).collect()
+    }
+
+    /// Do what a test wants done at such a moment, but not at those that this makes.
+    fn call(&self, hook: &Lock<Option<Hook>>) {
+        let taken = hook.lock().take();
+        if let Some(act) = taken {
+            act(self);
+            *hook.lock() = Some(act);
+        }
     }
 
     /// Units of work charged so far.
@@ -236,6 +261,7 @@ impl Machine for TestMachine {
             };
             cpu != me || !named
         });
+        self.call(&self.flushed);
     }
 
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
@@ -264,6 +290,7 @@ impl Machine for TestMachine {
 
     fn submit(&self, io: Io) {
         self.ios.lock().push_back(io);
+        self.call(&self.submitted);
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
@@ -272,6 +299,7 @@ impl Machine for TestMachine {
 
     /// Returns at once if the wake-up has come; else time passes until the deadline.
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        self.call(&self.idle);
         if self.wakes(ticket.key) > ticket.mark {
             return true;
         }

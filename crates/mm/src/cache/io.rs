@@ -46,6 +46,7 @@ impl Cache {
                 frame.clear(FrameFlags::DIRTY);
                 frame.set(FrameFlags::WRITEBACK);
                 memory.count(Stat::PswpOut, pages as i64);
+                memory.swap.begin_write(pages);
                 memory.swap.place(frame.swap_slot())
             }
         };
@@ -105,7 +106,10 @@ impl Cache {
                 tree.clear_mark(frame.page_index(), Mark::Writeback);
                 frame.clear(FrameFlags::WRITEBACK)
             }
-            _ => frame.clear(FrameFlags::WRITEBACK),
+            _ => {
+                memory.swap.end_write(frame.pages());
+                frame.clear(FrameFlags::WRITEBACK)
+            }
         };
         if before.contains(FrameFlags::WAITERS) {
             memory.wake_folio(pfn);

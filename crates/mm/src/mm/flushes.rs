@@ -4,6 +4,8 @@
 //! CPU 1, and CPU 0 on which the calls are made, have used the pages and keep their translations. One call stands alone, so that
 //! nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
 
+mod devices;
+
 use super::*;
 use crate::event::Event;
 use crate::knobs::Knob;
@@ -411,6 +413,22 @@ fn the_reaper_leaves_nothing_behind() {
     bench.check("reaping", Stands::InTheSpace);
 }
 
+/// Where all has gone to swap there is nothing to flush, and the payment stands alone.
+#[test]
+fn the_reaper_of_a_space_in_swap_leaves_nothing_behind() {
+    for stands in EVERYWHERE {
+        let bench = Bench::new(Anonymous, LAZY);
+        bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
+        bench.use_pages(true);
+        protect(&bench);
+        bench.use_pages(false);
+        assert_eq!(bench.unmap(), PAGES as usize, "nothing was deferred");
+        bench.stands(stands);
+        reap(&bench);
+        bench.check("reaping", stands);
+    }
+}
+
 #[test]
 fn fork_takes_the_right_to_write_from_every_cpu() {
     for stands in EVERYWHERE {
@@ -451,6 +469,32 @@ fn what_is_given_up_is_not_deferred() {
     advise(&bench, Advice::Free);
     bench.use_pages(false);
     assert_eq!(bench.unmap(), 0);
+}
+
+/// Until the batch is settled a CPU may still read it; who maps zeroes in its place before that pays.
+#[test]
+fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
+    for policy in [BATCH, LAZY] {
+        let bench = Bench::new(Anonymous, policy);
+        bench.use_pages(true);
+        advise(&bench, Advice::Free);
+        bench.use_pages(false);
+        let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
+        let mut batch = Batch::new(base);
+        let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
+        for &pfn in &frames {
+            store.frames[pfn].get(1);
+            store.lock_folio(pfn);
+            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
+            store.unlock_folio(pfn);
+        }
+        assert!(pages().all(|page| bench.keeps(page)), "nothing waits for the batch");
+        assert_eq!(bench.reach(bench.space, AT, false).0, store.zero);
+        assert!(!pages().any(|page| bench.keeps(page)), "tlb.unmap={policy}");
+        batch.settle(base, &store.tlb);
+        frames.into_iter().for_each(|pfn| store.put(pfn));
+        bench.mm.validate().unwrap();
+    }
 }
 
 /// While somebody takes rights away, what reclaim unmaps is not deferred: the entry forbids what a CPU may still do.

@@ -10,9 +10,6 @@ use crate::reclaim::{self, Retries};
 use crate::space::{FaultStop, Stop};
 use crate::units::*;
 
-/// Most rounds of reclaim in a group before it counts as out of memory.
-const MAX_GROUP_RETRIES: u32 = 16;
-
 /// An error that may mean "make room and run me again".
 pub(super) trait Short {
     fn shortage(&self) -> Option<Shortage>;
@@ -83,8 +80,7 @@ impl<M: Machine> Mm<M> {
         mut error: E,
         mut op: impl FnMut(Gfp) -> Result<R, E>,
     ) -> Result<R, E> {
-        let mut zone_retries = Retries::default();
-        let mut group_retries = 0;
+        let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
                 // kswapd has been woken. What lies between the marks is for the meantime.
@@ -99,11 +95,9 @@ impl<M: Machine> Mm<M> {
                 }
                 Shortage::Group(group) => {
                     let freed = reclaim::group(&self.store, &self.reclaim, group, 1);
-                    group_retries = if freed > 0 { 0 } else { group_retries + 1 };
-                    group_retries < MAX_GROUP_RETRIES || {
-                        group_retries = 0;
-                        self.out_of_memory("a control group is at its limit", Some(group), &mut zone_retries)
-                    }
+                    let wanted = "a control group is at its limit";
+                    reclaim::should_retry_group(&self.store, freed, &mut group_retries)
+                        || self.out_of_memory(wanted, Some(group), &mut group_retries)
                 }
             };
             let dying = space.and_then(|id| self.spaces.get(id)).is_some_and(|space| space.is_killed());

@@ -37,6 +37,13 @@ pub struct Met {
     pub file_taken: u64,
 }
 
+impl Met {
+    /// Is most of what stands at the lists' ends being written? Then a harder look brings nothing, and time does.
+    pub fn waits_for_devices(&self) -> bool {
+        self.taken > 0 && 2 * (self.writeback + self.immediate) >= self.taken
+    }
+}
+
 /// One reclaim: its aim, its rights, and how it goes. The fields mean what those of Linux's `scan_control` mean.
 #[derive(Clone, Debug)]
 pub struct ScanControl {

@@ -1,5 +1,6 @@
 //! Reclaim by those who need the memory: allocations, groups at their limit, and programs that give pages away.
 
+use super::throttle::{STUCK, wait_for_writes};
 use super::*;
 use crate::alloc::{Mark, NeedsReclaim, Reserve};
 use crate::event::Event;
@@ -43,6 +44,9 @@ pub fn pageout<M: Machine>(st: &Store<M>, state: &ReclaimState, pfns: &[Pfn]) ->
             for &pfn in batch {
                 st.frames[pfn].clear(FrameFlags::ACTIVE);
                 folios.push_head(&st.frames, pfn);
+            }
+            if cx.too_many_writes() {
+                cx.throttle(st.frames[batch[0]].node(), Throttle::Writeback);
             }
             let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
             reclaimed +=
@@ -145,11 +149,34 @@ impl<M: Machine> Reclaim<'_, M> {
 pub struct Retries {
     /// Rounds of reclaim that brought nothing, in a row.
     no_progress: u32,
+    /// What was being written when the last of them was counted will have arrived when so many pages have been written.
+    awaited: i64,
+    /// Pages written at the last look, and when the number last changed.
+    written: i64,
+    since: Nanos,
+}
+
+impl Retries {
+    /// A round brought nothing. It counts only if what was being written when the last one was counted has arrived, and was of
+    /// no use, or if devices seem to be stuck. Waits for what is being written. `false`: that was often enough.
+    fn failed<M: Machine>(&mut self, st: &Store<M>) -> bool {
+        let (written, under_way) = (st.stats.read(Stat::NrWritten), st.stats.read(Stat::NrWriteback).max(0));
+        let now = st.machine.now();
+        if written != self.written {
+            (self.written, self.since) = (written, now);
+        }
+        if under_way == 0 || written >= self.awaited || now - self.since >= STUCK {
+            self.no_progress += 1;
+            (self.awaited, self.since) = (written + under_way, now);
+        }
+        wait_for_writes(st, SWAP_CLUSTER_MAX);
+        self.no_progress <= MAX_RECLAIM_RETRIES
+    }
 }
 
 /// After a direct reclaim that freed `freed` pages: is there any point in trying again? There is while reclaim makes
-/// progress, or has failed for at most 16 rounds and some zone would be above its min mark if everything reclaimable in
-/// it were free. If not, memory is out.
+/// progress, or while what is being written may be free soon; else for 16 rounds, if some zone would be above its min
+/// mark if everything reclaimable in it were free. If not, memory is out.
 pub fn should_retry<M: Machine>(
     st: &Store<M>,
     needs: &NeedsReclaim,
@@ -157,11 +184,8 @@ pub fn should_retry<M: Machine>(
     retries: &mut Retries,
 ) -> bool {
     if freed > 0 && needs.order <= COSTLY_ORDER {
-        retries.no_progress = 0;
-    } else {
-        retries.no_progress += 1;
-    }
-    if retries.no_progress > MAX_RECLAIM_RETRIES {
+        *retries = Retries::default();
+    } else if !retries.failed(st) {
         return false;
     }
     let hope = st.alloc.zonelist(needs.node, needs.highest).iter().any(|&id| {
@@ -172,4 +196,13 @@ pub fn should_retry<M: Machine>(
     });
     st.machine.resched();
     hope
+}
+
+/// The same after a reclaim in a group that is at its limit.
+pub fn should_retry_group<M: Machine>(st: &Store<M>, freed: u64, retries: &mut Retries) -> bool {
+    if freed > 0 {
+        *retries = Retries::default();
+        return true;
+    }
+    retries.failed(st)
 }

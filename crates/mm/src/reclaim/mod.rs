@@ -24,7 +24,7 @@ mod tests;
 mod throttle;
 
 pub use control::*;
-pub use direct::{Retries, direct, group, pageout, should_retry};
+pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_group};
 pub use kswapd::kswapd;
 pub use throttle::Throttle;
 
@@ -147,9 +147,9 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
     }
 
-    /// Is there anywhere to put anonymous pages?
+    /// Is there anywhere to put anonymous pages, or are some there already?
     fn can_swap(&self) -> bool {
-        self.st.swap.free_slots() > 0
+        self.st.swap.free_slots() > 0 || in_swap_cache(self.st) > 0
     }
 
     /// Is it any use to keep anonymous pages in order of age?
@@ -162,9 +162,12 @@ impl<M: Machine> Reclaim<'_, M> {
 fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
     let vec = st.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
-    if st.swap.free_slots() > 0 {
-        file + vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind)
-    } else {
-        file
-    }
+    let anon = vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind);
+    if st.swap.free_slots() > 0 { file + anon } else { file + anon.min(in_swap_cache(st)) }
+}
+
+/// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone then, and may
+/// run out of memory while they are being written.)
+fn in_swap_cache<M: Machine>(st: &Store<M>) -> u64 {
+    st.stats.read(Stat::NrSwapcached).max(0) as u64
 }

@@ -22,6 +22,9 @@ impl<M: Machine> Reclaim<'_, M> {
                 self.judge_disks(node, &sc.met);
             }
             self.consider_congestion(node, sc);
+            if !sc.kswapd && reclaimed == 0 && sc.met.waits_for_devices() {
+                self.throttle(node, Throttle::Writeback);
+            }
             if !self.should_continue(node, reclaimed, sc) {
                 break;
             }

@@ -298,6 +298,86 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
     bench.validate();
 }
 
+/// Pages that are being written will be free: rounds that bring nothing do not count until they have arrived.
+#[test]
+fn memory_is_not_out_while_pages_are_being_written() {
+    let bench = Bench::new(256);
+    let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
+    let base = bench.st.memory().ground();
+    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
+    assert_eq!(pageout(&bench.st, &bench.state, &isolated), 0);
+    let mut retries = Retries::default();
+    let mut again = || should_retry(&bench.st, &bench.needs(), 0, &mut retries);
+    let before = bench.st.machine.now();
+    assert!((0..50).all(|_| again()), "the device has had 5 seconds");
+    assert!(bench.st.machine.now() - before >= 5_000_000_000, "nobody has waited");
+    // What has arrived, and is of no use, is waited for no more.
+    assert_eq!(bench.finish_io(), 40);
+    assert!((0..MAX_RECLAIM_RETRIES - 1).all(|_| again()) && !again());
+}
+
+#[test]
+fn a_device_that_is_stuck_is_not_waited_for_for_ever() {
+    let bench = Bench::new(256);
+    let pfn = bench.anon(0, ROOT, Bits::YOUNG | Bits::DIRTY);
+    assert!(bench.st.lru.isolate(bench.st.memory().ground(), pfn));
+    pageout(&bench.st, &bench.state, &[pfn]);
+    let mut retries = Retries::default();
+    while should_retry_group(&bench.st, 0, &mut retries) {}
+    assert!(bench.st.machine.now() >= 16 * throttle::STUCK);
+}
+
+/// More than a share of memory is not sent to swap at once: who wants to send more waits.
+#[test]
+fn writes_under_way_to_swap_are_bounded() {
+    let bench = Bench::new(1024);
+    bench.anons(1000, ROOT, Bits::DIRTY);
+    for _ in 0..8 {
+        let _ = bench.direct();
+    }
+    let under_way = bench.st.swap.under_way();
+    assert!((64..=2048 / 16 + 32).contains(&under_way), "{under_way} of 2048 pages are being written");
+    assert_eq!(bench.finish_io(), under_way);
+    assert!(bench.direct() > 0);
+    bench.validate();
+}
+
+/// What stands at the end of the lists is being written: to look at ever more of it brings nothing.
+#[test]
+fn who_meets_nothing_but_writes_waits_for_some() {
+    let bench = Bench::new(0);
+    bench.write(0..200, ROOT);
+    for page in 0..200 {
+        let pfn = bench.folio(page).expect("just written");
+        bench.st.frames[pfn].clear(FrameFlags::REFERENCED);
+        bench.st.lock_folio(pfn);
+        assert!(bench.st.cache.write_page_start(bench.st.memory(), pfn));
+        bench.st.unlock_folio(pfn);
+    }
+    let before = bench.st.machine.now();
+    assert_eq!(bench.direct(), 0);
+    assert!(
+        bench.st.machine.now() - before >= 100_000_000,
+        "it has looked at {}",
+        bench.stat(Stat::PgscanDirect)
+    );
+    assert_eq!(bench.finish_io(), 200);
+    assert!(bench.direct() > 0);
+    bench.validate();
+}
+
+#[test]
+fn what_is_in_swap_already_can_go_when_swap_is_full() {
+    let bench = Bench::new(40);
+    let pfns = bench.anons(60, ROOT, Bits::DIRTY);
+    let base = bench.st.memory().ground();
+    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
+    assert_eq!(pageout(&bench.st, &bench.state, &isolated), 0);
+    assert_eq!((bench.finish_io(), bench.st.swap.free_slots()), (40, 0));
+    assert!(bench.direct() > 0);
+    bench.validate();
+}
+
 #[test]
 fn pages_given_away_go_whether_or_not_they_were_used() {
     let bench = Bench::new(256);

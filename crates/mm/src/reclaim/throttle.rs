@@ -8,16 +8,25 @@ use crate::lru::LruList;
 use crate::machine::{Machine, WaitKey, Work, ZoneKind};
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
+use crate::store::Store;
 use crate::units::*;
 
 /// The tick in which Linux counts these waits (HZ = 250).
 const JIFFY: Nanos = 4_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
+/// Devices that have ended no write for so long count as stuck.
+pub(super) const STUCK: Nanos = 10 * SECOND;
+
+/// Most pages under way to swap, of those that a machine has: more would be of use to nobody, and not free either.
+const SWAP_WRITES_SHARE: u64 = 16;
+/// The same in pages: 4 MiB, as much as a device's queue holds.
+const SWAP_WRITES_MAX: u64 = 1024;
+
 /// Why a reclaimer has to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Throttle {
-    /// kswapd meets pages that it has marked before and that are still being written.
+    /// What reclaim meets is still being written, or as much is being written to swap as should be.
     Writeback = 0,
     /// Reclaimers hold too many pages already.
     Isolated = 1,
@@ -56,7 +65,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let start = machine.now();
         if reason == Throttle::Writeback {
             let throttled = state.writeback_throttled.fetch_add(1, Relaxed) + 1;
-            self.wait_for_writes(start + reason.timeout(), throttled as u64 * SWAP_CLUSTER_MAX);
+            wait_for_writes(self.st, throttled as u64 * SWAP_CLUSTER_MAX);
             state.writeback_throttled.fetch_sub(1, Relaxed);
         } else {
             let seen = state.wakes[reason as usize].load(Acquire);
@@ -75,12 +84,12 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.event(Event::MmVmscanThrottled, args);
     }
 
-    fn wait_for_writes(self, deadline: Nanos, pages: u64) {
-        let written = || self.st.stats.read(Stat::NrWritten);
-        let enough = written() + pages as i64;
-        while written() < enough && self.st.machine.now() < deadline {
-            self.st.cache.wait_for_a_write(self.st.memory(), deadline);
-        }
+    /// Is so much on its way to swap that reclaim must wait before it sends more? Linux's reclaimers wait for room in the
+    /// device's queue at that point, with the pages in their hands.
+    pub(super) fn too_many_writes(self) -> bool {
+        let memory: u64 = self.st.alloc.zones().iter().map(|zone| zone.managed()).sum();
+        let most = (memory / SWAP_WRITES_SHARE).clamp(2 * SWAP_CLUSTER_MAX, SWAP_WRITES_MAX);
+        u64::from(self.st.swap.under_way()) > most
     }
 
     /// Wake those who wait for this reason, if there are any.
@@ -157,5 +166,14 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.machine.wake(WaitKey::Kswapd(node));
         }
         allowed
+    }
+}
+
+/// Sleep until so many pages have been written, none is under way any more, or a tenth of a second is over.
+pub(super) fn wait_for_writes<M: Machine>(st: &Store<M>, pages: u64) {
+    let written = || st.stats.read(Stat::NrWritten);
+    let (enough, deadline) = (written() + pages as i64, st.machine.now() + Throttle::Writeback.timeout());
+    while written() < enough && st.stats.read(Stat::NrWriteback) > 0 && st.machine.now() < deadline {
+        st.cache.wait_for_a_write(st.memory(), deadline);
     }
 }

@@ -42,6 +42,8 @@ pub struct Swap {
     areas: Box<[Area]>,
     /// Slots handed out so far, for the turns of areas of equal priority.
     turns: AtomicU32,
+    /// Pages that are being written.
+    writing: AtomicU32,
     /// How well reading ahead has paid.
     pub(crate) readahead: SwapReadahead,
 }
@@ -60,7 +62,8 @@ impl Swap {
             base += info.pages;
             area
         });
-        Swap { areas: areas.collect(), turns: AtomicU32::new(0), readahead: SwapReadahead::default() }
+        let [turns, writing] = [0; 2].map(AtomicU32::new);
+        Swap { areas: areas.collect(), turns, writing, readahead: SwapReadahead::default() }
     }
 
     /// A free slot, held by the cache until [`Swap::cache_remove`]. `None` when swap is full.
@@ -80,6 +83,21 @@ impl Swap {
             rest = lower;
         }
         None
+    }
+
+    /// The write of so many pages to their slots begins.
+    pub fn begin_write(&self, pages: u32) {
+        self.writing.fetch_add(pages, Relaxed);
+    }
+
+    /// It has ended.
+    pub fn end_write(&self, pages: u32) {
+        self.writing.fetch_sub(pages, Relaxed);
+    }
+
+    /// Pages that are being written to slots.
+    pub fn under_way(&self) -> u32 {
+        self.writing.load(Relaxed)
     }
 
     /// One more entry refers to the slot.

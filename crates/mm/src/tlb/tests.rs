@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::Event;
+use crate::frame::Owner;
 use crate::knobs::Knobs;
 use crate::machine::{Asid, Flush};
 use crate::primitive::AtomicU64;
@@ -555,4 +556,96 @@ fn ticks_are_wanted_where_they_pay() {
     // `latr`: at the next tick, however young it is.
     tlb.tick(&base);
     assert_eq!(flushes(&base), [(1, Flush::Current)]);
+}
+
+/// CPU 2's debt was drawn before CPU 1's was paid, and comes to the zone after that.
+#[test]
+fn a_debt_that_a_payment_has_overtaken_is_owed_all_the_same() {
+    let (base, tlb) = bench(3);
+    base.knobs.set(Knob::TlbPayAll, 0).unwrap();
+    let (a, b) = (tlb.create(), tlb.create());
+    run(&base, &tlb, 1, a);
+    run(&base, &tlb, 2, b);
+    base.machine.run_on(0);
+    let overtaken = Debt { cpus: tlb.cpus_of(b), generation: tlb.draw() };
+    let first = defer(&base, &tlb, a);
+    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
+    assert_eq!(shootdowns(&base), [[1]]);
+    let tag = tlb.owe_frame(&base, ZoneId(0), &overtaken).tag();
+    tlb.settle_zone(&base, ZoneId(0), tlb.owed_by_tag(ZoneId(0), tag), Pfn(8), Order::ZERO);
+    assert_eq!(shootdowns(&base), [[2]]);
+}
+
+/// Who comes while a round is under way must find the debt, wherever it lies, or would go on before the round is over.
+#[test]
+#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
+fn a_debt_is_owed_until_its_round_is_over() {
+    const FILE: FileId = FileId(3);
+    type Pay = fn(&Base<TestMachine>, &Tlb, SpaceId, Generation);
+    let payments: [Pay; 4] = [
+        |base, tlb, a, _| tlb.settle_space(base, a),
+        |base, tlb, _, _| assert_eq!(tlb.settle_file(base, FILE).file(), FILE),
+        |base, tlb, a, generation| tlb.settle_table(base, a, Vpn(0), generation.tag()),
+        |base, tlb, _, generation| tlb.settle_zone(base, ZoneId(0), generation, Pfn(7), Order::ZERO),
+    ];
+    for pay in payments {
+        let (base, tlb) = bench(2);
+        let tlb = Arc::new(tlb);
+        base.frames[Pfn(7)].set_owner(Owner::File(FILE), PageIndex(0));
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        let generation = defer(&base, &tlb, a);
+        let watched = tlb.clone();
+        let round = move |_: &TestMachine, event, _| {
+            if event == Event::TlbFlush {
+                assert!(watched.space_owes(a, CpuId(1)), "the space's debt is forgotten");
+                assert!(watched.files[FILE.0].owes(), "the file's debt is forgotten");
+                assert!(watched.zones[0].domain.owes(), "the zone's debt is forgotten");
+                assert!(watched.paid_up_to(ZoneId(0)) < generation, "frames count as paid");
+            }
+        };
+        *base.machine.watcher.lock() = Some(Box::new(round));
+        pay(&base, &tlb, a, generation);
+        assert_eq!(base.machine.events(Event::TlbFlush), 1);
+    }
+}
+
+/// Hardware may walk tables whenever it likes, also for a CPU that is in the kernel: it fetches again what was just dropped, and
+/// only then another CPU takes the page away. Whoever drops must not count that as done.
+#[test]
+#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
+fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {
+    type CatchUp = fn(&Base<TestMachine>, &Tlb, SpaceId);
+    let ways: [CatchUp; 3] = [
+        |base, tlb, a| tlb.settle_space(base, a),
+        |base, tlb, a| tlb.flush(base, a, Range::ALL),
+        |base, tlb, a| {
+            base.machine.run_on(1);
+            tlb.enter_lazy(base);
+            tlb.switch(base, a, ROOT);
+        },
+    ];
+    for catch_up in ways {
+        let (base, tlb) = bench(2);
+        let tlb = Arc::new(tlb);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        defer(&base, &tlb, a);
+        let raised = Arc::new(AtomicU64::new(0));
+        let (raise, in_flush) = (tlb.clone(), raised.clone());
+        *base.machine.flushed.lock() = Some(Box::new(move |machine| {
+            machine.hold(Vpn(9), Pfn(7), false);
+            in_flush.store(raise.contexts[a.0].generation.fetch_add(1, SeqCst) + 1, Relaxed);
+        }));
+        catch_up(&base, &tlb, a);
+        *base.machine.flushed.lock() = None;
+        assert!(base.machine.held(CpuId(1), Vpn(9)).is_some());
+        // The request of who has taken the page waits until the CPU takes interrupts again.
+        let request = Request { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
+        base.machine.run_on(1);
+        tlb.catch_up(&base, CpuId(1), &request);
+        assert_eq!(base.machine.held(CpuId(1), Vpn(9)), None);
+    }
 }

@@ -25,6 +25,12 @@ impl<M: Machine> Reclaim<'_, M> {
                 return 0;
             }
         }
+        if !file && self.too_many_writes() {
+            self.throttle(node, Throttle::Writeback);
+            if self.too_many_writes() {
+                return 0;
+            }
+        }
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(st.memory().ground(), node, group, &scan);
         self.count_scan(sc, file, held.scanned);

@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use super::host::{LONG, THREE, at_once, explore};
+use super::host::{LONG, THREE, TWO, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{FILE, NEW, World, on};
 use crate::machine::Machine;
@@ -50,6 +50,12 @@ fn world(cpus: usize, drawn: usize) -> World {
 fn take_and_reuse(world: &World, page: Vpn) {
     let pfn = world.unmap(A, page).expect("it was mapped");
     world.reuse(pfn);
+}
+
+fn flush_and_reuse(world: &World, page: Vpn) {
+    let pfn = world.clear(A, page).expect("it was mapped");
+    world.ground.tlb.flush(world.ground.base(), A, Range::page(page));
+    world.ground.machine.fill(pfn, NEW);
 }
 
 fn read_all(world: &World) {
@@ -147,14 +153,11 @@ fn a_file_is_paid_by_who_gets_its_folio() {
 fn two_flushes_at_once() {
     explore("two flushes at once", LONG, || {
         let world = Arc::new(world(3, 0));
-        let take = |page: Vpn| {
-            move |world: &World| {
-                let pfn = world.clear(A, page).expect("it was mapped");
-                world.ground.tlb.flush(world.ground.base(), A, Range::page(page));
-                world.ground.machine.fill(pfn, NEW);
-            }
-        };
-        at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1])), on(&world, 2, read_all)]);
+        at_once(vec![
+            on(&world, 0, |world| flush_and_reuse(world, PAGES[0])),
+            on(&world, 1, |world| flush_and_reuse(world, PAGES[1])),
+            on(&world, 2, read_all),
+        ]);
     });
 }
 
@@ -171,6 +174,41 @@ fn two_lists_at_once() {
             }
         };
         at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1])), on(&world, 2, read_all)]);
+        world.check_debts();
+    });
+}
+
+/// A CPU that is asked to drop one page is not done with another, whose flush was put off meanwhile. It only answers here, and
+/// looks when the others have ended: one thread less, so many more orders can be tried.
+#[test]
+fn a_flush_beside_a_debt() {
+    explore("a flush beside a debt", TWO, || {
+        let world = Arc::new(world(3, 0));
+        at_once(vec![
+            on(&world, 0, |world| flush_and_reuse(world, PAGES[0])),
+            on(&world, 1, |world| take_and_reuse(world, PAGES[1])),
+        ]);
+        become_cpu(2);
+        read_all(&world);
+        world.check_debts();
+    });
+}
+
+/// The same, where the debt is paid page by page.
+#[test]
+fn a_list_beside_a_list() {
+    explore("a list beside a list", TWO, || {
+        let world = Arc::new(world(3, 0));
+        world.set_policy(batch::LIST);
+        let take = |page: Vpn| {
+            move |world: &World| {
+                let pfn = world.unmap(A, page).expect("it was mapped");
+                world.ground.machine.fill(pfn, NEW);
+            }
+        };
+        at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1]))]);
+        become_cpu(2);
+        read_all(&world);
         world.check_debts();
     });
 }

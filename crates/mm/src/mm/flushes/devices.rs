@@ -1,0 +1,140 @@
+//! The same where a device has a part: a page that is written while CPUs keep it, and one that comes back in another frame.
+//!
+//! Reclaim unmaps a page, writes it and lets go of its frame, which stays as it was until it is paid for: CPUs may go on reading
+//! it. When the page is wanted again it is read into another frame. From then on the two are the same only until somebody
+//! stores; so each fault that lets that happen must pay before.
+
+use super::*;
+use crate::reclaim;
+use std_alloc::vec::Vec;
+
+impl Bench {
+    /// A bench with a device: what was submitted has ended when somebody waits.
+    fn with_device(kind: Kind, policy: u64) -> &'static Bench {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new(kind, policy)));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        bench
+    }
+
+    fn end_transfers(&self) {
+        loop {
+            let Some(io) = self.mm.machine().ios.lock().pop_front() else { return };
+            self.mm.io_done(&io);
+        }
+    }
+
+    /// Reclaim unmaps the pages, writes them where they are dirty, and frees them.
+    fn page_out(&self) {
+        let store = &self.mm.store;
+        let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
+        for _ in 0..2 {
+            let isolated = frames.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn));
+            reclaim::pageout(store, &self.mm.reclaim, &isolated.collect::<Vec<_>>());
+            self.end_transfers();
+        }
+        assert!(frames.iter().all(|&pfn| store.frames[pfn].refs() == 0), "a page was not freed");
+    }
+
+    /// The first page is read again, which harms nobody.
+    fn read_again(&self, space: SpaceId) {
+        self.reach(space, AT, false);
+        assert!(self.keeps(AT), "a payment that was not needed");
+    }
+
+    fn sync(&self) {
+        self.mm.fsync(self.file).unwrap();
+    }
+}
+
+#[test]
+fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
+    let faults: [(&str, Kind, Call); 8] = [
+        ("a store to a page in swap", Anonymous, |bench| _ = bench.reach(bench.space, AT, true)),
+        ("a store to a page read from swap", Anonymous, |bench| {
+            bench.read_again(bench.space);
+            bench.reach(bench.space, AT, true);
+        }),
+        ("a store to a file", DiskFile, |bench| _ = bench.reach(bench.space, AT, true)),
+        ("a store to a page read from a file", DiskFile, |bench| {
+            bench.read_again(bench.space);
+            bench.reach(bench.space, AT, true);
+        }),
+        ("another's store to a file", DiskFile, |bench| _ = bench.reach(bench.other, AT, true)),
+        ("another's store to shmem", PrivateFile, |bench| _ = bench.reach(bench.other, AT, true)),
+        // Pages of shmem may be written from the first load on.
+        ("another's load of shmem", PrivateFile, |bench| _ = bench.reach(bench.other, AT, false)),
+        ("another's load of shmem read again", PrivateFile, |bench| {
+            bench.read_again(bench.space);
+            bench.reach(bench.other, AT, false);
+        }),
+    ];
+    for (name, kind, fault) in faults {
+        for stands in EVERYWHERE {
+            let bench = Bench::with_device(kind, LAZY);
+            if kind == Anonymous {
+                // Written, then only read: so that it can be deferred.
+                bench.use_pages(true);
+                protect(bench);
+                bench.mm.mprotect(bench.space, AT, PAGES, WRITABLE).unwrap();
+            }
+            bench.sync();
+            bench.use_pages(false);
+            bench.page_out();
+            assert!(pages().all(|page| bench.keeps(page)), "{name}: nothing was deferred");
+            bench.stands(stands);
+            fault(bench);
+            bench.check(name, stands);
+            bench.mm.validate().unwrap();
+        }
+    }
+}
+
+/// Why a fault that lets a shared page be written has nothing left to pay for its address: every debt for a page of a file has been
+/// left with the file too, and what is mapped of shmem can be written at once, so that its flush does not wait.
+#[test]
+fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
+    for stands in EVERYWHERE {
+        let bench = Bench::new(DiskFile, LAZY);
+        bench.use_pages(false);
+        assert_eq!(bench.unmap(), PAGES as usize);
+        bench.stands(stands);
+        let tlb = &bench.mm.store.tlb;
+        assert_eq!(tlb.settle_file(bench.mm.ground().base(), bench.file).file(), bench.file);
+        bench.check("a payment for the file", stands);
+        assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
+    }
+    let bench = Bench::new(SharedFile, LAZY);
+    bench.use_pages(false);
+    assert_eq!(bench.unmap(), 0);
+}
+
+/// What is stored after a page was given to a device is on neither, if nobody hears of it.
+#[test]
+fn no_cpu_can_store_to_what_a_device_is_given() {
+    let msync: Call = |bench| bench.mm.msync(bench.space, AT, PAGES).unwrap();
+    let calls: [(&str, Kind, Call); 4] = [
+        ("fsync", DiskFile, Bench::sync),
+        ("msync", DiskFile, msync),
+        ("reclaim", Anonymous, Bench::page_out),
+        ("reclaim of shmem", SharedFile, Bench::page_out),
+    ];
+    for policy in 0..=5 {
+        for (name, kind, call) in calls {
+            for stands in EVERYWHERE {
+                let bench = Bench::with_device(kind, policy);
+                bench.sync();
+                bench.use_pages(true);
+                bench.stands(stands);
+                *bench.mm.machine().submitted.lock() = Some(Box::new(move |machine| {
+                    let frame = machine.ios.lock().back().expect("just submitted").frame;
+                    let readers = machine.readers(frame, 1);
+                    let allowed = if stands == Stands::Lazy { &[CpuId(1)][..] } else { &[] };
+                    assert!(readers.iter().all(|cpu| allowed.contains(cpu)), "{name}: {readers:?}");
+                }));
+                call(bench);
+                assert!(bench.mm.ground().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
+                bench.check(name, stands);
+            }
+        }
+    }
+}
