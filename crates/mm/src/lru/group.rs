@@ -255,7 +255,12 @@ impl Groups {
     }
 
     /// The first group, from this one upwards, that holds more than its memory.high, and by how many pages.
+    #[inline]
     pub fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+        // The root has no limits, and most have no group.
+        if group == ROOT {
+            return None;
+        }
         self.upwards(group).find_map(|level| {
             let (usage, high) = (self.usage(level), self.at(level).high.load(Relaxed));
             (usage > high).then(|| (level, usage - high))

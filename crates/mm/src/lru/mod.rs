@@ -40,7 +40,7 @@ use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
-use vec::{ByKind, Lists, ZONE_KINDS};
+use vec::{ByKind, Lists};
 
 /// Which end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,9 +254,12 @@ impl Lru {
         list: LruList,
         by: i64,
     ) {
-        let mut pages: ByKind = [0; ZONE_KINDS];
-        pages[self.kind(frame.zone()) as usize] = by;
-        self.account(base, lists, (frame.node(), frame.group()), list, &pages);
+        let (node, kind) = (frame.node(), self.kind(frame.zone()));
+        lists.pages[list as usize][kind as usize] += by;
+        for group in self.groups.upwards(frame.group()) {
+            self.vec(node, group).add_subtree_of(list, kind, by);
+        }
+        base.count(list.stat(), by);
     }
 
     /// `by` pages came to, or left, a list of the vector whose lock is held.

@@ -222,6 +222,12 @@ impl LruVec {
         }
     }
 
+    /// The same for pages of one kind of zone.
+    #[inline]
+    pub(super) fn add_subtree_of(&self, list: LruList, kind: ZoneKind, by: i64) {
+        self.subtree[list as usize][kind as usize].fetch_add(by, Relaxed);
+    }
+
     pub(super) fn subtree(&self, list: LruList) -> ByKind {
         core::array::from_fn(|kind| self.subtree[list as usize][kind].load(Relaxed))
     }
