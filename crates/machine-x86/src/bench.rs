@@ -6,10 +6,12 @@
 //! held against leave it out. While all CPUs rest the clock leaps; that time is known to the scheduler and taken off too (with
 //! the handler of the interrupt that ends a rest).
 //!
-//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken off.
+//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken off. The
+//! emulator runs CPUs in turn, each for much longer than an operation takes, so timers interrupt them meanwhile, some dozen
+//! times; what such an interrupt costs is measured first, and taken off too.
 
 use crate::arch::instructions::rdtsc;
-use crate::arch::{paging, touch, user};
+use crate::arch::{cpu, paging, touch, user};
 use crate::programs::{self, Run};
 use crate::{arena, report, sched};
 use alloc::vec::Vec;
@@ -25,6 +27,8 @@ pub mod call {
     pub const RESTED: u64 = u64::MAX - 16;
     /// A result: number of the operation, tenths of an instruction for each unit, units.
     pub const RESULT: u64 = u64::MAX - 17;
+    /// Interrupts of all CPUs' timers so far.
+    pub const TICKS: u64 = u64::MAX - 18;
 }
 
 /// An operation, by its place in [`NAMES`].
@@ -85,6 +89,7 @@ fn time_counts_instructions() -> bool {
 pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
         call::RESTED => Some([sched::rested(), 0]),
+        call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
         call::RESULT => {
             let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
             report::instructions(name, args[1], args[2]);
@@ -235,6 +240,24 @@ fn map_file(name: &str, pages: u64) -> u64 {
     ask(&Call::Mmap(Map { prot: Prot::R, source, ..Map::anonymous(size) }))
 }
 
+/// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts meanwhile.
+fn beside_spinners(work: impl FnOnce()) -> (u64, u64) {
+    let ticks = || own_call(call::TICKS, [0; 6]);
+    let (turns_before, ticks_before) = (turns(), ticks());
+    let all = count(work);
+    let ticks = ticks() - ticks_before;
+    (all - (turns() - turns_before) * TURN, ticks)
+}
+
+/// Turns of a wait during which timers tick on all CPUs, and instructions of each.
+const PAUSE: u64 = 100_000_000;
+const PAUSE_TURN: u64 = 2;
+
+fn pause(turns: u64) {
+    // SAFETY: changes only its own register.
+    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
+}
+
 /// What needs other CPUs: they run this space, and spin.
 fn measure_shared() {
     // While the initiator waits, the emulator lets others spin for as long as a tick, each time.
@@ -244,15 +267,15 @@ fn measure_shared() {
     while shared().turns[1..].iter().any(|turns| turns.load(Relaxed) == 0) {
         ask(&Call::Yield);
     }
-    let mut own = 0;
-    for _ in 0..CALLS {
+    let (alone, ticks) = beside_spinners(|| pause(PAUSE));
+    let tick = (alone - PAUSE * PAUSE_TURN) / ticks.max(1);
+    let own = (0..CALLS).map(|_| {
         let page = map(1);
         write(page);
-        let before = turns();
-        let all = count(|| unmap(page, 1));
-        own += all - (turns() - before) * TURN;
-    }
-    tell(Operation::MunmapShared, own, CALLS);
+        let (own, ticks) = beside_spinners(|| unmap(page, 1));
+        own - ticks * tick
+    });
+    tell(Operation::MunmapShared, own.sum(), CALLS);
     shared().stop.store(1, Relaxed);
     spinners.into_iter().for_each(|task| _ = ask(&Call::Join(task as u32)));
 }
