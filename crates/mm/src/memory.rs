@@ -2,7 +2,7 @@
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::event::{Concern, Event};
-use crate::frame::{FrameFlags, Mobility};
+use crate::frame::{FolioPages, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lru::Lru;
 use crate::machine::{Machine, WaitKey, ZoneKind};
@@ -131,6 +131,12 @@ impl<M: Machine> Memory<M> {
         assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
         self.lru.remove(&self.ground, pfn);
         self.lru.groups.uncharge(&self.ground, frame.group(), frame.pages() as u64);
+        if frame.is_anon() && frame.order() > Order::ZERO {
+            // The records of tails stay as they are until the block takes another shape.
+            for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+                self.frames[tail].clear(FrameFlags::EXCLUSIVE);
+            }
+        }
         frame.set_owner(crate::frame::Owner::None, PageIndex(0));
         frame.set_private(0);
         let kept = FrameFlags::HEAD;

@@ -11,23 +11,23 @@
 //! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
 //! list, then the space's tables.
 
+mod count;
 mod spans;
 #[cfg(test)]
 mod tests;
 mod unmap;
 mod walk;
 
+pub use count::Tally;
 pub use spans::{Span, SpanFlags};
 pub use unmap::{UnmapMode, Unmapped};
 pub use walk::Referenced;
 
 use crate::arena::Arena;
-use crate::base::Base;
-use crate::frame::Owner;
+use crate::frame::{FolioPages, Owner};
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::stat::Stat;
 use crate::units::*;
 use spans::Spans;
 
@@ -88,26 +88,6 @@ impl Rmap {
         self.files.get(file.0).is_some_and(|list| !list.lock().is_empty())
     }
 
-    /// Note one more entry that maps the folio. The caller has taken the reference that the entry holds.
-    #[inline]
-    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        base.charge(Work::RmapAdd, 1);
-        if frame.mapcount_add(1) == 0 {
-            base.count(mapped_stat(frame.is_anon()), 1);
-        }
-    }
-
-    /// Forget one entry that mapped the folio. The caller drops the entry's reference afterwards.
-    #[inline]
-    pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        base.charge(Work::RmapRemove, 1);
-        if frame.mapcount_sub(1) == 0 {
-            base.count(mapped_stat(frame.is_anon()), -1);
-        }
-    }
-
     /// Is exactly this span registered with the owner?
     pub fn is_linked(&self, owner: Owner, span: &Span) -> bool {
         self.spans(owner).is_some_and(|list| list.lock().contains(span))
@@ -130,21 +110,26 @@ impl Rmap {
         }
     }
 
-    /// Check the folio's mapcount against the entries that a walk finds.
+    /// Check a folio's mapcounts against the entries that a walk finds.
     pub fn validate_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
         pfn: Pfn,
     ) -> Result<(), std_alloc::string::String> {
-        let mut found = 0;
-        self.walk(memory, pfn, &mut |_, _, _| {
-            found += 1;
+        memory.frames.validate_mapcounts(pfn)?;
+        let mut found = std_alloc::vec![0; memory.frames[pfn].pages() as usize];
+        self.walk(memory, pfn, &mut |_, _, leaf| {
+            found[(leaf.entry.pfn().0 - pfn.0) as usize] += 1;
             true
         });
-        let counted = memory.frames[pfn].mapcount();
-        if found != counted {
-            let owner = memory.frames[pfn].owner();
-            return Err(std_alloc::format!("{pfn} of {owner:?}: {found} entries found, mapcount {counted}"));
+        for (page, found) in FolioPages::all(&memory.frames, pfn).iter().zip(found) {
+            let counted = memory.frames.page_mapcount(page);
+            if found != counted {
+                let owner = memory.frames[pfn].owner();
+                return Err(std_alloc::format!(
+                    "{page} of {owner:?}: {found} entries found, mapcount {counted}"
+                ));
+            }
         }
         Ok(())
     }
@@ -172,9 +157,4 @@ fn walk_spans<M: Machine>(
             }
         }
     }
-}
-
-#[inline]
-fn mapped_stat(anon: bool) -> Stat {
-    if anon { Stat::NrAnonPages } else { Stat::NrMapped }
 }

@@ -8,6 +8,7 @@ use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lru::Lru;
 use crate::memory::Gfp;
+use crate::stat::Stat;
 use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
