@@ -204,10 +204,35 @@ impl Allocator {
         }
     }
 
-    /// Free several folios.
+    /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in one hold
+    /// of its lock.
     pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
-        for &pfn in pfns {
-            self.free(base, pfn);
+        let is_hot = |frame: &Frame| frame.order() == Order::ZERO && frame.debt() == 0;
+        let mut rest = pfns;
+        while let Some(&first) = rest.first() {
+            let (frame, cpu) = (&base.frames[first], base.machine.cpu());
+            if !is_hot(frame) {
+                self.free(base, first);
+                rest = &rest[1..];
+                continue;
+            }
+            let zone = frame.zone();
+            let alike = |pfn: &&Pfn| is_hot(&base.frames[**pfn]) && base.frames[**pfn].zone() == zone;
+            let count = rest.iter().take_while(alike).count();
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            base.stats.add(cpu, Stat::Pgfree, count as i64);
+            base.charge(Work::FreePcp, count as u64);
+            let mut pcp = self.pcp(cpu, zone).lock();
+            for &pfn in now {
+                let frame = &base.frames[pfn];
+                check_unused(frame, pfn);
+                base.event(Event::MmPageFree, [pfn.0 as u64, 0, zone.0 as u64, 0]);
+                frame.wipe(FrameFlags::PCP);
+                if !pcp.push_stack(frame.mobility(), pfn) {
+                    pcp.push(base, self.zone(zone), pfn, Order::ZERO);
+                }
+            }
         }
     }
 

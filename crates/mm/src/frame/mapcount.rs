@@ -55,6 +55,12 @@ impl FolioPages {
         (self.first.0..self.first.0 + self.count).map(Pfn)
     }
 
+    /// Are these really pages of the folio?
+    #[inline]
+    pub fn are_of_head(self, frames: &FrameTable) -> bool {
+        frames.head(self.first) == self.head && self.offset() + self.count <= frames[self.head].pages()
+    }
+
     /// Number of the first page in its folio.
     #[inline]
     pub fn offset(self) -> u32 {

@@ -4,7 +4,7 @@ use super::vec::{ByKind, ZONE_KINDS};
 use super::{Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{FrameFlags, List};
+use crate::frame::{Frame, FrameFlags, List};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::stat::Stat;
 use crate::units::*;
@@ -96,6 +96,43 @@ impl Lru {
         for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
             if pages != 0 {
                 base.count(*kind, pages);
+            }
+        }
+    }
+
+    /// [`Lru::remove`] for folios whose last references are gone. A vector is locked, and its sizes are changed, once for all
+    /// that follow each other.
+    pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) {
+        let mut rest = folios.iter().copied().peekable();
+        while let Some(first) = rest.next() {
+            let frame = &base.frames[first];
+            if !frame.has(FrameFlags::LRU) || !frame.test_and_clear(FrameFlags::LRU) {
+                self.clear_list_flags(base, frame);
+                continue;
+            }
+            let mut lists = self.lock_of(frame);
+            let (node, group) = (frame.node(), frame.group());
+            let mut gone: [ByKind; LruList::COUNT] = Default::default();
+            let mut take = |pfn: Pfn| {
+                let frame = &base.frames[pfn];
+                let list = LruList::of(frame.flags()) as usize;
+                lists.lists[list].remove(&base.frames, pfn);
+                gone[list][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                self.clear_list_flags(base, frame);
+            };
+            take(first);
+            // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
+            let of_vec =
+                |frame: &Frame| frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == (node, group);
+            while let Some(pfn) = rest.next_if(|&pfn| of_vec(&base.frames[pfn])) {
+                if base.frames[pfn].test_and_clear(FrameFlags::LRU) {
+                    take(pfn);
+                }
+            }
+            for (list, gone) in LruList::ALL.into_iter().zip(&gone) {
+                if gone.iter().any(|&pages| pages > 0) {
+                    self.account(base, &mut lists, (node, group), list, &gone.map(|pages| -pages));
+                }
             }
         }
     }

@@ -11,6 +11,8 @@ mod advise;
 mod change;
 mod exit;
 pub mod fault;
+#[cfg(test)]
+mod folios;
 mod fork;
 mod map;
 mod mlock;

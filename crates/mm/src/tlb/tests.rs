@@ -148,7 +148,8 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
     let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    let cleared =
+        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false };
     let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
     tlb.owed_by_tag(ZoneId(0), base.frames[pfn].debt())
@@ -268,7 +269,7 @@ fn what_could_still_be_written_is_never_deferred() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pfn, head, writable, never_used: false, dropped },
+            &Cleared { space: a, page, pages: 1, pfn, head, writable, never_used: false, dropped },
         );
         assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
         batch.settle(&base, &tlb);
@@ -306,8 +307,16 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
         let mut batch = Batch::new(&base);
         for page in [9, 4] {
             let (page, pfn, head) = (Vpn(page), Pfn(7), Pfn(7));
-            let cleared =
-                Cleared { space: a, page, pfn, head, writable: false, never_used: false, dropped: false };
+            let cleared = Cleared {
+                space: a,
+                page,
+                pages: 1,
+                pfn,
+                head,
+                writable: false,
+                never_used: false,
+                dropped: false,
+            };
             let _ = batch.note(&base, &tlb, &cleared);
         }
         if more {
@@ -339,7 +348,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pfn, head, writable: false, never_used, dropped: false },
+            &Cleared { space: a, page, pages: 1, pfn, head, writable: false, never_used, dropped: false },
         );
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
@@ -355,6 +364,7 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
         let cleared = Cleared {
             space: a,
             page: Vpn(page),
+            pages: 1,
             pfn: Pfn(1),
             head: Pfn(1),
             writable: false,
@@ -426,7 +436,16 @@ fn each_number_has_a_generation_of_its_own() {
 
 /// A page that is unmapped, and noted in a batch.
 fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
-    Cleared { space, page: Vpn(page), pfn: Pfn(7), head: Pfn(7), writable, never_used: false, dropped: false }
+    Cleared {
+        space,
+        page: Vpn(page),
+        pages: 1,
+        pfn: Pfn(7),
+        head: Pfn(7),
+        writable,
+        never_used: false,
+        dropped: false,
+    }
 }
 
 #[test]

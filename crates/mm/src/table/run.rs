@@ -1,0 +1,224 @@
+//! Runs: consecutive entries of one table that map consecutive pages of one folio in the same way.
+//!
+//! Whatever is done to the entries of a range (unmap, share, protect, forget that they were used) is done to a run in one
+//! step: one visit, one note of what may be stale, one count. A run ends
+//! - at the end of its table, of the range that is walked, or of its folio;
+//! - where the next entry is empty, or maps anything but the folio's next page;
+//! - where the next entry grants other rights. What hardware sets by itself (used, written) does not end a run; a run has
+//!   the marks of all of its entries.
+//!
+//! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch` off
+//! every run is. The contract is that of Linux's `folio_pte_batch`.
+
+use super::{Absent, Bits, Entry, Locked, Slot};
+use crate::frame::{FolioPages, FrameFlags, FrameTable};
+use crate::knobs::Knob;
+use crate::machine::{Machine, TablePage};
+use crate::primitive::{AtomicU64, Ordering::*};
+use crate::tlb::Cleared;
+use crate::units::*;
+
+/// Marks that entries of one run may differ in.
+pub(super) const MARKS: Bits = Bits::YOUNG.union(Bits::AGED).union(Bits::DIRTY);
+
+/// Consecutive entries of one table that map consecutive pages of one folio in the same way; or one entry of any kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// First page that the first entry is for.
+    pub page: Vpn,
+    /// Where the first entry stands.
+    pub slot: Slot,
+    /// What the first entry was when found, with the marks of all.
+    pub entry: Entry,
+    /// Size of what each entry maps: one page, or 2 MiB.
+    pub order: Order,
+    /// Number of entries.
+    pub count: u32,
+}
+
+impl Run {
+    /// Pages of the address space that the run is for.
+    #[inline]
+    pub fn pages(&self) -> u64 {
+        (self.count as u64) << self.order.0
+    }
+
+    /// First page behind it.
+    #[inline]
+    pub fn end(&self) -> Vpn {
+        Vpn(self.page.0 + self.pages())
+    }
+
+    /// Does a 2 MiB entry map a whole folio?
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.order != Order::ZERO
+    }
+
+    /// The pages that a run of present entries maps.
+    #[inline]
+    pub fn mapped(&self, frames: &FrameTable) -> FolioPages {
+        let first = self.entry.pfn();
+        FolioPages { head: frames.head(first), first, count: self.pages() as u32 }
+    }
+
+    /// The first `count` entries, and the others, if there are any.
+    pub fn split(self, count: u32) -> (Run, Option<Run>) {
+        if count >= self.count {
+            return (self, None);
+        }
+        let rest = Run {
+            page: Vpn(self.page.0 + count as u64),
+            slot: self.slot.ahead(count),
+            entry: self.entry.ahead(count),
+            count: self.count - count,
+            ..self
+        };
+        (Run { count, ..self }, Some(rest))
+    }
+
+    /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`: the first
+    /// as it was, with the marks of all.
+    #[inline]
+    pub fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
+        Cleared {
+            space,
+            page: self.page,
+            pages: self.pages() as u32,
+            pfn: old.pfn(),
+            head,
+            writable: old.has(Bits::WRITE),
+            never_used: !old.bits().intersects(MARKS),
+            dropped: false,
+        }
+    }
+}
+
+/// A run that was cleared, as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    slot: Slot,
+    entry: Entry,
+    count: u32,
+}
+
+impl Taken {
+    /// The first entry, with all marks that hardware had set by then in any of them.
+    #[inline]
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
+}
+
+impl<'a, M: Machine> Locked<'a, M> {
+    /// The longest run that may be made of entries here: 1 if they are to be taken one by one.
+    #[inline]
+    pub(super) fn longest_run(&self) -> usize {
+        if self.base.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
+    }
+
+    /// How many entries from `first` on, `most` at the most, make a run; collects their marks in `entry`, the first.
+    #[inline]
+    pub(super) fn run_length(&self, cells: &TablePage, first: usize, most: usize, entry: &mut Entry) -> u32 {
+        let large =
+            entry.is_present() && self.base.frames[entry.pfn()].has_any(FrameFlags::HEAD | FrameFlags::TAIL);
+        if large { self.run_in_folio(cells, first, most, entry) } else { 1 }
+    }
+
+    fn run_in_folio(&self, cells: &TablePage, first: usize, most: usize, entry: &mut Entry) -> u32 {
+        let frames = &self.base.frames;
+        let (start, pfn) = (*entry, entry.pfn());
+        let head = frames.head(pfn);
+        let rest = frames[head].pages() - (pfn.0 - head.0);
+        let mut count = 1;
+        for cell in cells[first..].iter().take(most.min(rest as usize)).skip(1) {
+            let next = Entry::from_raw(cell.load(Acquire));
+            if next.without(MARKS) != start.ahead(count).without(MARKS) {
+                break;
+            }
+            *entry = entry.with(next.bits() & MARKS);
+            count += 1;
+        }
+        count
+    }
+
+    /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
+    pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<Run> {
+        let mut run = self.find(page)?;
+        if !run.is_large() {
+            let first = run.slot.index as usize;
+            let most = self.longest_run().min(TABLE_ENTRIES - first).min((end.0 - page.0) as usize);
+            run.count = self.run_length(self.base.machine.table(run.slot.table), first, most, &mut run.entry);
+        }
+        Some(run)
+    }
+
+    /// Clear a run, leaving in the place of each entry what `rest` says for its number in the run.
+    #[inline]
+    pub fn clear_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Taken {
+        let mut taken = Taken { slot: run.slot, entry: run.entry, count: run.count };
+        let (mut marks, mut gone) = (Bits::empty(), 0);
+        for (i, cell) in (0..).zip(self.cells(run.slot, run.count)) {
+            let new = Entry::from(rest(i));
+            let old = Entry::from_raw(cell.swap(new.raw(), AcqRel));
+            debug_assert!(!old.is_none());
+            if i == 0 {
+                taken.entry = old;
+            }
+            marks |= old.bits() & MARKS;
+            gone += u64::from(new.is_none());
+        }
+        if taken.entry.is_present() {
+            taken.entry = taken.entry.with(marks);
+        }
+        self.count_entries(run.slot, -(gone as i64));
+        taken
+    }
+
+    /// Put back what [`Locked::clear_run`] has taken in the same hold of the lock, and left empty.
+    pub fn restore(&mut self, taken: Taken) {
+        self.put_run(taken.slot, taken.entry, taken.count);
+    }
+
+    /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.
+    #[inline]
+    pub(super) fn put_run(&mut self, slot: Slot, entry: Entry, count: u32) -> bool {
+        let (mut new, mut present) = (0, false);
+        for (i, cell) in (0..).zip(self.cells(slot, count)) {
+            let old = Entry::from_raw(cell.swap(entry.ahead(i).raw(), AcqRel));
+            new += i64::from(old.is_none());
+            present |= old.is_present();
+        }
+        self.count_entries(slot, new);
+        present
+    }
+
+    /// How many places from `slot` on, `most` at the most, are empty.
+    #[inline]
+    pub fn empty_from(&self, slot: Slot, most: u32) -> u32 {
+        let empty = |cell: &&AtomicU64| Entry::from_raw(cell.load(Acquire)).is_none();
+        self.cells(slot, most).iter().take_while(empty).count() as u32
+    }
+
+    /// Clear bits of present entries; returns the first as it was, with the marks of all.
+    #[inline]
+    pub(super) fn clear_bits(&mut self, run: &Run, bits: Bits) -> Entry {
+        let mut first = run.entry;
+        let mut marks = Bits::empty();
+        for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {
+            let old = Entry::from_raw(cell.fetch_and(!bits.bits(), AcqRel));
+            if i == 0 {
+                first = old;
+            }
+            marks |= old.bits() & MARKS;
+        }
+        first.with(marks)
+    }
+
+    #[inline]
+    pub(super) fn set_bits(&mut self, slot: Slot, count: u32, bits: Bits) {
+        for cell in self.cells(slot, count) {
+            cell.fetch_or(bits.bits(), AcqRel);
+        }
+    }
+}
