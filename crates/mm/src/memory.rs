@@ -176,7 +176,7 @@ impl<M: Machine> Memory<M> {
         if frame.order() > Order::ZERO && frame.is_anon() {
             // The records of tails stay as they are until the block takes another shape.
             for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
-                self.frames[tail].clear(FrameFlags::EXCLUSIVE);
+                self.frames[tail].assign(FrameFlags::TAIL);
             }
         }
         let flags = frame.flags();

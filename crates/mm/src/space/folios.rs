@@ -21,7 +21,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 /// Anonymous pages, then as many of a file: each half has a border between page tables within it, and so has their meeting.
-const PAGES: u64 = 768;
+const PAGES: u64 = 1152;
 const ANON: u64 = 512 * 9 + 128;
 const FILE: u64 = ANON + PAGES;
 const END: u64 = FILE + PAGES;
@@ -279,11 +279,26 @@ impl World {
         st.put(pfn);
     }
 
+    /// Map a folio, of the file or anonymous, at the start of a table of a new world, so that it is one run.
+    pub fn one_folio(&self, order: Order, file: bool) -> Run {
+        let id = self.ids[0];
+        if file {
+            self.map_file(512 * 12, order);
+        } else {
+            self.map_anon(id, 512 * 10, order);
+        }
+        let runs = self.runs(id, ANON, END);
+        assert_eq!(runs[0].mapped(&self.st.frames).count, runs[0].count);
+        runs[0]
+    }
+
     /// Map pages as a fault does: a step for each table.
     fn install(&self, id: SpaceId, at: u64, all: FolioPages) {
         let st = &self.st;
         let anon = st.frames[all.head].is_anon();
         let kind = if anon { Resident::Anon } else { Resident::Shmem };
+        let rights =
+            self.spaces.at(id).vmas.lock().range_of(Vpn(at)).expect("it was just seen").view.rights();
         let mut done = 0;
         while done < all.count {
             let page = Vpn(at + done as u64);
@@ -295,9 +310,9 @@ impl World {
             st.rmap.add_range(self.base(), pages);
             tables.counts().add(kind, i64::from(count));
             if anon {
-                tables.settle_at(slot, page).install(slot, page, pages, Rights::USER, Writes::Private);
+                tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
             } else {
-                tables.install_unchanged(slot, pages, Rights::USER | Rights::YOUNG);
+                tables.install_unchanged(slot, pages, rights | Rights::YOUNG);
             }
             done += count;
         }
@@ -355,7 +370,7 @@ impl World {
     }
 }
 
-fn gfp() -> Gfp {
+pub(super) fn gfp() -> Gfp {
     Gfp::user(GroupId(0))
 }
 

@@ -9,6 +9,8 @@
 
 mod advise;
 mod change;
+#[cfg(all(test, not(feature = "one-thread")))]
+mod costs;
 mod exit;
 pub mod fault;
 #[cfg(test)]

@@ -387,10 +387,16 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// Give a run these rights, and take all others but the right to write, which is taken only if `read_only`.
     pub fn change_rights(&mut self, run: &Run, rights: Rights, read_only: bool) {
-        let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
+        // Under the lock, what was found holds but for marks.
+        let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
+        let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
         forbidden.set(Bits::WRITE, read_only);
-        self.set_bits(run.slot, run.count, rights.bits_of_entry());
-        self.clear_bits(run, forbidden);
+        if !found.contains(rights) {
+            self.set_bits(run.slot, run.count, rights);
+        }
+        if found.intersects(forbidden) {
+            self.clear_bits(run, forbidden);
+        }
     }
 
     /// Take the right to write from a run; returns it as it was.
