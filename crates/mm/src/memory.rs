@@ -156,34 +156,21 @@ impl<M: Machine> Memory<M> {
         let (mut group, mut count, mut pages) = (GroupId(0), 0, 0);
         for &pfn in folios {
             let frame = &self.frames[pfn];
-            assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
             if frame.group() != group {
                 self.lru.groups.uncharge_many(&self.ground, group, count, pages);
                 (group, count, pages) = (frame.group(), 0, 0);
             }
             count += 1;
             pages += frame.pages() as u64;
-            self.forget_use(pfn);
+            if frame.order() > Order::ZERO && frame.is_anon() {
+                // The records of tails stay as they are until the block takes another shape.
+                for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+                    self.frames[tail].assign(FrameFlags::TAIL);
+                }
+            }
         }
         self.lru.groups.uncharge_many(&self.ground, group, count, pages);
         self.alloc.free_many(&self.ground, folios);
-    }
-
-    /// Take the marks of its use off a folio that nobody refers to.
-    #[inline]
-    fn forget_use(&self, pfn: Pfn) {
-        let frame = &self.frames[pfn];
-        if frame.order() > Order::ZERO && frame.is_anon() {
-            // The records of tails stay as they are until the block takes another shape.
-            for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
-                self.frames[tail].assign(FrameFlags::TAIL);
-            }
-        }
-        let flags = frame.flags();
-        let busy = FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE;
-        assert!(!flags.intersects(busy), "{pfn} is freed {flags:?}");
-        // Nobody else has a reference, so nobody else changes it.
-        frame.wipe(flags & FrameFlags::HEAD);
     }
 
     // --- folio locks --------------------------------------------------------------------------------------

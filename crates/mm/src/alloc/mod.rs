@@ -208,31 +208,33 @@ impl Allocator {
     /// of its lock.
     pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
         let is_hot = |frame: &Frame| frame.order() == Order::ZERO && frame.debt() == 0;
-        let mut rest = pfns;
-        while let Some(&first) = rest.first() {
-            let (frame, cpu) = (&base.frames[first], base.machine.cpu());
+        let cpu = base.machine.cpu();
+        let mut rest = pfns.iter().copied().peekable();
+        while let Some(first) = rest.next() {
+            let frame = &base.frames[first];
             if !is_hot(frame) {
                 self.free(base, first);
-                rest = &rest[1..];
                 continue;
             }
-            let zone = frame.zone();
-            let alike = |pfn: &&Pfn| is_hot(&base.frames[**pfn]) && base.frames[**pfn].zone() == zone;
-            let count = rest.iter().take_while(alike).count();
-            let (now, later) = rest.split_at(count);
-            rest = later;
-            base.stats.add(cpu, Stat::Pgfree, count as i64);
-            base.charge(Work::FreePcp, count as u64);
-            let mut pcp = self.pcp(cpu, zone).lock();
-            for &pfn in now {
-                let frame = &base.frames[pfn];
+            let (id, mut count) = (frame.zone(), 0);
+            let mut pcp = self.pcp(cpu, id).lock();
+            let mut next = Some((first, frame));
+            while let Some((pfn, frame)) = next {
                 check_unused(frame, pfn);
-                base.event(Event::MmPageFree, [pfn.0 as u64, 0, zone.0 as u64, 0]);
+                base.event(Event::MmPageFree, [pfn.0 as u64, 0, id.0 as u64, 0]);
                 frame.wipe(FrameFlags::PCP);
                 if !pcp.push_stack(frame.mobility(), pfn) {
-                    pcp.push(base, self.zone(zone), pfn, Order::ZERO);
+                    pcp.push(base, self.zone(id), pfn, Order::ZERO);
+                }
+                count += 1;
+                next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn]));
+                next = next.filter(|(_, frame)| is_hot(frame) && frame.zone() == id);
+                if next.is_some() {
+                    rest.next();
                 }
             }
+            base.charge(Work::FreePcp, count);
+            base.stats.add(cpu, Stat::Pgfree, count as i64);
         }
     }
 

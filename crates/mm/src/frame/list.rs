@@ -76,7 +76,8 @@ impl List {
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
+        let record = &frames[pfn];
+        let (prev, next) = (record.prev(), record.next());
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);

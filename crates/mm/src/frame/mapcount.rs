@@ -15,7 +15,7 @@
 //! lost their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how many
 //! pages the statistics change, which is the same as if the pages came and went one after the other.
 
-use super::FrameTable;
+use super::{Frame, FrameTable};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
@@ -97,7 +97,12 @@ impl FrameTable {
     /// Forget page-sized entries, one for each of these pages.
     #[inline]
     pub fn unmap_pages(&self, pages: FolioPages) -> Remapped {
-        let head = &self[pages.head];
+        self.unmap_pages_of(&self[pages.head], pages)
+    }
+
+    /// The same, for who has the head's record at hand.
+    #[inline]
+    pub(crate) fn unmap_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
         if head.order() == Order::ZERO {
             let last = head.mapcount_sub(1) == 0;
             return Remapped { pages: u32::from(last), ..Remapped::default() };
@@ -119,7 +124,7 @@ impl FrameTable {
     }
 
     #[inline]
-    fn count_pages(&self, pages: FolioPages, change: impl Fn(&super::Frame) -> bool) -> u32 {
+    fn count_pages(&self, pages: FolioPages, change: impl Fn(&Frame) -> bool) -> u32 {
         debug_assert!(pages.count > 0 && pages.offset() + pages.count <= self[pages.head].pages());
         let range = pages.first.index()..pages.first.index() + pages.count as usize;
         self.frames[range].iter().map(|page| u32::from(change(page))).sum()

@@ -1,10 +1,10 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
 use super::vec::{ByKind, ZONE_KINDS};
-use super::{Lru, LruList, settle_evictable};
+use super::{LIST_FLAGS, Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, List};
+use crate::frame::{FrameFlags, List};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::stat::Stat;
 use crate::units::*;
@@ -106,27 +106,29 @@ impl Lru {
         let mut rest = folios.iter().copied().peekable();
         while let Some(first) = rest.next() {
             let frame = &base.frames[first];
-            if !frame.has(FrameFlags::LRU) || !frame.test_and_clear(FrameFlags::LRU) {
+            let before = frame.clear(FrameFlags::LRU);
+            if !before.contains(FrameFlags::LRU) {
                 self.clear_list_flags(base, frame);
                 continue;
             }
             let mut lists = self.lock_of(frame);
             let (node, group) = (frame.node(), frame.group());
             let mut gone: [ByKind; LruList::COUNT] = Default::default();
-            let mut take = |pfn: Pfn| {
-                let frame = &base.frames[pfn];
-                let list = LruList::of(frame.flags()) as usize;
+            let mut next = Some((first, frame, before));
+            while let Some((pfn, frame, before)) = next {
+                let list = LruList::of(before) as usize;
                 lists.lists[list].remove(&base.frames, pfn);
                 gone[list][self.kind(frame.zone()) as usize] += frame.pages() as i64;
-                self.clear_list_flags(base, frame);
-            };
-            take(first);
-            // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
-            let of_vec =
-                |frame: &Frame| frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == (node, group);
-            while let Some(pfn) = rest.next_if(|&pfn| of_vec(&base.frames[pfn])) {
-                if base.frames[pfn].test_and_clear(FrameFlags::LRU) {
-                    take(pfn);
+                if before.intersects(LIST_FLAGS) {
+                    self.clear_list_flags(base, frame);
+                }
+                // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
+                next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn])).and_then(|(pfn, frame)| {
+                    let alike = frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == (node, group);
+                    alike.then(|| (pfn, frame, frame.clear(FrameFlags::LRU)))
+                });
+                if next.is_some() {
+                    rest.next();
                 }
             }
             for (list, gone) in LruList::ALL.into_iter().zip(&gone) {

@@ -40,6 +40,8 @@ impl Tally {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn flush<M: Machine>(&mut self, base: &Base<M>) {
         for (stat, pages) in [(Stat::NrAnonPages, &mut self.anon), (Stat::NrMapped, &mut self.file)] {
             let pages = core::mem::take(pages);
@@ -96,12 +98,18 @@ impl Rmap {
         tally.note(base, &base.frames[pages.head], i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`]; the statistics wait in `tally`.
+    /// As [`Rmap::remove_range`], for the folio of the head `frame`; the statistics wait in `tally`.
     #[inline]
-    pub fn remove_tallied<M: Machine>(&self, base: &Base<M>, pages: FolioPages, tally: &mut Tally) -> bool {
+    pub fn remove_tallied<M: Machine>(
+        &self,
+        base: &Base<M>,
+        frame: &Frame,
+        pages: FolioPages,
+        tally: &mut Tally,
+    ) -> bool {
         base.charge(Work::RmapRemove, pages.count as u64);
-        let change = base.frames.unmap_pages(pages);
-        tally.note(base, &base.frames[pages.head], -i64::from(change.pages));
+        let change = base.frames.unmap_pages_of(frame, pages);
+        tally.note(base, frame, -i64::from(change.pages));
         change.partly
     }
 

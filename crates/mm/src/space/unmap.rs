@@ -4,12 +4,12 @@ use super::vma::VmaView;
 use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::store::Store;
-use crate::table::{Absent, Bits, Locked, Resident, Run, USER_END};
-use crate::tlb::{Gather, Purpose, stale};
+use crate::table::{Bits, Locked, Resident, Run, USER_END};
+use crate::tlb::{Gather, Purpose, stale_of};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -81,17 +81,15 @@ pub(super) fn zap_if<M: Machine>(
     let base = st.memory().ground();
     let mut tally = Tally::new(base);
     let mut tables = st.tables.lock(base, id);
-    tables.for_each(start, end, |tables, run| {
-        if wanted(&run) {
-            zap_run(st, tables, &run, recency, gather, &mut tally);
-        }
+    tables.take_each(start, end, wanted, |tables, run| {
+        forget_run(st, tables, run, recency, gather, &mut tally);
     });
     tally.settle(base);
 }
 
-/// Clear a run of entries.
-#[inline]
-fn zap_run<M: Machine>(
+/// A run of entries was cleared: see to what it said.
+#[inline(always)]
+fn forget_run<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
     run: &Run,
@@ -100,26 +98,25 @@ fn zap_run<M: Machine>(
     tally: &mut Tally,
 ) {
     let base = st.memory().ground();
-    let old = tables.clear_run(run, |_| Absent::None).entry();
     st.charge(Work::EntryClear, run.count as u64);
-    if let Some((slot, _)) = old.as_swap() {
+    if let Some((slot, _)) = run.entry.as_swap() {
         tables.counts().add(Resident::Swap, -1);
         drop_swap_entry(st.memory(), slot);
         return;
     }
     gather.touched(run.page, run.pages());
     let pages = run.mapped(&st.frames);
-    stale(base, &run.cleared(tables.space(), old, pages.head), true);
+    let frame = &st.frames[pages.head];
+    stale_of(base, &run.cleared(tables.space(), run.entry, pages.head), frame, true);
     if pages.head == st.zero {
         return;
     }
-    let frame = &st.frames[pages.head];
-    let kind = resident_kind(st, pages.head);
+    let kind = kind_of(frame);
     if kind != Resident::Anon {
-        if old.has(Bits::DIRTY) {
+        if run.entry.has(Bits::DIRTY) {
             st.cache.mark_dirty(st.memory(), pages.head);
         }
-        if recency && old.has(Bits::YOUNG) && matches!(frame.owner(), Owner::File(_)) {
+        if recency && run.entry.has(Bits::YOUNG) && matches!(frame.owner(), Owner::File(_)) {
             st.lru.mark_accessed(base, pages.head);
         }
     }
@@ -127,15 +124,19 @@ fn zap_run<M: Machine>(
     if run.is_large() {
         st.rmap.remove_large(base, pages.head);
     } else {
-        st.rmap.remove_tallied(base, pages, tally);
+        st.rmap.remove_tallied(base, frame, pages, tally);
     }
     gather.folio(pages.head, run.count);
 }
 
 /// What kind of page a folio counts as where it is mapped.
 #[inline]
-pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
-    let frame = &st.frames[pfn];
+pub(super) fn resident_kind<M: Machine>(st: &Store<M>, head: Pfn) -> Resident {
+    kind_of(&st.frames[head])
+}
+
+#[inline]
+fn kind_of(frame: &Frame) -> Resident {
     match frame.owner() {
         Owner::Anon(_) => Resident::Anon,
         // A page that was cut off its file has no owner any more, but counts as it did.

@@ -293,11 +293,11 @@ impl<'a, M: Machine> Locked<'a, M> {
         &base.machine.table(slot.table)[first..first + count as usize]
     }
 
-    /// Entries were put into empty places of a slot's table, or taken away.
+    /// Entries were put into empty places of a table, or taken away.
     #[inline]
-    fn count_entries(&mut self, slot: Slot, by: i64) {
+    fn count_entries(&mut self, table: Pfn, by: i64) {
         if by != 0 {
-            let frame = &self.base.frames[slot.table];
+            let frame = &self.base.frames[table];
             frame.set_private(frame.private().checked_add_signed(by).expect("a table counts its entries"));
         }
     }
@@ -347,7 +347,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
         let old = Entry::from_raw(self.cell(slot).swap(entry.raw(), AcqRel));
-        self.count_entries(slot, i64::from(old.is_none()) - i64::from(entry.is_none()));
+        self.count_entries(slot.table, i64::from(old.is_none()) - i64::from(entry.is_none()));
         old
     }
 

@@ -13,7 +13,7 @@
 use super::{Absent, Bits, Entry, Locked, Slot};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
-use crate::machine::{Machine, TablePage};
+use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::Cleared;
 use crate::units::*;
@@ -34,9 +34,17 @@ pub struct Run {
     pub order: Order,
     /// Number of entries.
     pub count: u32,
+    /// Head of the folio that it maps, if that has been looked up; else [`Pfn::NONE`].
+    pub(super) head: Pfn,
 }
 
 impl Run {
+    /// A run of one entry.
+    #[inline(always)]
+    pub fn one(page: Vpn, slot: Slot, entry: Entry) -> Run {
+        Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
+    }
+
     /// Pages of the address space that the run is for.
     #[inline]
     pub fn pages(&self) -> u64 {
@@ -59,7 +67,8 @@ impl Run {
     #[inline]
     pub fn mapped(&self, frames: &FrameTable) -> FolioPages {
         let first = self.entry.pfn();
-        FolioPages { head: frames.head(first), first, count: self.pages() as u32 }
+        let head = if self.head.is_some() { self.head } else { frames.head(first) };
+        FolioPages { head, first, count: self.pages() as u32 }
     }
 
     /// The first `count` entries, and the others, if there are any.
@@ -110,6 +119,18 @@ impl Taken {
     }
 }
 
+/// Put other entries into the places of a run; returns the first as it was, with the marks of all.
+#[inline]
+pub(super) fn exchange(cells: &[AtomicU64], mut new: impl FnMut(u32) -> Entry) -> Entry {
+    let mut swap = |i: usize| Entry::from_raw(cells[i].swap(new(i as u32).raw(), AcqRel));
+    let first = swap(0);
+    if cells.len() == 1 {
+        return first;
+    }
+    let marks = (1..cells.len()).fold(Bits::empty(), |marks, i| marks | (swap(i).bits() & MARKS));
+    first.with(marks)
+}
+
 impl<'a, M: Machine> Locked<'a, M> {
     /// The longest run that may be made of entries here: 1 if they are to be taken one by one.
     #[inline]
@@ -117,38 +138,39 @@ impl<'a, M: Machine> Locked<'a, M> {
         if self.base.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
     }
 
-    /// How many entries from `first` on, `most` at the most, make a run; collects their marks in `entry`, the first.
-    #[inline]
-    pub(super) fn run_length(&self, cells: &TablePage, first: usize, most: usize, entry: &mut Entry) -> u32 {
-        let large =
-            entry.is_present() && self.base.frames[entry.pfn()].has_any(FrameFlags::HEAD | FrameFlags::TAIL);
-        if large { self.run_in_folio(cells, first, most, entry) } else { 1 }
+    /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that page.
+    #[inline(always)]
+    pub(super) fn is_of_large_folio(&self, run: &mut Run) -> bool {
+        if !run.entry.is_present() {
+            return false;
+        }
+        run.head = run.entry.pfn();
+        self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
-    fn run_in_folio(&self, cells: &TablePage, first: usize, most: usize, entry: &mut Entry) -> u32 {
+    /// Let a run of one entry of a larger folio have as many as continue it in `cells`, of which it is the first.
+    pub(super) fn lengthen(&self, run: &mut Run, cells: &[AtomicU64]) {
         let frames = &self.base.frames;
-        let (start, pfn) = (*entry, entry.pfn());
-        let head = frames.head(pfn);
-        let rest = frames[head].pages() - (pfn.0 - head.0);
-        let mut count = 1;
-        for cell in cells[first..].iter().take(most.min(rest as usize)).skip(1) {
+        let first = run.entry;
+        run.head = frames.head(first.pfn());
+        let rest = frames[run.head].pages() - (first.pfn().0 - run.head.0);
+        for cell in cells.iter().take(rest as usize).skip(1) {
             let next = Entry::from_raw(cell.load(Acquire));
-            if next.without(MARKS) != start.ahead(count).without(MARKS) {
+            if next.without(MARKS) != first.ahead(run.count).without(MARKS) {
                 break;
             }
-            *entry = entry.with(next.bits() & MARKS);
-            count += 1;
+            run.entry = run.entry.with(next.bits() & MARKS);
+            run.count += 1;
         }
-        count
     }
 
     /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
     pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<Run> {
         let mut run = self.find(page)?;
-        if !run.is_large() {
-            let first = run.slot.index as usize;
-            let most = self.longest_run().min(TABLE_ENTRIES - first).min((end.0 - page.0) as usize);
-            run.count = self.run_length(self.base.machine.table(run.slot.table), first, most, &mut run.entry);
+        if !run.is_large() && self.is_of_large_folio(&mut run) {
+            let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
+            let cells = self.cells(run.slot, most);
+            self.lengthen(&mut run, cells);
         }
         Some(run)
     }
@@ -156,23 +178,14 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// Clear a run, leaving in the place of each entry what `rest` says for its number in the run.
     #[inline]
     pub fn clear_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Taken {
-        let mut taken = Taken { slot: run.slot, entry: run.entry, count: run.count };
-        let (mut marks, mut gone) = (Bits::empty(), 0);
-        for (i, cell) in (0..).zip(self.cells(run.slot, run.count)) {
+        let mut gone = 0;
+        let entry = exchange(self.cells(run.slot, run.count), |i| {
             let new = Entry::from(rest(i));
-            let old = Entry::from_raw(cell.swap(new.raw(), AcqRel));
-            debug_assert!(!old.is_none());
-            if i == 0 {
-                taken.entry = old;
-            }
-            marks |= old.bits() & MARKS;
-            gone += u64::from(new.is_none());
-        }
-        if taken.entry.is_present() {
-            taken.entry = taken.entry.with(marks);
-        }
-        self.count_entries(run.slot, -(gone as i64));
-        taken
+            gone += i64::from(new.is_none());
+            new
+        });
+        self.count_entries(run.slot.table, -gone);
+        Taken { slot: run.slot, entry, count: run.count }
     }
 
     /// Put back what [`Locked::clear_run`] has taken in the same hold of the lock, and left empty.
@@ -189,7 +202,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             new += i64::from(old.is_none());
             present |= old.is_present();
         }
-        self.count_entries(slot, new);
+        self.count_entries(slot.table, new);
         present
     }
 

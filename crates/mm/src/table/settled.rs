@@ -122,7 +122,7 @@ impl<'a, M: Machine> Settled<'a, M> {
             debug_assert!(old.is_none());
             new += 1;
         }
-        self.count_entries(slot, new);
+        self.count_entries(slot.table, new);
     }
 
     /// Map an aligned 2 MiB range with one large entry. The range has no table.

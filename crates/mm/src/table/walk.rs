@@ -1,8 +1,9 @@
 //! Finding entries, one or a range.
 
+use super::run::exchange;
 use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run};
 use crate::machine::{Machine, Work};
-use crate::primitive::Ordering::*;
+use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::Gather;
 use crate::units::*;
 
@@ -25,7 +26,14 @@ impl<'a, M: Machine> Locked<'a, M> {
         if let Some(table) = self.counts.recent.get(page) {
             let slot = self.slot(table, page, 0);
             self.base.charge(Work::TableLevel, LEVELS as u64);
-            return Some(Run { page, slot, entry: self.read(slot), order: Order::ZERO, count: 1 });
+            return Some(Run {
+                page,
+                slot,
+                entry: self.read(slot),
+                order: Order::ZERO,
+                count: 1,
+                head: Pfn::NONE,
+            });
         }
         self.find_from_root(page)
     }
@@ -38,14 +46,21 @@ impl<'a, M: Machine> Locked<'a, M> {
             if level == 0 {
                 self.base.charge(Work::TableLevel, LEVELS as u64);
                 self.counts.recent.set(page, table);
-                return Some(Run { page, slot, entry, order: Order::ZERO, count: 1 });
+                return Some(Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
             }
             if !entry.is_present() {
                 return None;
             }
             if entry.has(Bits::LARGE) {
                 let page = Vpn(page.0 & !(span(level) - 1));
-                return Some(Run { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1 });
+                return Some(Run {
+                    page,
+                    slot,
+                    entry,
+                    order: Order((level * LEVEL_BITS) as u8),
+                    count: 1,
+                    head: Pfn::NONE,
+                });
             }
             table = entry.pfn();
         }
@@ -56,28 +71,62 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins or ends.
     #[inline]
     pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
+        let mut visit = |tables: &mut Self, run: &mut Run, _: &[AtomicU64]| {
+            visit(tables, *run);
+            0
+        };
         let (root, longest) = (self.root, self.longest_run());
         self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
     }
 
+    /// As [`Locked::for_each`], but clear those runs that are `wanted` before they are shown. Their entry is then as hardware
+    /// left it.
+    #[inline]
+    pub fn take_each(
+        &mut self,
+        start: Vpn,
+        end: Vpn,
+        wanted: impl Fn(&Run) -> bool,
+        mut visit: impl FnMut(&mut Self, &Run),
+    ) {
+        let mut visit = |tables: &mut Self, run: &mut Run, cells: &[AtomicU64]| {
+            if !wanted(run) {
+                return 0;
+            }
+            run.entry = exchange(cells, |_| Entry::NONE);
+            visit(tables, run);
+            run.count
+        };
+        let (root, longest) = (self.root, self.longest_run());
+        self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
+    }
+
+    /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of them it left
+    /// empty.
     fn visit_table(
         &mut self,
         table: Pfn,
         level: u32,
         (start, end): (Vpn, Vpn),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, Run),
+        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
     ) {
+        let base = self.base;
+        let cells = base.machine.table(table);
         let mut page = start;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
+            let at = index(page, level);
+            let entry = Entry::from_raw(cells[at].load(Acquire));
             if entry.is_none() {
                 // Nothing below.
             } else if entry.has(Bits::LARGE) {
                 let page = Vpn(page.0 & !(span(level) - 1));
-                visit(self, Run { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1 });
+                let slot = self.slot(table, page, level);
+                let order = Order((level * LEVEL_BITS) as u8);
+                let mut run = Run { page, slot, entry, order, count: 1, head: entry.pfn() };
+                let gone = visit(self, &mut run, &cells[at..=at]);
+                self.count_entries(table, -i64::from(gone));
             } else if level == 1 {
                 self.visit_lowest(entry.pfn(), (page, next), longest, visit);
             } else {
@@ -87,32 +136,38 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
     }
 
+    #[inline]
     fn visit_lowest(
         &mut self,
         table: Pfn,
         (start, end): (Vpn, Vpn),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, Run),
+        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
     ) {
         let base = self.base;
-        let cells = base.machine.table(table);
         let first = index(start, 0);
-        let behind = first + (end.0 - start.0) as usize;
-        let (mut at, mut empty) = (first, 0);
-        while at < behind {
-            let mut entry = Entry::from_raw(cells[at].load(Acquire));
+        let cells = &base.machine.table(table)[first..first + (end.0 - start.0) as usize];
+        let slot = self.slot(table, start, 0);
+        let (mut at, mut empty, mut gone) = (0, 0, 0);
+        while at < cells.len() {
+            let entry = Entry::from_raw(cells[at].load(Acquire));
             if entry.is_none() {
                 empty += 1;
                 at += 1;
                 continue;
             }
-            let count = self.run_length(cells, at, longest.min(behind - at), &mut entry);
-            let page = Vpn(start.0 + (at - first) as u64);
-            let slot = self.slot(table, page, 0);
-            visit(self, Run { page, slot, entry, order: Order::ZERO, count });
-            at += count as usize;
+            let page = Vpn(start.0 + at as u64);
+            let mut run = Run::one(page, slot.ahead(at as u32), entry);
+            if self.is_of_large_folio(&mut run) {
+                let most = longest.min(cells.len() - at);
+                self.lengthen(&mut run, &cells[at..at + most]);
+            }
+            let count = run.count as usize;
+            gone += visit(self, &mut run, &cells[at..][..count]);
+            at += count;
         }
-        self.base.charge(Work::EntryScan, empty);
+        self.count_entries(table, -i64::from(gone));
+        base.charge(Work::EntryScan, empty);
     }
 
     /// Take all tables out of the tree that lie in `[start, end)`, or partly in it, and have no entry left.

@@ -24,7 +24,7 @@ use super::debt::{Debt, Generation};
 use super::{Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::Owner;
+use crate::frame::{Frame, Owner};
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Machine};
 use crate::primitive::Ordering::*;
@@ -254,7 +254,12 @@ impl Tlb {
 /// What the policy `abis` takes for never used is marked: no CPU should hold it.
 #[inline]
 pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
-    let frame = &base.frames[cleared.head];
+    stale_of(base, cleared, &base.frames[cleared.head], sync);
+}
+
+/// [`stale`] for who has the record of the folio's head at hand.
+#[inline]
+pub(crate) fn stale_of<M: Machine>(base: &Base<M>, cleared: &Cleared, frame: &Frame, sync: bool) {
     let (file, index) = match frame.owner() {
         Owner::File(file) => {
             (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)

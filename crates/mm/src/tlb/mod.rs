@@ -18,6 +18,7 @@ mod debt;
 mod gather;
 mod ledger;
 
+pub(crate) use batch::stale_of;
 pub use batch::{ABIS, Batch, Cleared, stale};
 pub use debt::{Debt, Generation};
 pub use gather::{Gather, Purpose};

@@ -109,7 +109,7 @@ impl<M: Machine> Fault<'_, M> {
         let base = self.st.memory().ground();
         let old = tables.clear(slot, Absent::None);
         self.st.charge(Work::EntryClear, 1);
-        let run = Run { page: self.page, slot, entry: old, order: Order::ZERO, count: 1 };
+        let run = Run::one(self.page, slot, old);
         let pages = run.mapped(&self.st.frames);
         stale(base, &run.cleared(self.id, old, pages.head), true);
         self.st.tlb.flush(base, self.id, Range::page(self.page));
