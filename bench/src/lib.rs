@@ -77,6 +77,9 @@ impl Machine for IdleMachine {
     fn stopping(&self) -> bool {
         true
     }
+    fn listens(&self) -> bool {
+        false
+    }
     #[inline]
     fn charge(&self, _work: Work, _count: u64) {}
 }

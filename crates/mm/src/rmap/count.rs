@@ -27,15 +27,8 @@ impl Tally {
 
     #[inline]
     fn note<M: Machine>(&mut self, base: &Base<M>, head: &Frame, pages: i64) {
-        if pages == 0 {
-            return;
-        }
-        if head.is_anon() {
-            self.anon += pages;
-        } else {
-            self.file += pages;
-        }
-        if self.at_once {
+        *if head.is_anon() { &mut self.anon } else { &mut self.file } += pages;
+        if self.at_once && pages != 0 {
             self.flush(base);
         }
     }

@@ -260,6 +260,9 @@ pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
 /// [`stale`] for who has the record of the folio's head at hand.
 #[inline]
 pub(crate) fn stale_of<M: Machine>(base: &Base<M>, cleared: &Cleared, frame: &Frame, sync: bool) {
+    if !base.machine.listens() {
+        return;
+    }
     let (file, index) = match frame.owner() {
         Owner::File(file) => {
             (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)
