@@ -575,3 +575,28 @@ fn ticks_are_wanted_where_they_pay() {
     tlb.tick(&base);
     assert_eq!(flushes(&base), [(1, Flush::Current)]);
 }
+
+#[test]
+fn a_run_is_noted_once_and_its_pages_are_listed() {
+    for pages in [8, 40] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+        let mut batch = Batch::new(&base);
+        let before = tlb.contexts[a.0].generation.load(SeqCst);
+        let _ = batch.note(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });
+        assert_eq!(tlb.contexts[a.0].generation.load(SeqCst), before + 1);
+        assert_eq!(base.machine.events(Event::TlbStale), 1);
+        // More pages than the list may have are paid at once, and, above the ceiling, as everything.
+        assert_eq!(shootdowns(&base).len(), usize::from(pages == 40));
+        batch.settle(&base, &tlb);
+        let all = if pages == 40 {
+            Flush::Current
+        } else {
+            Flush::Pages { start: Vpn(3), count: pages, stride: Order::ZERO }
+        };
+        assert_eq!(flushes(&base), [(1, all)]);
+    }
+}
