@@ -2,18 +2,21 @@
 #![forbid(unsafe_code)]
 
 use mm::machine::*;
+use mm::primitive::{AtomicU64, Ordering::Relaxed};
 use mm::units::*;
+use std::sync::OnceLock;
 
-/// One CPU, one node, one zone; no method does anything.
+/// One CPU, one node, one zone; nothing has content but page tables, and no other method does anything.
 pub struct IdleMachine {
     memory: [MemoryRange; 1],
+    tables: Vec<OnceLock<Box<TablePage>>>,
 }
 
 impl IdleMachine {
     /// A machine with so many frames of ordinary memory.
     pub fn new(frames: u32) -> IdleMachine {
         let range = MemoryRange { node: NodeId(0), kind: ZoneKind::Normal, start: Pfn(0), frames };
-        IdleMachine { memory: [range] }
+        IdleMachine { memory: [range], tables: (0..frames).map(|_| OnceLock::new()).collect() }
     }
 }
 
@@ -38,10 +41,15 @@ impl Machine for IdleMachine {
     fn now(&self) -> Nanos {
         0
     }
+    #[inline]
     fn table(&self, pfn: Pfn) -> &TablePage {
-        panic!("the idle machine holds no page tables, asked for {pfn}")
+        self.tables[pfn.index()].get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))))
     }
-    fn zero(&self, _pfn: Pfn, _pages: u32) {}
+    fn zero(&self, pfn: Pfn, _pages: u32) {
+        if let Some(table) = self.tables[pfn.index()].get() {
+            table.iter().for_each(|entry| entry.store(0, Relaxed));
+        }
+    }
     fn copy(&self, _to: Pfn, _from: Pfn, _pages: u32) {}
     fn has_hw_pte_young(&self) -> bool {
         true
@@ -68,6 +76,9 @@ impl Machine for IdleMachine {
     fn resched(&self) {}
     fn stopping(&self) -> bool {
         true
+    }
+    fn listens(&self) -> bool {
+        false
     }
     #[inline]
     fn charge(&self, _work: Work, _count: u64) {}

@@ -228,6 +228,10 @@ impl Machine for X86 {
 
     #[inline]
     fn charge(&self, _: Work, _: u64) {}
+
+    fn listens(&self) -> bool {
+        false
+    }
 }
 
 /// Drop the translations of the number that is loaded. An interrupt in the middle could load another root, which would then be

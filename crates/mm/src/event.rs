@@ -23,7 +23,7 @@ named_table! {
         MmVmscanWriteFolio "mm_vmscan_write_folio" "reclaim writes a folio: frame, anonymous or file";
         MmVmscanThrottled "mm_vmscan_throttled" "a reclaimer sleeps: node, nanoseconds, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
-        TlbStale "tlb_stale" "an entry was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, page, frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis, index in the file";
+        TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
         TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
         TlbPaid "tlb_paid" "a debt was paid: kind (as Concern has it), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";

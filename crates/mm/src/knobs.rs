@@ -72,6 +72,8 @@ knobs! {
         "largest read-ahead window of a file";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
+    RmapBatch "rmap.batch" 1 0..=1 ""
+        "a run of entries that map a folio's pages is changed, counted and flushed in one step (1), or entry by entry (0)";
     TlbUnmap "tlb.unmap" 1 0..=5 "" ["eager" "batch" "list" "lazy" "abis" "latr"]
         "when translations of pages that reclaim unmaps are flushed: at once, a batch at a time, a batch page by page, \
          when the page is used again (LUF), at once where they were used (ABIS), at each CPU's next tick (LATR)";

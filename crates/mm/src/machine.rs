@@ -284,6 +284,11 @@ pub trait Machine: Shared {
 
     /// `count` units of `work` were just done on this CPU. Free on hardware; moves the clock in a simulator.
     fn charge(&self, work: Work, count: u64);
+    /// Does anybody hear of events? Where nobody does, what is dear to tell is not put together.
+    #[inline]
+    fn listens(&self) -> bool {
+        true
+    }
     /// A trace event happened. `args` are as the event's table entry names them.
     #[inline]
     fn event(&self, _event: Event, _args: [u64; 4]) {}

@@ -2,7 +2,7 @@
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::event::{Concern, Event};
-use crate::frame::{FrameFlags, Mobility};
+use crate::frame::{FolioPages, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lru::Lru;
 use crate::machine::{Machine, WaitKey, ZoneKind};
@@ -25,6 +25,9 @@ impl From<NeedsReclaim> for Shortage {
         Shortage::Zone(needs)
     }
 }
+
+/// Folios that are freed in one step: as many as keep what is done for all of them together cheap.
+const FREED_TOGETHER: usize = 32;
 
 /// On whose behalf, and how urgently, memory is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -125,21 +128,49 @@ impl<M: Machine> Memory<M> {
         }
     }
 
+    /// Drop references of several folios, so many of each; those that were the last free it.
+    pub fn put_folios(&self, folios: impl IntoIterator<Item = (Pfn, u32)>) {
+        let (mut dead, mut count) = ([Pfn::NONE; FREED_TOGETHER], 0);
+        for (pfn, refs) in folios {
+            if self.ground.frames[pfn].put(refs) {
+                dead[count] = pfn;
+                count += 1;
+                if count == FREED_TOGETHER {
+                    self.free_folios(&dead);
+                    count = 0;
+                }
+            }
+        }
+        self.free_folios(&dead[..count]);
+    }
+
     /// Free a folio that nobody refers to.
     pub fn free_folio(&self, pfn: Pfn) {
-        let frame = &self.frames[pfn];
-        assert_eq!((frame.refs(), frame.mapcount()), (0, 0), "{pfn} is freed while in use");
-        self.lru.remove(&self.ground, pfn);
-        self.lru.groups.uncharge(&self.ground, frame.group(), frame.pages() as u64);
-        frame.set_owner(crate::frame::Owner::None, PageIndex(0));
-        frame.set_private(0);
-        let kept = FrameFlags::HEAD;
-        let left = frame.clear(kept.complement());
-        assert!(
-            !left.intersects(FrameFlags::LOCKED | FrameFlags::WRITEBACK | FrameFlags::SWAPCACHE),
-            "{pfn} is freed {left:?}"
-        );
-        self.alloc.free(&self.ground, pfn);
+        self.free_folios(&[pfn]);
+    }
+
+    /// Free folios that nobody refers to. What many have in common (a list vector, a group, a zone) is locked and counted once
+    /// for all that follow each other.
+    pub fn free_folios(&self, folios: &[Pfn]) {
+        self.lru.remove_many(&self.ground, folios);
+        let (mut group, mut count, mut pages) = (GroupId(0), 0, 0);
+        for &pfn in folios {
+            let frame = &self.frames[pfn];
+            if frame.group() != group {
+                self.lru.groups.uncharge_many(&self.ground, group, count, pages);
+                (group, count, pages) = (frame.group(), 0, 0);
+            }
+            count += 1;
+            pages += frame.pages() as u64;
+            if frame.order() > Order::ZERO && frame.is_anon() {
+                // The records of tails stay as they are until the block takes another shape.
+                for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+                    self.frames[tail].assign(FrameFlags::TAIL);
+                }
+            }
+        }
+        self.lru.groups.uncharge_many(&self.ground, group, count, pages);
+        self.alloc.free_many(&self.ground, folios);
     }
 
     // --- folio locks --------------------------------------------------------------------------------------
@@ -225,9 +256,7 @@ impl<M: Machine> Memory<M> {
             let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
             ground.event(Event::TlbHazard, concern.args());
         }
-        for pfn in gather.pages.drain(..) {
-            self.put(pfn);
-        }
+        self.put_folios(gather.folios.drain(..));
         self.tables.free_tables(ground, &self.alloc, &gather.tables);
         result
     }

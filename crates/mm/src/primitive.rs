@@ -6,10 +6,16 @@
 //!   one thread. A locked read-modify-write costs about 20 cycles, and an access path has a dozen of them. The types
 //!   are then not `Sync`, so using them from two threads does not compile.
 //!
+//! In unit tests of the first they count how often they are changed (`counted`).
+//!
 //! Under a model checker (features `loom` and `shuttle`) the atomics of [`modelled`] are the checker's; all others stay real.
 
 #[cfg(not(feature = "one-thread"))]
-pub use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+pub use core::sync::atomic::{AtomicBool, Ordering};
+#[cfg(not(any(feature = "one-thread", all(test, not(any(feature = "loom", feature = "shuttle"))))))]
+pub use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
+#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
+pub use counted::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 #[cfg(feature = "one-thread")]
 pub use cells::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -36,6 +42,9 @@ pub mod modelled {
     #[cfg(feature = "shuttle")]
     pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 }
+
+#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
+pub(crate) mod counted;
 
 #[cfg(feature = "loom")]
 mod explored;

@@ -21,6 +21,9 @@ named_table! {
         NrIsolatedFile "nr_isolated_file" "file pages that reclaim holds";
         NrAnonPages "nr_anon_pages" "mapped anonymous pages";
         NrMapped "nr_mapped" "mapped file pages";
+        NrAnonTransparentHugepages "nr_anon_transparent_hugepages" "anonymous folios mapped by 2 MiB entries";
+        NrShmemPmdmapped "nr_shmem_pmdmapped" "shmem folios mapped by 2 MiB entries";
+        NrFilePmdmapped "nr_file_pmdmapped" "file folios mapped by 2 MiB entries";
         NrFilePages "nr_file_pages" "pages in page caches and the swap cache";
         NrShmem "nr_shmem" "pages of shmem";
         NrDirty "nr_dirty" "dirty file pages";

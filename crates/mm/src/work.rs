@@ -23,8 +23,9 @@ named_table! {
         ZeroPage "zero_page" "fill one page with zeroes";
         CopyPage "copy_page" "copy one page";
         CopyUser "copy_user" "copy up to one page between the page cache and a process";
-        RmapAdd "rmap_add" "note one mapping of a folio";
-        RmapRemove "rmap_remove" "forget one mapping of a folio, with its statistics";
+        RmapAdd "rmap_add" "note one mapping of a page";
+        RmapRemove "rmap_remove" "forget one mapping of a page";
+        StatUpdate "stat_update" "add to the statistics of mapped pages, on all levels that keep them";
         RmapVma "rmap_vma" "visit one mapped range in a reverse-map walk";
         LruAdd "lru_add" "put one folio on a list";
         LruMove "lru_move" "isolate or move one folio between lists";

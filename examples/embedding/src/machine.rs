@@ -210,4 +210,8 @@ impl Machine for Threads {
     }
 
     fn charge(&self, _work: Work, _count: u64) {}
+
+    fn listens(&self) -> bool {
+        false
+    }
 }

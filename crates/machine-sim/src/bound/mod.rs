@@ -114,7 +114,14 @@ impl Bound {
         }
     }
 
+    /// A run of translations, which is as many of one page.
     fn goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
+        for i in 0..=c >> 40 {
+            self.page_goes_stale([a, page + i, (c & ((1 << 40) - 1)) + i, index + i], &holds);
+        }
+    }
+
+    fn page_goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
         let (now, space) = (self.tick(), SpaceId(a as u32));
         let flag = |bit: u32| c >> bit & 1 != 0;
         let spared = flag(34);

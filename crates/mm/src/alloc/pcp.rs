@@ -176,9 +176,8 @@ impl Pcp {
     fn empty_stack(&mut self, frames: &FrameTable, mobility: Mobility, pages: u32) -> u32 {
         let stack = &mut self.stacks[mobility as usize];
         let pages = pages.min(stack.len);
-        for &pfn in &stack.pages[..pages as usize] {
-            self.lists[list_of(Order::ZERO, mobility)].push_head(frames, pfn);
-        }
+        let list = &mut self.lists[list_of(Order::ZERO, mobility)];
+        list.push_head_all(frames, &stack.pages[..pages as usize]);
         stack.pages.copy_within(pages as usize..stack.len as usize, 0);
         stack.len -= pages;
         self.count += pages;

@@ -46,7 +46,7 @@ bitflags::bitflags! {
         const RESERVED = 1 << 19;
         /// The next read-ahead starts when this folio is first used.
         const READAHEAD = 1 << 21;
-        /// Anonymous and mapped by one process only: it may write without copying.
+        /// Anonymous and mapped by one process only: it may write without copying. Every page of a folio has its own.
         const EXCLUSIVE = 1 << 22;
     }
 }

@@ -61,6 +61,26 @@ impl List {
         self.len += 1;
     }
 
+    /// Add several at the head, one after the other: the last becomes the head.
+    pub fn push_head_all(&mut self, frames: &FrameTable, pages: &[Pfn]) {
+        let Some((&first, &last)) = pages.first().zip(pages.last()) else { return };
+        if self.head.is_some() {
+            frames[self.head].prev.store(first.0, Relaxed);
+        } else {
+            self.tail = first;
+        }
+        let mut behind = self.head;
+        let before = pages[1..].iter().copied().chain([Pfn::NONE]);
+        for (&pfn, before) in pages.iter().zip(before) {
+            let record = &frames[pfn];
+            record.next.store(behind.0, Relaxed);
+            record.prev.store(before.0, Relaxed);
+            behind = pfn;
+        }
+        self.head = last;
+        self.len += pages.len();
+    }
+
     /// Add at the tail.
     #[inline]
     pub fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
@@ -76,7 +96,8 @@ impl List {
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
+        let record = &frames[pfn];
+        let (prev, next) = (record.prev(), record.next());
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);
@@ -226,7 +247,7 @@ mod tests {
     proptest! {
         /// A list behaves as a deque under any sequence of operations.
         #[test]
-        fn list_is_a_deque(ops in prop::collection::vec((0u8..7, 0u32..12), 0..200)) {
+        fn list_is_a_deque(ops in prop::collection::vec((0u8..8, 0u32..12), 0..200)) {
             let frames = FrameTable::new(12);
             let (mut list, mut model) = (List::new(), VecDeque::new());
             for (op, n) in ops {
@@ -248,6 +269,11 @@ mod tests {
                         let out = &mut out[..(n as usize).min(list.len())];
                         list.pop_heads(&frames, out);
                         prop_assert!(model.drain(..out.len()).eq(out.iter().copied()));
+                    }
+                    7 => {
+                        let off: Vec<_> = (n..12).map(Pfn).filter(|pfn| !model.contains(pfn)).collect();
+                        list.push_head_all(&frames, &off);
+                        off.into_iter().for_each(|pfn| model.push_front(pfn));
                     }
                     _ => {}
                 }

@@ -6,9 +6,11 @@
 
 mod flags;
 pub mod list;
+mod mapcount;
 
 pub use flags::FrameFlags;
 pub use list::List;
+pub use mapcount::{FolioPages, Remapped};
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -55,7 +57,7 @@ pub struct Frame {
     flags: AtomicU32,
     /// References to the folio: one for the page cache or swap cache, one for each mapping, one for each holder.
     refs: AtomicU32,
-    /// Page-table entries that map the folio.
+    /// Page-table entries that map the folio. Of the first tail of a folio: those of them that map it whole.
     mapcount: AtomicU32,
     /// Folio order (bits 0-7), zone (8-15), node (16-23), mobility group (24-31).
     shape: AtomicU32,
@@ -75,6 +77,10 @@ pub struct Frame {
     /// Swap slot while in the swap cache; order (bits 0-7) and generation of its debt (8-63) while free; entries in use of a page table; the head's number in a
     /// tail frame.
     private: AtomicU64,
+    /// Of a page of a larger folio, its head's too: entries that map this page alone.
+    page_mapcount: AtomicU32,
+    /// Of the head of a larger folio: how many of its pages are mapped, see `mapcount`.
+    pages_mapped: AtomicU32,
 }
 
 // SAFETY: every field is an atomic integer or a cell of one, for which all-zero bytes mean the integer 0.

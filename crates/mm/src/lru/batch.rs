@@ -1,7 +1,7 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
 use super::vec::{ByKind, ZONE_KINDS};
-use super::{Lru, LruList, settle_evictable};
+use super::{LIST_FLAGS, Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
@@ -96,6 +96,45 @@ impl Lru {
         for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
             if pages != 0 {
                 base.count(*kind, pages);
+            }
+        }
+    }
+
+    /// [`Lru::remove`] for folios whose last references are gone. A vector is locked, and its sizes are changed, once for all
+    /// that follow each other.
+    pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) {
+        let mut rest = folios.iter().copied().peekable();
+        while let Some(first) = rest.next() {
+            let frame = &base.frames[first];
+            let before = frame.clear(FrameFlags::LRU);
+            if !before.contains(FrameFlags::LRU) {
+                self.clear_list_flags(base, frame);
+                continue;
+            }
+            let mut lists = self.lock_of(frame);
+            let (node, group) = (frame.node(), frame.group());
+            let mut gone: [ByKind; LruList::COUNT] = Default::default();
+            let mut next = Some((first, frame, before));
+            while let Some((pfn, frame, before)) = next {
+                let list = LruList::of(before) as usize;
+                lists.lists[list].remove(&base.frames, pfn);
+                gone[list][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                if before.intersects(LIST_FLAGS) {
+                    self.clear_list_flags(base, frame);
+                }
+                // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
+                next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn])).and_then(|(pfn, frame)| {
+                    let alike = frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == (node, group);
+                    alike.then(|| (pfn, frame, frame.clear(FrameFlags::LRU)))
+                });
+                if next.is_some() {
+                    rest.next();
+                }
+            }
+            for (list, gone) in LruList::ALL.into_iter().zip(&gone) {
+                if gone.iter().any(|&pages| pages > 0) {
+                    self.account(base, &mut lists, (node, group), list, &gone.map(|pages| -pages));
+                }
             }
         }
     }

@@ -234,10 +234,15 @@ impl Groups {
         Ok(())
     }
 
-    /// Undo a charge.
+    /// Undo the charge of a folio.
     pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) {
-        if group != ROOT {
-            base.charge(Work::GroupCharge, 1);
+        self.uncharge_many(base, group, 1, pages);
+    }
+
+    /// Undo the charges of some folios, which have so many pages together.
+    pub fn uncharge_many<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
+        if group != ROOT && folios > 0 {
+            base.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {
                 self.change(level, -(pages as i64));
             }

@@ -158,6 +158,12 @@ impl Lru {
             let mut lists = self.lock_of(frame);
             self.unlink(base, &mut lists, pfn);
         }
+        self.clear_list_flags(base, frame);
+    }
+
+    /// Clear what says something of a folio on a list only.
+    #[inline]
+    fn clear_list_flags<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
         let flags = frame.flags();
         if flags.contains(FrameFlags::MLOCKED) {
             base.count(Stat::NrMlock, -(frame.pages() as i64));

@@ -367,9 +367,9 @@ fn the_flush_comes_after_the_change() {
             let (pfn, _) = bench.reach(bench.space, page, true);
             bench.on(1, || bench.mm.machine().hold(page, pfn, true));
             let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
-            let slot = tables.find(page).unwrap().slot;
-            tables.forbid_writes(slot);
-            gather.touched(page);
+            let run = tables.find(page).unwrap();
+            tables.forbid_writes(&run);
+            gather.touched(page, 1);
         }
     });
     bench.check("a gather", Stands::InTheSpace);
@@ -507,9 +507,9 @@ fn nothing_is_deferred_while_rights_are_taken() {
         {
             let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
             for page in pages() {
-                let slot = tables.find(page).unwrap().slot;
-                tables.forbid_writes(slot);
-                gather.touched(page);
+                let run = tables.find(page).unwrap();
+                tables.forbid_writes(&run);
+                gather.touched(page, 1);
             }
         }
         assert_eq!(bench.unmap(), 0, "a CPU can still store");
@@ -542,7 +542,8 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
 fn reclaim_meanwhile(bench: &Bench) {
     let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
     let (space, page, pfn, head) = (bench.space, NEIGHBOUR, store.zero, store.zero);
-    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    let cleared =
+        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false };
     let mut batch = Batch::new(base);
     let _ = batch.note(base, &store.tlb, &cleared);
     assert_eq!(store.frames[head].debt(), 0, "a flush was deferred");

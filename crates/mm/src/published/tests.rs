@@ -6,7 +6,7 @@
 use super::*;
 use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::base::Base;
-use crate::frame::{Mobility, Owner};
+use crate::frame::{FolioPages, Mobility, Owner};
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::machine::{Machine, ZoneKind};
@@ -108,7 +108,7 @@ impl World {
     }
 
     fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        Cleared { space, page, pfn, head: pfn, writable: false, never_used: false, dropped: false }
+        Cleared { space, page, pages: 1, pfn, head: pfn, writable: false, never_used: false, dropped: false }
     }
 
     /// Reclaim unmaps a page that could only be read.
@@ -357,21 +357,22 @@ fn change_what_a_page_shows(at: bool) {
     let mut tables = world.tables.lock(world, space);
     let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
-    tables.install_unchanged(slot, old, Rights::USER);
+    tables.install_unchanged(slot, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
     world.read(1, space, PAGE, old);
     let mut tables = world.tables.lock(world, space);
-    let leaf = tables.find(PAGE).unwrap();
-    let taken = tables.clear(leaf.slot, Absent::None);
-    let generation = world.settle(&leaf.cleared(space, taken.entry(), old)).unwrap();
-    tables.owe(leaf.slot, generation);
+    let run = tables.find(PAGE).unwrap();
+    let taken = tables.clear_run(&run, |_| Absent::None);
+    let generation = world.settle(&run.cleared(space, taken.entry(), old)).unwrap();
+    tables.owe(run.slot, generation);
     drop(tables);
     // A store by the other thread.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     let mut tables = world.tables.lock(world, space);
     let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
     let mut tables = if at { tables.settle_at(slot, PAGE) } else { tables.settle() };
-    tables.install(slot, PAGE, new, Rights::USER, Writes::Private);
+    let pages = FolioPages::one(&world.frames, new);
+    tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
     assert!(tables.read(slot).has(Bits::WRITE));
     world.check(old);
     drop(tables);

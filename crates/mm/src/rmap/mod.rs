@@ -11,23 +11,24 @@
 //! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
 //! list, then the space's tables.
 
+mod count;
 mod spans;
 #[cfg(test)]
 mod tests;
 mod unmap;
 mod walk;
 
+pub use count::Tally;
 pub use spans::{Span, SpanFlags};
 pub use unmap::{UnmapMode, Unmapped};
 pub use walk::Referenced;
 
 use crate::arena::Arena;
-use crate::base::Base;
-use crate::frame::Owner;
+use crate::frame::{FolioPages, Owner};
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::stat::Stat;
+use crate::table::{Locked, Run};
 use crate::units::*;
 use spans::Spans;
 
@@ -88,26 +89,6 @@ impl Rmap {
         self.files.get(file.0).is_some_and(|list| !list.lock().is_empty())
     }
 
-    /// Note one more entry that maps the folio. The caller has taken the reference that the entry holds.
-    #[inline]
-    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        base.charge(Work::RmapAdd, 1);
-        if frame.mapcount_add(1) == 0 {
-            base.count(mapped_stat(frame.is_anon()), 1);
-        }
-    }
-
-    /// Forget one entry that mapped the folio. The caller drops the entry's reference afterwards.
-    #[inline]
-    pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        base.charge(Work::RmapRemove, 1);
-        if frame.mapcount_sub(1) == 0 {
-            base.count(mapped_stat(frame.is_anon()), -1);
-        }
-    }
-
     /// Is exactly this span registered with the owner?
     pub fn is_linked(&self, owner: Owner, span: &Span) -> bool {
         self.spans(owner).is_some_and(|list| list.lock().contains(span))
@@ -118,63 +99,73 @@ impl Rmap {
         self.anons.iter().chain(self.files.iter()).map(|list| list.lock().len()).sum()
     }
 
-    /// Call `visit` for each entry that maps one of `folio`'s pages.
+    /// Call `visit` for each run that maps some of a folio's pages.
     fn walk<M: Machine>(
         &self,
         memory: &Memory<M>,
         pfn: Pfn,
-        visit: &mut dyn FnMut(&mut crate::table::Locked<'_, M>, &Span, crate::table::Leaf) -> bool,
+        visit: impl FnMut(&mut Locked<'_, M>, &Span, &Run) -> bool,
     ) {
         if let Some(list) = self.spans(memory.frames[pfn].owner()) {
             walk_spans(memory, pfn, &list.lock(), visit);
         }
     }
 
-    /// Check the folio's mapcount against the entries that a walk finds.
+    /// Check a folio's mapcounts against the entries that a walk finds.
     pub fn validate_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
         pfn: Pfn,
     ) -> Result<(), std_alloc::string::String> {
-        let mut found = 0;
-        self.walk(memory, pfn, &mut |_, _, _| {
-            found += 1;
+        memory.frames.validate_mapcounts(pfn)?;
+        let mut found = std_alloc::vec![0; memory.frames[pfn].pages() as usize];
+        self.walk(memory, pfn, |_, _, run| {
+            run.mapped(&memory.frames).iter().for_each(|page| found[(page.0 - pfn.0) as usize] += 1);
             true
         });
-        let counted = memory.frames[pfn].mapcount();
-        if found != counted {
-            let owner = memory.frames[pfn].owner();
-            return Err(std_alloc::format!("{pfn} of {owner:?}: {found} entries found, mapcount {counted}"));
+        for (page, found) in FolioPages::all(&memory.frames, pfn).iter().zip(found) {
+            let counted = memory.frames.page_mapcount(page);
+            if found != counted {
+                let owner = memory.frames[pfn].owner();
+                return Err(std_alloc::format!(
+                    "{page} of {owner:?}: {found} entries found, mapcount {counted}"
+                ));
+            }
         }
         Ok(())
     }
 }
 
-/// Call `visit` for each entry below `spans`, the locked list of the folio's owner, that maps one of its pages, until it says
-/// that it has seen enough.
+/// Call `visit` for each run below `spans`, the locked list of the folio's owner, that maps some of its pages, until it says that
+/// it has seen enough.
 fn walk_spans<M: Machine>(
     memory: &Memory<M>,
     pfn: Pfn,
     spans: &Spans,
-    visit: &mut dyn FnMut(&mut crate::table::Locked<'_, M>, &Span, crate::table::Leaf) -> bool,
+    mut visit: impl FnMut(&mut Locked<'_, M>, &Span, &Run) -> bool,
 ) {
     let frame = &memory.frames[pfn];
-    let (index, pages) = (frame.page_index(), frame.pages());
-    for span in spans.holding(index, pages as u64) {
+    let (index, pages) = (frame.page_index(), frame.pages() as u64);
+    for span in spans.holding(index, pages) {
         memory.charge(Work::RmapVma, 1);
         let mut tables = memory.tables.lock(memory.ground(), span.space);
-        for i in 0..pages {
-            let Some(page) = span.page_of(PageIndex(index.0 + i as u64)) else { continue };
-            let Some(leaf) = tables.find(page) else { continue };
-            let maps = leaf.entry.is_present() && leaf.entry.pfn() == pfn.add(i);
-            if maps && !visit(&mut tables, span, leaf) {
+        // The part of the folio that the span shows.
+        let first = index.0.max(span.index.0);
+        let behind = (index.0 + pages).min(span.index.0 + span.pages);
+        let end = Vpn(span.start.0 + (behind - span.index.0));
+        let mut page = Vpn(span.start.0 + (first - span.index.0));
+        while page < end {
+            let Some(run) = tables.find_run(page, end) else {
+                // There is no table for it, nor for those that would share it.
+                page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
+                continue;
+            };
+            let shown = span.index.0 + (run.page.0 - span.start.0) - index.0;
+            let maps = run.entry.is_present() && run.entry.pfn() == pfn.add(shown as u32);
+            if maps && !visit(&mut tables, span, &run) {
                 return;
             }
+            page = run.end();
         }
     }
-}
-
-#[inline]
-fn mapped_stat(anon: bool) -> Stat {
-    if anon { Stat::NrAnonPages } else { Stat::NrMapped }
 }

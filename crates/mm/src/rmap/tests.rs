@@ -3,11 +3,13 @@
 use super::*;
 use crate::alloc::{Allocator, Mark, Reserve};
 use crate::api::SwapArea;
+use crate::event::Event;
 use crate::frame::FrameFlags;
 use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lru::Lru;
 use crate::memory::Gfp;
+use crate::stat::Stat;
 use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
@@ -57,8 +59,21 @@ impl Bench {
         pfn
     }
 
+    /// A folio of 4 pages at index 0, mapped in both spaces.
+    fn large_folio(&self, flags: FrameFlags) -> Pfn {
+        let pfn = self.memory.new_folio(Order(2), Gfp::user(GroupId(0))).unwrap();
+        self.memory.frames[pfn].set_owner(Owner::Anon(self.set), PageIndex(0));
+        self.memory.frames[pfn].set(flags | FrameFlags::LOCKED);
+        for (i, start) in [(0, 100), (1, 200)] {
+            for at in 0..4 {
+                self.map(i, start + at as u64, pfn.add(at), Bits::empty());
+            }
+        }
+        pfn
+    }
+
     fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
-        self.memory.frames[pfn].get(1);
+        self.memory.frames[self.memory.frames.head(pfn)].get(1);
         self.rmap.add(self.memory.ground(), pfn);
         let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
         let slot = tables.reserve(&self.memory.alloc, Vpn(page), Mark::Min, Reserve::None).unwrap();
@@ -192,4 +207,51 @@ fn a_set_whose_last_range_goes_is_used_again() {
     assert_ne!(bench.rmap.create_anon(), bench.set);
     bench.rmap.unlink(Owner::Anon(bench.set), VmaId(2));
     assert_eq!(bench.rmap.create_anon(), bench.set);
+}
+
+#[test]
+fn a_folio_goes_to_slots_that_follow_each_other() {
+    let bench = Bench::new();
+    let base = bench.memory.ground();
+    let pfn = bench.large_folio(FrameFlags::SWAPBACKED);
+    bench.memory.frames[pfn.add(2)].set(FrameFlags::EXCLUSIVE);
+    let slots: std_alloc::vec::Vec<_> =
+        (0..4).map(|_| bench.memory.swap.alloc(base, CpuId(0)).unwrap()).collect();
+    assert!(slots.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
+    bench.memory.swap.cache_insert(base, slots[0], pfn);
+    assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: false });
+    assert_eq!(bench.entry(0, 102).as_swap(), Some((slots[2], true)), "the first that took it");
+    assert_eq!(bench.entry(1, 202).as_swap(), Some((slots[2], false)));
+    assert_eq!(bench.entry(1, 203).as_swap(), Some((slots[3], false)));
+    assert_eq!((bench.memory.frames[pfn].refs(), base.machine.events(Event::TlbStale)), (2, 2));
+    let mut tables = bench.memory.tables.lock(base, bench.spaces[0]);
+    assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 4));
+}
+
+#[test]
+fn what_goes_before_a_run_that_stays_is_counted_off() {
+    let bench = Bench::new();
+    let pfn = bench.large_folio(FrameFlags::empty());
+    bench.rmap.relink(Owner::Anon(bench.set), Bench::span(1, bench.spaces[1], SpanFlags::LOCKED));
+    assert!(!bench.unmap(pfn).all);
+    let frames = &bench.memory.frames;
+    assert_eq!((frames[pfn].mapcount(), frames.pages_mapped(pfn), frames[pfn].refs()), (4, 4, 5));
+    assert!(bench.entry(0, 103).is_none() && bench.entry(1, 203).is_present());
+    bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
+}
+
+#[test]
+fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
+    let bench = Bench::new();
+    let pfn = bench.large_folio(FrameFlags::empty());
+    {
+        let mut tables = bench.memory.tables.lock(bench.memory.ground(), bench.spaces[0]);
+        let slot = tables.find(Vpn(102)).unwrap().slot;
+        tables.mark_used(slot, true);
+    }
+    assert!(!bench.unmap(pfn).all);
+    assert_eq!(bench.memory.frames[pfn].mapcount(), 8);
+    assert!(bench.memory.frames[pfn].has(FrameFlags::SWAPBACKED));
+    assert!((100..104).all(|page| bench.entry(0, page).is_present()));
+    bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
 }

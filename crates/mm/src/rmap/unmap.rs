@@ -1,10 +1,10 @@
 //! Taking every mapping of a folio away, for reclaim.
 
 use super::{Rmap, Span, SpanFlags};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{Absent, Bits, Resident};
+use crate::table::{Absent, Bits, Entry, Locked, Resident, Run};
 use crate::tlb::{Batch, Cleared};
 use crate::units::*;
 
@@ -41,68 +41,67 @@ impl Rmap {
         debug_assert!(frame.has(FrameFlags::LOCKED));
         let mut dirty = false;
         if frame.mapcount() > 0 {
-            self.walk(memory, pfn, &mut |tables, span, leaf| {
-                if span.flags.contains(SpanFlags::LOCKED) && !mode.ignore_mlock {
-                    return false;
-                }
-                let (replacement, kind) = match self.replacement(memory, pfn) {
-                    Some(choice) => choice,
-                    None => return false,
-                };
-                let taken = tables.clear(leaf.slot, replacement);
-                let old = taken.entry();
-                memory.charge(Work::EntryClear, 1);
-                let dropped = replacement == Absent::None && frame.is_anon();
-                if old.has(Bits::DIRTY) && dropped {
-                    // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
-                    tables.restore(taken);
-                    frame.set(FrameFlags::SWAPBACKED);
-                    return false;
-                }
-                if old.has(Bits::DIRTY) {
-                    dirty = true;
-                    if frame.is_anon() {
-                        frame.set(FrameFlags::DIRTY);
-                    }
-                }
-                tables.counts().add(kind, -1);
-                if replacement != Absent::None {
-                    tables.counts().add(Resident::Swap, 1);
-                }
-                let cleared = Cleared { dropped, ..leaf.cleared(span.space, old, pfn) };
-                if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
-                    tables.owe(leaf.slot, generation);
-                }
-                self.remove(memory.ground(), pfn);
-                // The caller's own reference keeps the folio.
-                let last = frame.put(1);
-                debug_assert!(!last);
-                true
+            self.walk(memory, pfn, |tables, span, run| {
+                let locked = span.flags.contains(SpanFlags::LOCKED) && !mode.ignore_mlock;
+                let taken = if locked { None } else { self.unmap_run(memory, tables, span, run, batch) };
+                dirty |= taken.is_some_and(|old| old.has(Bits::DIRTY));
+                // Where it stops, what was taken away before is counted off already.
+                taken.is_some()
             });
         }
         Unmapped { all: frame.mapcount() == 0, dirty }
     }
 
-    /// The entry that takes the place of one that maps `pfn`, and what kind of page the space loses. `None`: there is
-    /// nowhere to swap it to.
-    fn replacement<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Option<(Absent, Resident)> {
-        let frame = &memory.frames[pfn];
-        match frame.owner() {
-            Owner::Anon(_) if !frame.has(FrameFlags::SWAPBACKED) => Some((Absent::None, Resident::Anon)),
-            Owner::Anon(_) => {
-                if !frame.has(FrameFlags::SWAPCACHE) {
+    /// Take one run of a folio's entries away; returns what it was. `None`: it has to stay, and is as it was.
+    fn unmap_run<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        tables: &mut Locked<'_, M>,
+        span: &Span,
+        run: &Run,
+        batch: &mut Batch,
+    ) -> Option<Entry> {
+        let pages = run.mapped(&memory.frames);
+        let frame = &memory.frames[pages.head];
+        let fate = Fate::of(frame)?;
+        let taken = tables.clear_run(run, |i| match fate {
+            Fate::Swapped => leave_in_swap(memory, pages, i),
+            _ => Absent::None,
+        });
+        let old = taken.entry();
+        memory.charge(Work::EntryClear, run.count as u64);
+        if old.has(Bits::DIRTY) {
+            match fate {
+                Fate::Dropped => {
+                    // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
+                    tables.restore(taken);
+                    frame.set(FrameFlags::SWAPBACKED);
                     return None;
                 }
-                let slot = frame.swap_slot();
-                memory.swap.dup(slot);
-                // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
-                let before = frame.clear(FrameFlags::EXCLUSIVE);
-                let exclusive = before.contains(FrameFlags::EXCLUSIVE);
-                Some((Absent::Swap { slot, exclusive }, Resident::Anon))
+                Fate::Swapped => {
+                    frame.set(FrameFlags::DIRTY);
+                }
+                Fate::InFile(_) => {}
             }
-            _ if frame.has(FrameFlags::SWAPBACKED) => Some((Absent::None, Resident::Shmem)),
-            _ => Some((Absent::None, Resident::File)),
         }
+        let count = i64::from(pages.count);
+        tables.counts().add(fate.was(), -count);
+        if fate == Fate::Swapped {
+            tables.counts().add(Resident::Swap, count);
+        }
+        let cleared = Cleared { dropped: fate == Fate::Dropped, ..run.cleared(span.space, old, pages.head) };
+        if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
+            tables.owe(run.slot, generation);
+        }
+        if run.is_large() {
+            self.remove_large(memory.ground(), pages.head);
+        } else {
+            self.remove_range(memory.ground(), pages);
+        }
+        // The caller's own reference keeps the folio.
+        let last = frame.put(run.count);
+        debug_assert!(!last);
+        Some(old)
     }
 
     /// Call `visit` for the part of every mapped range that shows indices `[first, end)` of a file. The ranges stay
@@ -121,4 +120,45 @@ impl Rmap {
             visit(span, Vpn(span.start.0 + from), Vpn(span.start.0 + to));
         }
     }
+}
+
+/// Where the content of a folio is once it is not mapped any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    /// In its slots, which take the entries' place.
+    Swapped,
+    /// Nowhere: MADV_FREE gave it up.
+    Dropped,
+    /// In its file, of whose kind it counts as.
+    InFile(Resident),
+}
+
+impl Fate {
+    /// `None`: there is nowhere to swap it to.
+    fn of(frame: &Frame) -> Option<Fate> {
+        let swapbacked = frame.has(FrameFlags::SWAPBACKED);
+        match (frame.owner(), swapbacked) {
+            (Owner::Anon(_), false) => Some(Fate::Dropped),
+            (Owner::Anon(_), true) => frame.has(FrameFlags::SWAPCACHE).then_some(Fate::Swapped),
+            (_, true) => Some(Fate::InFile(Resident::Shmem)),
+            (_, false) => Some(Fate::InFile(Resident::File)),
+        }
+    }
+
+    /// As what the space loses its pages.
+    fn was(self) -> Resident {
+        match self {
+            Fate::Swapped | Fate::Dropped => Resident::Anon,
+            Fate::InFile(kind) => kind,
+        }
+    }
+}
+
+/// The swap entry that takes the place of the one that maps the `i`th of these pages; the slots of a folio follow each other.
+fn leave_in_swap<M: Machine>(memory: &Memory<M>, pages: FolioPages, i: u32) -> Absent {
+    let slot = SwapSlot(memory.frames[pages.head].swap_slot().0 + pages.offset() + i);
+    memory.swap.dup(slot);
+    // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
+    let before = memory.frames[pages.first.add(i)].clear(FrameFlags::EXCLUSIVE);
+    Absent::Swap { slot, exclusive: before.contains(FrameFlags::EXCLUSIVE) }
 }

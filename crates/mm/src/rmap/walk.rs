@@ -36,16 +36,16 @@ impl Rmap {
         let Some(spans) = list.try_lock() else { return Referenced { vmas: -1, ..found } };
         let mut left = frame.mapcount();
         let mut last = None;
-        walk_spans(memory, pfn, &spans, &mut |tables, span, leaf| {
-            left = left.saturating_sub(1);
+        walk_spans(memory, pfn, &spans, |tables, span, run| {
+            left = left.saturating_sub(run.count);
             if span.flags.contains(SpanFlags::LOCKED) {
                 found.locked = true;
                 return false;
             }
             let foreign = group.is_some_and(|group| !memory.lru.groups.is_below(span.group, group));
-            if !foreign && leaf.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
-                tables.clear_young(leaf.slot);
-                memory.charge(Work::EntryClear, 1);
+            if !foreign && run.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
+                tables.clear_young(run);
+                memory.charge(Work::EntryClear, run.count as u64);
                 if last != Some(span.vma) {
                     last = Some(span.vma);
                     found.vmas += 1;
@@ -65,14 +65,15 @@ impl Rmap {
             return false;
         }
         let mut dirty = false;
-        self.walk(memory, pfn, &mut |tables, span, leaf| {
-            if leaf.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                let old = tables.forbid_writes_and_clean(leaf.slot);
-                memory.charge(Work::EntryClear, 1);
+        self.walk(memory, pfn, |tables, span, run| {
+            if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
+                let old = tables.forbid_writes_and_clean(run);
+                memory.charge(Work::EntryClear, run.count as u64);
                 dirty |= old.has(Bits::DIRTY);
-                stale(memory.ground(), &leaf.cleared(span.space, old, pfn), true);
-                memory.tlb.flush(memory.ground(), span.space, Range::page(leaf.page));
-                let concern = Concern::FlushedAtOnce { space: span.space, first: leaf.page, count: 1 };
+                stale(memory.ground(), &run.cleared(span.space, old, pfn), true);
+                memory.tlb.flush(memory.ground(), span.space, Range::pages(run.page, run.pages()));
+                let concern =
+                    Concern::FlushedAtOnce { space: span.space, first: run.page, count: run.pages() };
                 memory.event(Event::TlbHazard, concern.args());
             }
             true

@@ -5,11 +5,11 @@ use super::vma::{VmaFlags, VmaView};
 use super::{Spaces, Stop};
 use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
-use crate::frame::FrameFlags;
+use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Absent, Bits, Leaf, Locked};
+use crate::table::{Absent, Bits, Locked, Resident, Run};
 use crate::tlb::{Gather, Purpose, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -92,15 +92,19 @@ fn advise_range<M: Machine>(
         }
         _ => {
             let mut tables = st.tables.lock(st.memory().ground(), id);
-            tables.for_each(from, to, &mut |tables, leaf| match advice {
-                Advice::Free => lazyfree_entry(st, tables, leaf, gather),
-                Advice::Cold => {
-                    cold_entry(st, tables, leaf, gather);
+            let mut whole = WholeFolio::default();
+            tables.for_each(from, to, |tables, run| match advice {
+                Advice::Free => {
+                    if let Some(folio) = whole.completed_by(st, &run) {
+                        lazyfree_folio(st, tables, folio, run.end(), gather);
+                    }
+                    lazyfree_swapped(st, tables, &run);
                 }
+                Advice::Cold => cold_run(st, tables, &run, gather),
                 _ => {
-                    let cold = cold_entry(st, tables, leaf, gather);
-                    let alone = cold.filter(|&pfn| st.frames[pfn].mapcount() == 1);
-                    advised.page_out.extend(alone.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
+                    cold_run(st, tables, &run, gather);
+                    let folio = whole.completed_by(st, &run).map(|pages| pages.head);
+                    advised.page_out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
                 }
             });
         }
@@ -108,38 +112,68 @@ fn advise_range<M: Machine>(
     Ok(())
 }
 
-/// Forget that a page was used, and let its folio go first when memory is wanted.
-fn cold_entry<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
-    leaf: Leaf,
-    gather: &mut Gather,
-) -> Option<Pfn> {
-    let pfn = leaf.entry.is_present().then(|| leaf.entry.pfn()).filter(|&pfn| pfn != st.zero)?;
-    if leaf.entry.has(Bits::YOUNG) {
-        tables.clear_young(leaf.slot);
-        st.charge(Work::EntryClear, 1);
-        gather.touched(leaf.page);
-    }
-    st.frames[pfn].clear(FrameFlags::REFERENCED);
-    st.lru.deactivate(st.memory().ground(), pfn);
-    Some(pfn)
+/// The folio whose pages a walk is passing, from its first on and without a hole: parts of a folio are not taken.
+#[derive(Default)]
+struct WholeFolio {
+    passed: Option<(FolioPages, Vpn)>,
 }
 
-/// MADV_FREE of one page: its content may be dropped until it is written again.
-fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: Leaf, gather: &mut Gather) {
-    if let Some((slot, _)) = leaf.entry.as_swap() {
-        tables.clear(leaf.slot, Absent::None);
-        tables.counts().add(crate::table::Resident::Swap, -1);
+impl WholeFolio {
+    /// Pass a run. If it ends a folio whose first page the walk has passed too, and which is mapped nowhere else, that folio.
+    fn completed_by<M: Machine>(&mut self, st: &Store<M>, run: &Run) -> Option<FolioPages> {
+        let before = self.passed.take();
+        if !run.entry.is_present() || run.is_large() {
+            return None;
+        }
+        let mut pages = run.mapped(&st.frames);
+        if pages.offset() > 0 {
+            let (passed, end) = before.filter(|(passed, _)| passed.head == pages.head)?;
+            if (passed.count, end) != (pages.offset(), run.page) {
+                return None;
+            }
+            pages = FolioPages { count: passed.count + pages.count, ..passed };
+        }
+        self.passed = Some((pages, run.end()));
+        let folio = &st.frames[pages.head];
+        ((pages.count, pages.count) == (folio.pages(), folio.mapcount())).then_some(pages)
+    }
+}
+
+/// Forget that pages were used, and let their folio go first when memory is wanted.
+fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, gather: &mut Gather) {
+    if !run.entry.is_present() || run.entry.pfn() == st.zero {
+        return;
+    }
+    let pages = run.mapped(&st.frames);
+    if run.entry.has(Bits::YOUNG) {
+        tables.clear_young(run);
+        st.charge(Work::EntryClear, run.count as u64);
+        gather.touched(run.page, run.pages());
+    }
+    st.frames[pages.head].clear(FrameFlags::REFERENCED);
+    st.lru.deactivate(st.memory().ground(), pages.head);
+}
+
+/// MADV_FREE of what is in swap.
+fn lazyfree_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run) {
+    if let Some((slot, _)) = run.entry.as_swap() {
+        tables.clear(run.slot, Absent::None);
+        tables.counts().add(Resident::Swap, -1);
         drop_swap_entry(st.memory(), slot);
-        return;
     }
-    let pfn = leaf.entry.pfn();
-    let frame = &st.frames[pfn];
-    if pfn == st.zero || resident_kind(st, pfn) != crate::table::Resident::Anon || frame.mapcount() != 1 {
-        return;
-    }
-    if !st.try_lock_folio(pfn) {
+}
+
+/// MADV_FREE of a folio whose pages are mapped up to `end`, and nowhere else: its content may be dropped until it is written
+/// again.
+fn lazyfree_folio<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    pages: FolioPages,
+    end: Vpn,
+    gather: &mut Gather,
+) {
+    let (pfn, frame) = (pages.head, &st.frames[pages.head]);
+    if resident_kind(st, pfn) != Resident::Anon || !st.try_lock_folio(pfn) {
         return;
     }
     let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(st.memory(), pfn);
@@ -147,10 +181,16 @@ fn lazyfree_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, leaf: L
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
-        tables.clear_young_and_dirty(leaf.slot);
-        st.charge(Work::EntryClear, 1);
-        stale(st.memory().ground(), &leaf.cleared(tables.space(), leaf.entry, pfn), true);
-        gather.touched(leaf.page);
+        let start = Vpn(end.0 - pages.count as u64);
+        gather.touched(start, pages.count as u64);
+        let mut page = start;
+        while page < end {
+            let run = tables.find_run(page, end).expect("the walk has just passed it");
+            tables.clear_young_and_dirty(&run);
+            st.charge(Work::EntryClear, run.count as u64);
+            stale(st.memory().ground(), &run.cleared(tables.space(), run.entry, pfn), true);
+            page = run.end();
+        }
         if frame.has(FrameFlags::SWAPBACKED) {
             st.lru.lazyfree(st.memory().ground(), pfn);
             st.count(Stat::Pglazyfree, frame.pages() as i64);

@@ -141,20 +141,17 @@ fn change_entries<M: Machine>(
     let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
     forbidden.set(Bits::WRITE, read_only);
     let mut tables = st.tables.lock(st.memory().ground(), id);
-    tables.for_each(start, end, &mut |tables, leaf| {
-        if !leaf.entry.is_present() {
+    tables.for_each(start, end, |tables, run| {
+        if !run.entry.is_present() {
             return;
         }
-        let old = leaf.entry.bits();
+        let old = run.entry.bits();
         if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
-            tables.change_rights(leaf.slot, rights, read_only);
-            st.charge(Work::EntrySet, 1);
-            stale(
-                st.memory().ground(),
-                &leaf.cleared(id, leaf.entry, st.frames.head(leaf.entry.pfn())),
-                true,
-            );
-            gather.touched(leaf.page);
+            tables.change_rights(&run, rights, read_only);
+            st.charge(Work::EntrySet, run.count as u64);
+            let head = run.mapped(&st.frames).head;
+            stale(st.memory().ground(), &run.cleared(id, run.entry, head), true);
+            gather.touched(run.page, run.pages());
         }
     });
 }

@@ -1,7 +1,7 @@
 //! The end of a space, and taking the memory of one that must die.
 
 use super::Spaces;
-use super::unmap::{zap, zap_entry};
+use super::unmap::{zap, zap_if};
 use crate::frame::Owner;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
@@ -54,13 +54,9 @@ impl Spaces {
     fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         st.gather(id, Purpose::Meaning, |gather| {
             gather.changes(Vpn(0), USER_END);
-            let mut tables = st.tables.lock(st.memory().ground(), id);
-            tables.for_each(Vpn(0), USER_END, &mut |tables, leaf| {
-                let shared_page =
-                    leaf.entry.is_present() && matches!(st.frames[leaf.entry.pfn()].owner(), Owner::File(_));
-                if !shared_page {
-                    zap_entry(st, tables, leaf, false, gather);
-                }
+            zap_if(st, id, (Vpn(0), USER_END), false, gather, |run| {
+                let frame = run.entry.is_present().then(|| &st.frames[run.mapped(&st.frames).head]);
+                !frame.is_some_and(|frame| matches!(frame.owner(), Owner::File(_)))
             });
         });
     }
@@ -83,7 +79,7 @@ impl Spaces {
                         return Err(in_space(std_alloc::format!("{owner:?} does not know {span:?}")));
                     }
                 }
-                tables.for_each(vma.view.start, vma.view.end(), &mut |_, _| inside += 1);
+                tables.for_each(vma.view.start, vma.view.end(), |_, run| inside += run.count as u64);
             }
             if entries != inside {
                 return Err(in_space(std_alloc::format!(

@@ -6,8 +6,9 @@ use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
+use crate::rmap::Tally;
 use crate::store::Store;
-use crate::table::{Absent, Bits, Leaf, Locked, Resident, Rights, Settled};
+use crate::table::{Absent, Bits, Locked, Resident, Rights, Run, Settled, Slot};
 use crate::tlb::{Range, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -77,54 +78,58 @@ impl Spaces {
         let mut from = st.tables.lock(base, parent);
         let mut to = st.tables.lock(base, child).settle();
         let mut outcome = Ok(());
-        from.for_each(range.view.start, range.view.end(), &mut |from, leaf| {
+        let mut tally = Tally::new(base);
+        from.for_each(range.view.start, range.view.end(), |from, run| {
             if outcome.is_ok() {
                 outcome = to
-                    .reserve(&st.alloc, leaf.page, gfp.mark, gfp.reserve)
-                    .map(|slot| copy_entry(st, from, &mut to, leaf, slot, range.view.is_shared()))
+                    .reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)
+                    .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut tally))
                     .map_err(Stop::from);
             }
         });
+        tally.settle(base);
         outcome
     }
 }
 
-/// Share one page, or one slot of swap, between parent and child.
-fn copy_entry<M: Machine>(
+/// Share a run of pages, or one slot of swap, between parent and child.
+fn copy_run<M: Machine>(
     st: &Store<M>,
     from: &mut Locked<'_, M>,
     to: &mut Settled<'_, M>,
-    leaf: Leaf,
-    slot: crate::table::Slot,
+    run: &Run,
+    slot: Slot,
     shared: bool,
+    tally: &mut Tally,
 ) {
-    st.charge(Work::EntrySet, 1);
-    if let Some((swap, _)) = leaf.entry.as_swap() {
+    let base = st.memory().ground();
+    st.charge(Work::EntrySet, run.count as u64);
+    if let Some((swap, _)) = run.entry.as_swap() {
         st.swap.dup(swap);
         let shared = Absent::Swap { slot: swap, exclusive: false };
-        from.clear(leaf.slot, shared);
+        from.clear(run.slot, shared);
         to.clear(slot, shared);
         to.counts().add(Resident::Swap, 1);
         return;
     }
-    let mut entry = leaf.entry;
-    if !shared && entry.has(Bits::WRITE) {
-        let old = from.forbid_writes(leaf.slot);
-        stale(st.memory().ground(), &leaf.cleared(from.space(), old, old.pfn()), true);
-        entry = old.without(Bits::WRITE);
+    let pages = run.mapped(&st.frames);
+    if !shared && run.entry.has(Bits::WRITE) {
+        let old = from.forbid_writes(run);
+        stale(base, &run.cleared(from.space(), old, pages.head), true);
     }
-    let pfn = entry.pfn();
-    if pfn != st.zero {
-        let frame = &st.frames[pfn];
+    if pages.head != st.zero {
+        let frame = &st.frames[pages.head];
         if frame.is_anon() {
-            frame.clear(FrameFlags::EXCLUSIVE);
+            for page in pages.iter() {
+                st.frames[page].clear(FrameFlags::EXCLUSIVE);
+            }
         }
-        frame.get(1);
-        st.rmap.add(st.memory().ground(), pfn);
-        to.counts().add(super::unmap::resident_kind(st, pfn), 1);
+        frame.get(pages.count);
+        st.rmap.add_tallied(base, pages, tally);
+        to.counts().add(super::unmap::resident_kind(st, pages.head), i64::from(pages.count));
     }
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
     // page may not be dropped as if MADV_FREE had been the last word on it.
     let forget = if shared { Rights::YOUNG | Rights::DIRTY } else { Rights::YOUNG };
-    to.inherit(slot, from, leaf.slot, forget);
+    to.inherit(slot, from, run, forget);
 }

@@ -28,12 +28,13 @@ impl Spaces {
             vmas.update(at, |vma| vma.view.flags.set(VmaFlags::LOCKED, lock));
         });
         let mut tables = st.tables.lock(st.memory().ground(), id);
-        tables.for_each(start, end, &mut |_, leaf| {
-            if leaf.entry.is_present() && leaf.entry.pfn() != st.zero {
+        tables.for_each(start, end, |_, run| {
+            if run.entry.is_present() && run.entry.pfn() != st.zero {
+                let head = run.mapped(&st.frames).head;
                 if lock {
-                    st.lru.mlock(st.memory().ground(), leaf.entry.pfn());
+                    st.lru.mlock(st.memory().ground(), head);
                 } else {
-                    st.lru.munlock(st.memory().ground(), leaf.entry.pfn());
+                    st.lru.munlock(st.memory().ground(), head);
                 }
             }
         });

@@ -9,8 +9,12 @@
 
 mod advise;
 mod change;
+#[cfg(all(test, not(feature = "one-thread")))]
+mod costs;
 mod exit;
 pub mod fault;
+#[cfg(test)]
+mod folios;
 mod fork;
 mod map;
 mod mlock;

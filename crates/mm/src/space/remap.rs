@@ -7,7 +7,7 @@ use crate::event::{Concern, Event};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
-use crate::table::USER_END;
+use crate::table::{Run, Settled, USER_END};
 use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -117,19 +117,14 @@ impl Spaces {
 
         st.gather(id, Purpose::Meaning, |gather| {
             let mut tables = st.tables.lock(base, id).settle();
-            let (mut leaves, mut from) = (Vec::with_capacity(TABLE_ENTRIES), start);
+            let mut runs = Vec::with_capacity(TABLE_ENTRIES);
+            let mut from = start;
             while from < end {
                 // A table at a time.
                 let next = Vpn((from.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
-                tables.for_each(from, next, &mut |_, leaf| leaves.push(leaf));
-                for leaf in leaves.drain(..) {
-                    let target = Vpn(to.0 + (leaf.page.0 - start.0));
-                    let slot = tables.find(target).expect("reserved above").slot;
-                    let entry = tables.move_entry(leaf.slot, slot);
-                    if entry.is_present() {
-                        stale(base, &leaf.cleared(id, entry, st.frames.head(entry.pfn())), true);
-                    }
-                    st.charge(Work::EntrySet, 2);
+                tables.for_each(from, next, |_, run| runs.push(run));
+                for run in runs.drain(..) {
+                    move_run(st, &mut tables, run, |page| Vpn(to.0 + (page.0 - start.0)));
                 }
                 from = next;
             }
@@ -148,5 +143,21 @@ impl Spaces {
         self.merge_at(st, id, to);
         self.merge_at(st, id, Vpn(to.0 + new));
         Ok(())
+    }
+}
+
+/// Move a run of entries to where `target` says. The places there may lie in two tables.
+fn move_run<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, target: impl Fn(Vpn) -> Vpn) {
+    let mut rest = Some(run);
+    while let Some(run) = rest {
+        let slot = tables.find(target(run.page)).expect("its table was reserved").slot;
+        let (run, behind) = run.split(slot.room());
+        let entry = tables.move_run(&run, slot);
+        if entry.is_present() {
+            let head = run.mapped(&st.frames).head;
+            stale(st.memory().ground(), &run.cleared(tables.space(), entry, head), true);
+        }
+        st.charge(Work::EntrySet, 2 * run.count as u64);
+        rest = behind;
     }
 }

@@ -4,11 +4,12 @@ use super::vma::VmaView;
 use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
+use crate::rmap::Tally;
 use crate::store::Store;
-use crate::table::{Absent, Bits, Leaf, Locked, Resident, USER_END};
-use crate::tlb::{Gather, Purpose, stale};
+use crate::table::{Bits, Locked, Resident, Run, USER_END};
+use crate::tlb::{Gather, Purpose, stale_of};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -65,50 +66,77 @@ pub(super) fn zap<M: Machine>(
     end: Vpn,
     gather: &mut Gather,
 ) {
-    let recency = vma.has_recency();
-    let mut tables = st.tables.lock(st.memory().ground(), id);
-    tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, recency, gather));
+    zap_if(st, id, (start, end), vma.has_recency(), gather, |_| true);
 }
 
-/// Clear one entry.
-pub(super) fn zap_entry<M: Machine>(
+/// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its folio.
+pub(super) fn zap_if<M: Machine>(
     st: &Store<M>,
-    tables: &mut Locked<'_, M>,
-    leaf: Leaf,
+    id: SpaceId,
+    (start, end): (Vpn, Vpn),
     recency: bool,
     gather: &mut Gather,
+    wanted: impl Fn(&Run) -> bool,
 ) {
-    let old = tables.clear(leaf.slot, Absent::None).entry();
-    st.charge(Work::EntryClear, 1);
-    if let Some((slot, _)) = old.as_swap() {
+    let base = st.memory().ground();
+    let mut tally = Tally::new(base);
+    let mut tables = st.tables.lock(base, id);
+    tables.take_each(start, end, wanted, |tables, run| {
+        forget_run(st, tables, run, recency, gather, &mut tally);
+    });
+    tally.settle(base);
+}
+
+/// A run of entries was cleared: see to what it said.
+#[inline(always)]
+fn forget_run<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    run: &Run,
+    recency: bool,
+    gather: &mut Gather,
+    tally: &mut Tally,
+) {
+    let base = st.memory().ground();
+    st.charge(Work::EntryClear, run.count as u64);
+    if let Some((slot, _)) = run.entry.as_swap() {
         tables.counts().add(Resident::Swap, -1);
         drop_swap_entry(st.memory(), slot);
         return;
     }
-    let pfn = old.pfn();
-    stale(st.memory().ground(), &leaf.cleared(tables.space(), old, pfn), true);
-    if pfn == st.zero {
-        gather.page(leaf.page, None);
+    gather.touched(run.page, run.pages());
+    let pages = run.mapped(&st.frames);
+    let frame = &st.frames[pages.head];
+    stale_of(base, &run.cleared(tables.space(), run.entry, pages.head), frame, true);
+    if pages.head == st.zero {
         return;
     }
-    let frame = &st.frames[pfn];
-    if matches!(frame.owner(), Owner::File(_)) {
-        if old.has(Bits::DIRTY) {
-            st.cache.mark_dirty(st.memory(), pfn);
+    let kind = kind_of(frame);
+    if kind != Resident::Anon {
+        if run.entry.has(Bits::DIRTY) {
+            st.cache.mark_dirty(st.memory(), pages.head);
         }
-        if recency && old.has(Bits::YOUNG) {
-            st.lru.mark_accessed(st.memory().ground(), pfn);
+        if recency && run.entry.has(Bits::YOUNG) && matches!(frame.owner(), Owner::File(_)) {
+            st.lru.mark_accessed(base, pages.head);
         }
     }
-    tables.counts().add(resident_kind(st, pfn), -1);
-    st.rmap.remove(st.memory().ground(), pfn);
-    gather.page(leaf.page, Some(pfn));
+    tables.counts().add(kind, -i64::from(pages.count));
+    if run.is_large() {
+        st.rmap.remove_large(base, pages.head);
+    } else {
+        st.rmap.remove_tallied(base, frame, pages, tally);
+    }
+    gather.folio(pages.head, run.count);
 }
 
 /// What kind of page a folio counts as where it is mapped.
 #[inline]
-pub(super) fn resident_kind<M: Machine>(st: &Store<M>, pfn: Pfn) -> Resident {
-    let frame = &st.frames[pfn];
+pub(super) fn resident_kind<M: Machine>(st: &Store<M>, head: Pfn) -> Resident {
+    kind_of(&st.frames[head])
+}
+
+#[inline]
+fn kind_of(frame: &Frame) -> Resident {
     match frame.owner() {
         Owner::Anon(_) => Resident::Anon,
         // A page that was cut off its file has no owner any more, but counts as it did.
@@ -122,8 +150,7 @@ pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
     st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
         st.gather(span.space, Purpose::Meaning, |gather| {
             gather.changes(start, end);
-            let mut tables = st.tables.lock(st.memory().ground(), span.space);
-            tables.for_each(start, end, &mut |tables, leaf| zap_entry(st, tables, leaf, false, gather));
+            zap_if(st, span.space, (start, end), false, gather, |_| true);
         });
     });
 }

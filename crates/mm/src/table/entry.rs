@@ -150,6 +150,13 @@ impl Entry {
         Pfn(((self.0 & FRAME_MASK) >> PAGE_SHIFT) as u32)
     }
 
+    /// An entry of the same kind for what comes `pages` pages behind: the next frames of a folio. An entry that maps nothing
+    /// has nothing behind it.
+    #[inline]
+    pub(super) const fn ahead(self, pages: u32) -> Entry {
+        Entry(self.0 + ((pages as u64) << PAGE_SHIFT))
+    }
+
     /// The slot of a swap entry, and whether it is exclusive.
     #[inline]
     pub const fn as_swap(self) -> Option<(SwapSlot, bool)> {

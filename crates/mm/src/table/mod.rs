@@ -14,16 +14,17 @@
 //! entries, so that a fault pays only for its own surroundings.
 
 pub mod entry;
+mod run;
 mod settled;
 mod walk;
 
 pub use entry::{Absent, Bits, Entry, Rights};
+pub use run::{Run, Taken};
 pub use settled::{Settled, Writes};
-pub use walk::Leaf;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
-use crate::frame::{FrameFlags, Mobility, Owner};
+use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
@@ -144,6 +145,21 @@ pub struct Slot {
     hold: u16,
 }
 
+impl Slot {
+    /// The place `entries` further on in the same table.
+    #[inline]
+    fn ahead(self, entries: u32) -> Slot {
+        debug_assert!(self.index as u32 + entries < TABLE_ENTRIES as u32);
+        Slot { index: self.index + entries as u16, ..self }
+    }
+
+    /// Entries of its table from here on.
+    #[inline]
+    pub fn room(self) -> u32 {
+        TABLE_ENTRIES as u32 - self.index as u32
+    }
+}
+
 /// The locked tree of a space.
 pub struct Locked<'a, M> {
     base: &'a Ground<M>,
@@ -161,21 +177,6 @@ enum Paid {
     /// Those of one table.
     Table(Pfn),
     All,
-}
-
-/// An entry that was cleared, as it was.
-#[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    slot: Slot,
-    entry: Entry,
-}
-
-impl Taken {
-    /// The entry, with all bits that hardware had set by then.
-    #[inline]
-    pub fn entry(&self) -> Entry {
-        self.entry
-    }
 }
 
 impl Tables {
@@ -280,9 +281,25 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     #[inline]
-    fn cell(&self, slot: Slot) -> &AtomicU64 {
+    fn cell(&self, slot: Slot) -> &'a AtomicU64 {
+        &self.cells(slot, 1)[0]
+    }
+
+    /// The places of some entries of one table.
+    #[inline]
+    fn cells(&self, slot: Slot, count: u32) -> &'a [AtomicU64] {
         assert_eq!(slot.hold, self.counts.hold, "{slot:?} was found before the tree was unlocked");
-        &self.base.machine.table(slot.table)[slot.index as usize]
+        let (base, first) = (self.base, slot.index as usize);
+        &base.machine.table(slot.table)[first..first + count as usize]
+    }
+
+    /// Entries were put into empty places of a table, or taken away.
+    #[inline]
+    fn count_entries(&mut self, table: Pfn, by: i64) {
+        if by != 0 {
+            let frame = &self.base.frames[table];
+            frame.set_private(frame.private().checked_add_signed(by).expect("a table counts its entries"));
+        }
     }
 
     /// Read an entry.
@@ -330,34 +347,27 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
         let old = Entry::from_raw(self.cell(slot).swap(entry.raw(), AcqRel));
-        if old.is_none() != entry.is_none() {
-            let frame = &self.base.frames[slot.table];
-            let used = frame.private();
-            frame.set_private(if old.is_none() { used + 1 } else { used - 1 });
-        }
+        self.count_entries(slot.table, i64::from(old.is_none()) - i64::from(entry.is_none()));
         old
     }
 
-    /// Clear an entry, leaving `rest` in its place.
+    /// Clear one entry, leaving `rest` in its place; returns it with all marks that hardware had set by then.
     #[inline]
-    pub fn clear(&mut self, slot: Slot, rest: Absent) -> Taken {
-        Taken { slot, entry: self.replace(slot, rest.into()) }
+    pub fn clear(&mut self, slot: Slot, rest: Absent) -> Entry {
+        self.replace(slot, rest.into())
     }
 
-    /// Put back what [`Locked::clear`] has taken in the same hold of the lock.
-    pub fn restore(&mut self, taken: Taken) {
-        self.replace(taken.slot, taken.entry);
-    }
-
-    /// Map a frame that shows what every old translation of the page shows too, as nothing was written since: one of a
-    /// file's cache, or of the swap cache.
+    /// Map pages of a folio that show what every old translation of their addresses shows too, as nothing was written since:
+    /// those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
     #[inline]
-    pub fn install_unchanged(&mut self, slot: Slot, pfn: Pfn, rights: Rights) {
-        let frame = &self.base.frames[self.base.frames.head(pfn)];
-        let cached = matches!(frame.owner(), Owner::File(_)) || frame.has(FrameFlags::SWAPCACHE);
-        assert!(cached, "{pfn} of {:?} is mapped as if it were not new", frame.owner());
-        let old = self.replace(slot, Entry::new(pfn, Bits::PRESENT | rights.bits_of_entry()));
-        debug_assert!(!old.is_present(), "{old:?} was not cleared first");
+    pub fn install_unchanged(&mut self, slot: Slot, pages: FolioPages, rights: Rights) {
+        assert!(pages.are_of_head(&self.base.frames), "{pages:?} are no folio's pages");
+        let head = &self.base.frames[pages.head];
+        let cached = matches!(head.owner(), Owner::File(_)) || head.has(FrameFlags::SWAPCACHE);
+        assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
+        let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());
+        let present = self.put_run(slot, entry, pages.count);
+        debug_assert!(!present, "an entry for {} was not cleared first", pages.first);
     }
 
     /// Note that a present entry was used, and written if `dirty` (where hardware leaves that to software).
@@ -365,55 +375,51 @@ impl<'a, M: Machine> Locked<'a, M> {
     pub fn mark_used(&mut self, slot: Slot, dirty: bool) {
         let mut bits = Bits::YOUNG;
         bits.set(Bits::DIRTY, dirty);
-        self.set_bits(slot, bits);
+        self.set_bits(slot, 1, bits);
     }
 
-    /// Forget that a present entry was used; returns it as it was.
+    /// Forget that the pages of a run were used; returns it as it was.
     #[inline]
-    pub fn clear_young(&mut self, slot: Slot) -> Entry {
-        self.set_bits(slot, Bits::AGED);
-        self.clear_bits(slot, Bits::YOUNG)
+    pub fn clear_young(&mut self, run: &Run) -> Entry {
+        self.set_bits(run.slot, run.count, Bits::AGED);
+        self.clear_bits(run, Bits::YOUNG)
     }
 
-    /// Give a present entry these rights, and take all others but the right to write, which is taken only if `read_only`.
-    pub fn change_rights(&mut self, slot: Slot, rights: Rights, read_only: bool) {
-        let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
+    /// Give a run these rights, and take all others but the right to write, which is taken only if `read_only`.
+    pub fn change_rights(&mut self, run: &Run, rights: Rights, read_only: bool) {
+        // Under the lock, what was found holds but for marks.
+        let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
+        let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
         forbidden.set(Bits::WRITE, read_only);
-        self.set_bits(slot, rights.bits_of_entry());
-        self.clear_bits(slot, forbidden);
+        if !found.contains(rights) {
+            self.set_bits(run.slot, run.count, rights);
+        }
+        if found.intersects(forbidden) {
+            self.clear_bits(run, forbidden);
+        }
     }
 
-    /// Take the right to write from a present entry; returns it as it was.
+    /// Take the right to write from a run; returns it as it was.
     #[inline]
-    pub fn forbid_writes(&mut self, slot: Slot) -> Entry {
-        self.clear_bits(slot, Bits::WRITE)
+    pub fn forbid_writes(&mut self, run: &Run) -> Entry {
+        self.clear_bits(run, Bits::WRITE)
     }
 
-    /// Take the right to write and the mark of having been written; returns the entry as it was.
-    pub fn forbid_writes_and_clean(&mut self, slot: Slot) -> Entry {
-        self.clear_bits(slot, Bits::WRITE | Bits::DIRTY)
+    /// Take the right to write and the mark of having been written; returns the run as it was.
+    pub fn forbid_writes_and_clean(&mut self, run: &Run) -> Entry {
+        self.clear_bits(run, Bits::WRITE | Bits::DIRTY)
     }
 
-    /// Forget that a present entry was used and written.
-    pub fn clear_young_and_dirty(&mut self, slot: Slot) -> Entry {
-        self.set_bits(slot, Bits::AGED);
-        self.clear_bits(slot, Bits::YOUNG | Bits::DIRTY)
+    /// Forget that the pages of a run were used and written.
+    pub fn clear_young_and_dirty(&mut self, run: &Run) -> Entry {
+        self.set_bits(run.slot, run.count, Bits::AGED);
+        self.clear_bits(run, Bits::YOUNG | Bits::DIRTY)
     }
 
     /// Put any entry into an empty place, as hardware's owner could.
     #[cfg(test)]
     pub(crate) fn place(&mut self, slot: Slot, pfn: Pfn, bits: Bits) {
         self.replace(slot, Entry::new(pfn, bits));
-    }
-
-    #[inline]
-    fn set_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry::from_raw(self.cell(slot).fetch_or(bits.bits(), AcqRel))
-    }
-
-    #[inline]
-    fn clear_bits(&mut self, slot: Slot, bits: Bits) -> Entry {
-        Entry::from_raw(self.cell(slot).fetch_and(!bits.bits(), AcqRel))
     }
 
     /// Make the way to the entry of `page`, with new tables where they are missing.

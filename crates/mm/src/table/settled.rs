@@ -1,10 +1,12 @@
 //! A locked tree of a space that nobody holds an old translation of.
 
-use super::{Bits, Entry, LEVELS, Locked, Paid, Rights, Slot, TABLE_ENTRIES, new_table};
+use super::run::MARKS;
+use super::{Bits, Entry, LEVELS, Locked, Paid, Rights, Run, Slot, TABLE_ENTRIES, new_table};
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
 use crate::event::{Concern, Event};
-use crate::frame::Owner;
+use crate::frame::{FolioPages, Owner};
 use crate::machine::Machine;
+use crate::primitive::Ordering::*;
 use crate::tlb::FileSettled;
 use crate::units::*;
 use core::ops::{Deref, DerefMut};
@@ -47,67 +49,80 @@ impl<'a, M: Machine> Settled<'a, M> {
         Settled(locked)
     }
 
-    /// Map a frame for `page`. The entry was empty, or has been cleared and flushed under this lock.
+    /// Map pages of a folio from `page` on. The entries were empty, or have been cleared and flushed under this lock.
     #[inline]
-    pub fn install(&mut self, slot: Slot, page: Vpn, pfn: Pfn, rights: Rights, writes: Writes) {
+    pub fn install(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
-        bits.set(Bits::WRITE, self.admit(slot.table, pfn, writes));
-        self.means_something_else(page);
-        let old = self.replace(slot, Entry::new(pfn, bits));
-        debug_assert!(!old.is_present(), "{old:?} was not cleared first");
+        bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
+        self.means_something_else(page, pages.count);
+        let present = self.put_run(slot, Entry::new(pages.first, bits), pages.count);
+        debug_assert!(!present, "an entry for {page} was not cleared first");
     }
 
     /// Let a present entry be written; it counts as written and used.
     #[inline]
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
-        let allowed = self.admit(slot.table, self.read(slot).pfn(), writes);
+        let mapped = FolioPages::one(&self.base.frames, self.read(slot).pfn());
+        let allowed = self.admit(slot.table, mapped, writes);
         assert!(allowed, "nothing is allowed to {page}");
-        self.means_something_else(page);
-        self.set_bits(slot, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+        self.means_something_else(page, 1);
+        self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
 
-    /// Tells who traces that the page shows something else, or allows more, from here on.
+    /// Tells who traces that pages show something else, or allow more, from here on.
     #[inline]
-    fn means_something_else(&self, page: Vpn) {
-        let concern = Concern::Pages { space: self.space, first: page, count: 1 };
+    fn means_something_else(&self, page: Vpn, count: u32) {
+        let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
         self.base.event(Event::TlbHazard, concern.args());
     }
 
-    /// May the frame be written through the entry? Tells who traces that a file is about to change.
-    fn admit(&self, table: Pfn, pfn: Pfn, writes: Writes) -> bool {
+    /// May pages be written through entries of a table? Tells who traces that a file is about to change.
+    fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
         // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
         assert!(settled, "the lock of {} is not the one that was settled", self.space);
-        let head = self.base.frames.head(pfn);
-        match (writes, self.base.frames[head].owner()) {
+        assert!(pages.are_of_head(&self.base.frames), "{pages:?} are no folio's pages");
+        let head = &self.base.frames[pages.head];
+        match (writes, head.owner()) {
             (Writes::No, _) => false,
             (Writes::Private, owner) => {
-                assert!(!matches!(owner, Owner::File(_)), "{pfn} of {owner:?} is not private");
+                assert!(!matches!(owner, Owner::File(_)), "{} of {owner:?} is not private", pages.first);
                 true
             }
             (Writes::Shared(settled), owner) => {
-                assert_eq!(owner, Owner::File(settled.file()), "{pfn} is of another file");
-                let index = self.base.frames[head].page_index().0 + (pfn.0 - head.0) as u64;
-                let concern = Concern::File { file: settled.file(), first: PageIndex(index), count: 1 };
+                assert_eq!(owner, Owner::File(settled.file()), "{} is of another file", pages.first);
+                let first = PageIndex(head.page_index().0 + pages.offset() as u64);
+                let concern = Concern::File { file: settled.file(), first, count: pages.count as u64 };
                 self.base.event(Event::TlbHazard, concern.args());
                 true
             }
         }
     }
 
-    /// Move an entry, whatever it is, to an empty place. The caller flushes the old page before it unlocks the tree.
-    pub fn move_entry(&mut self, from: Slot, to: Slot) -> Entry {
-        let entry = self.replace(from, Entry::NONE);
-        let old = self.replace(to, entry);
-        assert!(old.is_none(), "{entry:?} is moved over {old:?}");
-        entry
+    /// Move a run of entries, whatever they are, to empty places of one table. The caller flushes the old pages before it
+    /// unlocks the tree. Returns the first entry as it was, with the marks of all.
+    pub fn move_run(&mut self, run: &Run, to: Slot) -> Entry {
+        assert_eq!(self.empty_from(to, run.count), run.count, "{run:?} is moved over other entries");
+        let mut moved = run.entry;
+        for i in 0..run.count {
+            let entry = self.replace(run.slot.ahead(i), Entry::NONE);
+            self.replace(to.ahead(i), entry);
+            moved = if i == 0 { entry } else { moved.with(entry.bits() & MARKS) };
+        }
+        moved
     }
 
-    /// Let a child's empty entry say what its parent's says now, without the marks in `forget`. The right to write goes
-    /// along: whoever may write to the page through one entry may do so through another.
-    pub fn inherit(&mut self, slot: Slot, parent: &Locked<'_, M>, from: Slot, forget: Rights) {
-        let old = self.replace(slot, parent.read(from).without(forget.bits_of_entry()));
-        debug_assert!(old.is_none());
+    /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to write goes
+    /// along: whoever may write to a page through one entry may do so through another.
+    pub fn inherit(&mut self, slot: Slot, parent: &Locked<'_, M>, run: &Run, forget: Rights) {
+        let mut new = 0;
+        for (cell, from) in self.cells(slot, run.count).iter().zip(parent.cells(run.slot, run.count)) {
+            let entry = Entry::from_raw(from.load(Acquire)).without(forget.bits_of_entry());
+            let old = Entry::from_raw(cell.swap(entry.raw(), AcqRel));
+            debug_assert!(old.is_none());
+            new += 1;
+        }
+        self.count_entries(slot.table, new);
     }
 
     /// Map an aligned 2 MiB range with one large entry. The range has no table.
@@ -134,7 +149,7 @@ impl<'a, M: Machine> Settled<'a, M> {
             };
         }
         let mut bits = Bits::PRESENT | Bits::LARGE | rights.bits_of_entry();
-        bits.set(Bits::WRITE, self.admit(table, pfn, writes));
+        bits.set(Bits::WRITE, self.admit(table, FolioPages::all(&self.base.frames, pfn), writes));
         let slot = self.slot(table, page, 1);
         let old = self.replace(slot, Entry::new(pfn, bits));
         assert!(old.is_none(), "a large entry over {old:?}");

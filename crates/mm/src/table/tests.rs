@@ -65,7 +65,7 @@ fn a_large_entry_is_found_from_each_of_its_pages() {
     let leaf = bench.lock().find(Vpn(page.0 + 77)).unwrap();
     assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (page, Order(9), Pfn(512)));
     let mut seen = Vec::new();
-    bench.lock().for_each(Vpn(0), USER_END, &mut |_, leaf| seen.push((leaf.page, leaf.order)));
+    bench.lock().for_each(Vpn(0), USER_END, |_, leaf| seen.push((leaf.page, leaf.order)));
     assert_eq!(seen, [(page, Order(9))]);
     assert_eq!(bench.lock().validate(), Ok(1));
 }
@@ -76,7 +76,7 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
     let slot = tables.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
-    tables.install_unchanged(slot, Pfn(77), Rights::USER);
+    tables.install_unchanged(slot, FolioPages::one(&bench.base.frames, Pfn(77)), Rights::USER);
 }
 
 /// The compiler allows to assign through the reference.
@@ -89,7 +89,8 @@ fn a_lock_in_the_place_of_a_settled_one_is_refused() {
     let mut settled = bench.tables.lock(&bench.base, other).settle();
     *settled = bench.lock();
     let slot = settled.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
-    settled.install(slot, Vpn(7), Pfn(77), Rights::USER, Writes::Private);
+    let pages = FolioPages::one(&bench.base.frames, Pfn(77));
+    settled.install(slot, Vpn(7), pages, Rights::USER, Writes::Private);
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn hardware_bits_set_before_an_exchange_are_not_lost() {
     bench.set(Vpn(3), entry(9));
     let mut tables = bench.lock();
     let slot = tables.find(Vpn(3)).unwrap().slot;
-    tables.set_bits(slot, Bits::YOUNG | Bits::DIRTY);
+    tables.set_bits(slot, 1, Bits::YOUNG | Bits::DIRTY);
     assert!(tables.replace(slot, Entry::NONE).has(Bits::YOUNG | Bits::DIRTY));
 }
 
@@ -149,14 +150,14 @@ proptest! {
                 }
                 Op::Visit(start, end) => {
                     let mut seen = Vec::new();
-                    bench.lock().for_each(Vpn(start), Vpn(end), &mut |_, leaf| seen.push((leaf.page.0, leaf.entry)));
+                    bench.lock().for_each(Vpn(start), Vpn(end), |_, leaf| seen.push((leaf.page.0, leaf.entry)));
                     prop_assert_eq!(seen, model.range(start..end).map(|(&p, &e)| (p, e)).collect::<Vec<_>>());
                 }
             }
             prop_assert_eq!(bench.lock().validate(), Ok(model.len() as u64));
         }
         let mut tables = bench.lock();
-        tables.for_each(Vpn(0), USER_END, &mut |tables, leaf| {
+        tables.for_each(Vpn(0), USER_END, |tables, leaf| {
             tables.replace(leaf.slot, Entry::NONE);
         });
         drop(tables);
@@ -169,4 +170,64 @@ proptest! {
         prop_assert_eq!(bench.base.stats.read(Stat::NrPageTablePages), 0);
         bench.alloc.validate(&bench.base).unwrap();
     }
+}
+
+/// A folio of 16 pages at frame 512, whose pages from `first` on are mapped from `page` on.
+fn map_folio(bench: &Bench, page: u64, first: u32, count: u32, bits: Bits) {
+    bench.base.frames.make_folio(Pfn(512), Order(4));
+    for i in 0..count {
+        let entry = Entry::new(Pfn(512 + first + i), Bits::PRESENT | Bits::USER | bits);
+        bench.set(Vpn(page + i as u64), entry);
+    }
+}
+
+fn runs(bench: &Bench, start: u64, end: u64) -> Vec<(u64, u32)> {
+    let mut runs = Vec::new();
+    bench.lock().for_each(Vpn(start), Vpn(end), |_, run| runs.push((run.page.0, run.count)));
+    runs
+}
+
+#[test]
+fn a_run_ends_with_its_folio_its_range_and_its_table() {
+    let bench = Bench::new();
+    map_folio(&bench, 504, 0, 16, Bits::empty());
+    bench.set(Vpn(520), entry(528));
+    assert_eq!(runs(&bench, 0, 1024), [(504, 8), (512, 8), (520, 1)], "its table, its folio");
+    assert_eq!(runs(&bench, 506, 510), [(506, 4)]);
+    assert_eq!(bench.lock().find_run(Vpn(509), Vpn(600)).unwrap().count, 3);
+    bench.base.knobs.set(crate::knobs::Knob::RmapBatch, 0).unwrap();
+    assert_eq!(runs(&bench, 506, 508), [(506, 1), (507, 1)], "entry by entry if so wanted");
+}
+
+#[test]
+fn a_run_ends_at_a_hole_at_a_stranger_and_where_rights_differ() {
+    let bench = Bench::new();
+    map_folio(&bench, 100, 0, 16, Bits::empty());
+    bench.set(Vpn(103), Entry::NONE);
+    bench.set(Vpn(106), entry(7));
+    bench.set(Vpn(110), Entry::new(Pfn(522), Bits::PRESENT | Bits::USER | Bits::WRITE));
+    bench.set(Vpn(113), Entry::new(Pfn(512), Bits::PRESENT | Bits::USER));
+    let expected = [(100, 3), (104, 2), (106, 1), (107, 3), (110, 1), (111, 2), (113, 1), (114, 2)];
+    assert_eq!(runs(&bench, 0, 512), expected);
+}
+
+#[test]
+fn a_run_has_the_marks_of_all_its_entries() {
+    let bench = Bench::new();
+    map_folio(&bench, 100, 0, 16, Bits::empty());
+    for (page, mark) in [(102, Bits::YOUNG), (107, Bits::DIRTY), (115, Bits::AGED)] {
+        bench.set(Vpn(page), Entry::new(Pfn(512 + page as u32 - 100), Bits::PRESENT | Bits::USER | mark));
+    }
+    let mut tables = bench.lock();
+    let run = tables.find_run(Vpn(100), Vpn(512)).unwrap();
+    assert_eq!(run.count, 16);
+    assert!(run.entry.has(Bits::YOUNG | Bits::DIRTY | Bits::AGED));
+    let (head, rest) = run.split(4);
+    assert_eq!((head.end(), rest.unwrap().entry.pfn(), rest.unwrap().count), (Vpn(104), Pfn(516), 12));
+    let taken = tables.clear_run(&run, |_| Absent::None);
+    assert!(taken.entry().has(Bits::YOUNG | Bits::DIRTY | Bits::AGED));
+    assert_eq!(tables.empty_from(run.slot, 16), 16);
+    tables.restore(taken);
+    drop(tables);
+    assert_eq!((runs(&bench, 0, 512), bench.lock().validate()), (std_alloc::vec![(100, 16)], Ok(16)));
 }

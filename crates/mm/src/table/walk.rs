@@ -1,8 +1,10 @@
 //! Finding entries, one or a range.
 
-use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Slot};
+use super::run::exchange;
+use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run};
 use crate::machine::{Machine, Work};
-use crate::tlb::{Cleared, Gather};
+use crate::primitive::{AtomicU64, Ordering::*};
+use crate::tlb::Gather;
 use crate::units::*;
 
 /// Index of a page's entry in the table of `level`.
@@ -17,47 +19,26 @@ const fn span(level: u32) -> u64 {
     1 << (level * LEVEL_BITS)
 }
 
-/// An entry that maps pages, or could.
-#[derive(Clone, Copy, Debug)]
-pub struct Leaf {
-    /// First page that the entry is for.
-    pub page: Vpn,
-    /// Where it stands.
-    pub slot: Slot,
-    /// What it was when found.
-    pub entry: Entry,
-    /// Size of what it maps: one page, or 2 MiB.
-    pub order: Order,
-}
-
-impl Leaf {
-    /// The entry of `space`, which mapped a page of the folio at `head`, has been cleared; `old`: as it was.
-    pub fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
-        Cleared {
-            space,
-            page: self.page,
-            pfn: old.pfn(),
-            head,
-            writable: old.has(Bits::WRITE),
-            never_used: !old.bits().intersects(Bits::YOUNG | Bits::AGED | Bits::DIRTY),
-            dropped: false,
-        }
-    }
-}
-
 impl<'a, M: Machine> Locked<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
-    pub fn find(&self, page: Vpn) -> Option<Leaf> {
+    pub fn find(&self, page: Vpn) -> Option<Run> {
         if let Some(table) = self.counts.recent.get(page) {
             let slot = self.slot(table, page, 0);
             self.base.charge(Work::TableLevel, LEVELS as u64);
-            return Some(Leaf { page, slot, entry: self.read(slot), order: Order::ZERO });
+            return Some(Run {
+                page,
+                slot,
+                entry: self.read(slot),
+                order: Order::ZERO,
+                count: 1,
+                head: Pfn::NONE,
+            });
         }
         self.find_from_root(page)
     }
 
-    fn find_from_root(&self, page: Vpn) -> Option<Leaf> {
+    fn find_from_root(&self, page: Vpn) -> Option<Run> {
         let mut table = self.root;
         for level in (0..LEVELS).rev() {
             let slot = self.slot(table, page, level);
@@ -65,56 +46,128 @@ impl<'a, M: Machine> Locked<'a, M> {
             if level == 0 {
                 self.base.charge(Work::TableLevel, LEVELS as u64);
                 self.counts.recent.set(page, table);
-                return Some(Leaf { page, slot, entry, order: Order::ZERO });
+                return Some(Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
             }
             if !entry.is_present() {
                 return None;
             }
             if entry.has(Bits::LARGE) {
                 let page = Vpn(page.0 & !(span(level) - 1));
-                return Some(Leaf { page, slot, entry, order: Order((level * LEVEL_BITS) as u8) });
+                return Some(Run {
+                    page,
+                    slot,
+                    entry,
+                    order: Order((level * LEVEL_BITS) as u8),
+                    count: 1,
+                    head: Pfn::NONE,
+                });
             }
             table = entry.pfn();
         }
         None
     }
 
-    /// Visit all entries of `[start, end)` that are not empty, in order. The visitor may change the entry that it is
-    /// shown. Whole missing tables are stepped over.
-    pub fn for_each(&mut self, start: Vpn, end: Vpn, visit: &mut dyn FnMut(&mut Self, Leaf)) {
-        let root = self.root;
-        self.visit_table(root, LEVELS - 1, start, end, visit);
+    /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries that
+    /// it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins or ends.
+    #[inline]
+    pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
+        let mut visit = |tables: &mut Self, run: &mut Run, _: &[AtomicU64]| {
+            visit(tables, *run);
+            0
+        };
+        let (root, longest) = (self.root, self.longest_run());
+        self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
     }
 
+    /// As [`Locked::for_each`], but clear those runs that are `wanted` before they are shown. Their entry is then as hardware
+    /// left it.
+    #[inline]
+    pub fn take_each(
+        &mut self,
+        start: Vpn,
+        end: Vpn,
+        wanted: impl Fn(&Run) -> bool,
+        mut visit: impl FnMut(&mut Self, &Run),
+    ) {
+        let mut visit = |tables: &mut Self, run: &mut Run, cells: &[AtomicU64]| {
+            if !wanted(run) {
+                return 0;
+            }
+            run.entry = exchange(cells, |_| Entry::NONE);
+            visit(tables, run);
+            run.count
+        };
+        let (root, longest) = (self.root, self.longest_run());
+        self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
+    }
+
+    /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of them it left
+    /// empty.
     fn visit_table(
         &mut self,
         table: Pfn,
         level: u32,
-        start: Vpn,
-        end: Vpn,
-        visit: &mut dyn FnMut(&mut Self, Leaf),
+        (start, end): (Vpn, Vpn),
+        longest: usize,
+        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
     ) {
+        let base = self.base;
+        let cells = base.machine.table(table);
         let mut page = start;
-        let mut empty = 0;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
+            let at = index(page, level);
+            let entry = Entry::from_raw(cells[at].load(Acquire));
             if entry.is_none() {
-                empty += 1;
-            } else if level == 0 {
-                visit(self, Leaf { page, slot, entry, order: Order::ZERO });
+                // Nothing below.
             } else if entry.has(Bits::LARGE) {
                 let page = Vpn(page.0 & !(span(level) - 1));
-                visit(self, Leaf { page, slot, entry, order: Order((level * LEVEL_BITS) as u8) });
+                let slot = self.slot(table, page, level);
+                let order = Order((level * LEVEL_BITS) as u8);
+                let mut run = Run { page, slot, entry, order, count: 1, head: entry.pfn() };
+                let gone = visit(self, &mut run, &cells[at..=at]);
+                self.count_entries(table, -i64::from(gone));
+            } else if level == 1 {
+                self.visit_lowest(entry.pfn(), (page, next), longest, visit);
             } else {
-                self.visit_table(entry.pfn(), level - 1, page, next, visit);
+                self.visit_table(entry.pfn(), level - 1, (page, next), longest, visit);
             }
             page = next;
         }
-        if level == 0 {
-            self.base.charge(Work::EntryScan, empty);
+    }
+
+    #[inline]
+    fn visit_lowest(
+        &mut self,
+        table: Pfn,
+        (start, end): (Vpn, Vpn),
+        longest: usize,
+        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+    ) {
+        let base = self.base;
+        let first = index(start, 0);
+        let cells = &base.machine.table(table)[first..first + (end.0 - start.0) as usize];
+        let slot = self.slot(table, start, 0);
+        let (mut at, mut empty, mut gone) = (0, 0, 0);
+        while at < cells.len() {
+            let entry = Entry::from_raw(cells[at].load(Acquire));
+            if entry.is_none() {
+                empty += 1;
+                at += 1;
+                continue;
+            }
+            let page = Vpn(start.0 + at as u64);
+            let mut run = Run::one(page, slot.ahead(at as u32), entry);
+            if self.is_of_large_folio(&mut run) {
+                let most = longest.min(cells.len() - at);
+                self.lengthen(&mut run, &cells[at..at + most]);
+            }
+            let count = run.count as usize;
+            gone += visit(self, &mut run, &cells[at..][..count]);
+            at += count;
         }
+        self.count_entries(table, -i64::from(gone));
+        base.charge(Work::EntryScan, empty);
     }
 
     /// Take all tables out of the tree that lie in `[start, end)`, or partly in it, and have no entry left.

@@ -24,7 +24,7 @@ use super::debt::{Debt, Generation};
 use super::{Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::Owner;
+use crate::frame::{Frame, Owner};
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Machine};
 use crate::primitive::Ordering::*;
@@ -40,20 +40,22 @@ pub(super) const LAZY: u64 = 3;
 pub const ABIS: u64 = 4;
 pub(super) const LATR: u64 = 5;
 
-/// An entry that was cleared, under the lock of its space's tables.
+/// A run of entries that was cleared, under the lock of its space's tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleared {
     /// The space.
     pub space: SpaceId,
-    /// The page.
+    /// The first page.
     pub page: Vpn,
-    /// The frame that it mapped.
+    /// Number of pages; they lie in one table.
+    pub pages: u32,
+    /// The frame that the first page showed; the others follow.
     pub pfn: Pfn,
     /// The folio's head.
     pub head: Pfn,
     /// Could a CPU store through it?
     pub writable: bool,
-    /// Can it be that no CPU ever used it? (Hardware sets the young bit before it keeps a translation.)
+    /// Can it be that no CPU ever used any of it? (Hardware sets the young bit before it keeps a translation.)
     pub never_used: bool,
     /// Is the content given up, so that the address reads something else from now on?
     pub dropped: bool,
@@ -65,7 +67,8 @@ struct Listed {
     /// The space's unique id: its number may have gone to another since.
     context: u64,
     page: Vpn,
-    /// The space's generation after its entry was cleared.
+    pages: u32,
+    /// The space's generation after their entries were cleared.
     generation: u64,
 }
 
@@ -83,17 +86,19 @@ pub struct Batch {
     writable: bool,
     /// All of what `debt` is for; kept by the policy `list` only.
     list: Vec<Listed>,
+    /// Pages on the list.
+    listed: u64,
 }
 
 impl Batch {
     /// No debts.
     pub fn new<M: Machine>(base: &Base<M>) -> Batch {
         let policy = base.knobs.get(Knob::TlbUnmap);
-        Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new() }
+        Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new(), listed: 0 }
     }
 
-    /// An entry was cleared, under the lock of the space's tables, which is still held. If CPUs may go on using it, returns the
-    /// generation of the debt that was left, which the entry's table is to be marked with.
+    /// A run was cleared, under the lock of the space's tables, which is still held. If CPUs may go on using it, returns the
+    /// generation of the debt that was left, which the run's table is to be marked with.
     #[must_use = "who does not mark the entry's table lets a fault miss the debt"]
     pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
@@ -104,11 +109,11 @@ impl Batch {
         stale(base, cleared, false);
         match self.policy {
             ABIS if cleared.never_used => {
-                base.count(Stat::TlbFlushSpared, 1);
+                base.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
                 None
             }
             EAGER | ABIS => {
-                tlb.flush(base, cleared.space, Range::page(cleared.page));
+                tlb.flush(base, cleared.space, Range::pages(cleared.page, cleared.pages as u64));
                 None
             }
             _ => {
@@ -127,7 +132,8 @@ impl Batch {
                 if !must && matches!(self.policy, LAZY | LATR) {
                     self.defer(base, tlb, cleared, &debt);
                 } else {
-                    let listed = Listed { context: context.id.load(Acquire), page: cleared.page, generation };
+                    let (page, pages) = (cleared.page, cleared.pages);
+                    let listed = Listed { context: context.id.load(Acquire), page, pages, generation };
                     self.add(base, tlb, debt, cleared.writable, listed);
                 }
                 Some(debt.generation)
@@ -140,7 +146,7 @@ impl Batch {
         let frame = &base.frames[cleared.head];
         let generation = tlb.owe_frame(base, frame.zone(), debt);
         frame.set_debt(generation.tag());
-        base.count(Stat::TlbDeferred, 1);
+        base.count(Stat::TlbDeferred, i64::from(cleared.pages));
     }
 
     fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
@@ -149,7 +155,8 @@ impl Batch {
         self.writable |= writable;
         if self.policy == LIST {
             self.list.push(listed);
-            if self.list.len() as u64 >= base.knobs.get(Knob::TlbUnmapPages) {
+            self.listed += listed.pages as u64;
+            if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
                 self.settle(base, tlb);
             }
         }
@@ -178,13 +185,14 @@ impl Batch {
         if !self.owes {
             return;
         }
-        if self.policy == LIST && self.list.len() as u64 <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
+        if self.policy == LIST && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
             tlb.pay_list(base, &self.debt, &self.list);
         } else {
             tlb.pay(base, tlb.owing(&self.debt));
         }
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
+        self.listed = 0;
     }
 }
 
@@ -208,7 +216,7 @@ impl Tlb {
             return;
         }
         base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(Event::TlbFlush, [4, list.len() as u64, 0, 0]);
+        base.event(Event::TlbFlush, [4, list.iter().map(|listed| listed.pages as u64).sum(), 0, 0]);
         let remote = |cpu| {
             base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             self.catch_up_listed(base, cpu, list);
@@ -230,23 +238,31 @@ impl Tlb {
             return state.set_done(drawn, base.machine.now());
         }
         let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
-        // Every generation that this CPU has missed must be that of a listed page.
+        // Every generation that this CPU has missed must be that of a listed run.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
             return self.catch_up_fully(base, cpu);
         }
         for listed in list.iter().filter(missed) {
-            self.drop_pages(base, cpu, listed.page, 1);
+            self.drop_pages(base, cpu, listed.page, listed.pages);
         }
         state.set_generation(newest);
         state.set_done(drawn, base.machine.now());
     }
 }
 
-/// Tell who traces that CPUs may now hold a translation that is no longer in the table. `sync`: who cleared it flushes.
+/// Tell who traces that CPUs may now hold translations that are no longer in the table. `sync`: who cleared it flushes.
 /// What the policy `abis` takes for never used is marked: no CPU should hold it.
 #[inline]
 pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
-    let frame = &base.frames[cleared.head];
+    stale_of(base, cleared, &base.frames[cleared.head], sync);
+}
+
+/// [`stale`] for who has the record of the folio's head at hand.
+#[inline]
+pub(crate) fn stale_of<M: Machine>(base: &Base<M>, cleared: &Cleared, frame: &Frame, sync: bool) {
+    if !base.machine.listens() {
+        return;
+    }
     let (file, index) = match frame.owner() {
         Owner::File(file) => {
             (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)
@@ -255,6 +271,7 @@ pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
     };
     let spared = cleared.never_used && base.knobs.get(Knob::TlbUnmap) == ABIS;
     let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
+    let flags = flags | u64::from(cleared.pages - 1) << 40;
     let place = cleared.space.0 as u64 | file << 32;
     base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
 }

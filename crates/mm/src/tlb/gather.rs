@@ -28,8 +28,8 @@ pub struct Gather {
     freed_tables: bool,
     /// Pages whose meaning or rights change.
     changed: Option<(Vpn, Vpn)>,
-    /// Folios that lost a mapping: one reference each is to be dropped after the flush.
-    pub(crate) pages: Vec<Pfn>,
+    /// Folios that lost mappings, and the references that these held, which are dropped after the flush.
+    pub(crate) folios: Vec<(Pfn, u32)>,
     /// Page-table pages to free after the flush.
     pub(crate) tables: Vec<Pfn>,
 }
@@ -37,7 +37,7 @@ pub struct Gather {
 impl Gather {
     /// Nothing taken yet.
     pub(crate) fn new(space: SpaceId, purpose: Purpose) -> Gather {
-        let (pages, tables) = (Vec::new(), Vec::new());
+        let (folios, tables) = (Vec::new(), Vec::new());
         Gather {
             space,
             purpose,
@@ -45,7 +45,7 @@ impl Gather {
             end: Vpn(0),
             freed_tables: false,
             changed: None,
-            pages,
+            folios,
             tables,
         }
     }
@@ -67,18 +67,20 @@ impl Gather {
         self.space
     }
 
-    /// A present entry was cleared; if it mapped a folio whose reference is to be dropped, that too.
+    /// The entries of some pages mapped parts of a folio and are cleared: the references that they held are to be dropped.
     #[inline]
-    pub fn page(&mut self, page: Vpn, folio: Option<Pfn>) {
-        self.touched(page);
-        self.pages.extend(folio);
+    pub fn folio(&mut self, head: Pfn, refs: u32) {
+        match self.folios.last_mut() {
+            Some((last, more)) if *last == head => *more += refs,
+            _ => self.folios.push((head, refs)),
+        }
     }
 
-    /// An entry lost rights.
+    /// The entries of some pages were cleared or lost rights.
     #[inline]
-    pub fn touched(&mut self, page: Vpn) {
+    pub fn touched(&mut self, page: Vpn, pages: u64) {
         self.start = self.start.min(page);
-        self.end = self.end.max(Vpn(page.0 + 1));
+        self.end = self.end.max(Vpn(page.0 + pages));
     }
 
     /// A page-table page was taken out of the tree.

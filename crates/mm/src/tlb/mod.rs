@@ -18,6 +18,7 @@ mod debt;
 mod gather;
 mod ledger;
 
+pub(crate) use batch::stale_of;
 pub use batch::{ABIS, Batch, Cleared, stale};
 pub use debt::{Debt, Generation};
 pub use gather::{Gather, Purpose};
@@ -90,7 +91,12 @@ pub struct Range {
 impl Range {
     /// One page.
     pub const fn page(page: Vpn) -> Range {
-        Range { start: page, pages: 1, freed_tables: false }
+        Range::pages(page, 1)
+    }
+
+    /// Some pages.
+    pub const fn pages(start: Vpn, pages: u64) -> Range {
+        Range { start, pages, freed_tables: false }
     }
 
     /// Everything.

@@ -149,7 +149,8 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
     let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-    let cleared = Cleared { space, page, pfn, head, writable: false, never_used: false, dropped: false };
+    let cleared =
+        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false };
     let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
     tlb.owed_by_tag(ZoneId(0), base.frames[pfn].debt())
@@ -269,7 +270,7 @@ fn what_could_still_be_written_is_never_deferred() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pfn, head, writable, never_used: false, dropped },
+            &Cleared { space: a, page, pages: 1, pfn, head, writable, never_used: false, dropped },
         );
         assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
         batch.settle(&base, &tlb);
@@ -307,8 +308,16 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
         let mut batch = Batch::new(&base);
         for page in [9, 4] {
             let (page, pfn, head) = (Vpn(page), Pfn(7), Pfn(7));
-            let cleared =
-                Cleared { space: a, page, pfn, head, writable: false, never_used: false, dropped: false };
+            let cleared = Cleared {
+                space: a,
+                page,
+                pages: 1,
+                pfn,
+                head,
+                writable: false,
+                never_used: false,
+                dropped: false,
+            };
             let _ = batch.note(&base, &tlb, &cleared);
         }
         if more {
@@ -340,7 +349,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pfn, head, writable: false, never_used, dropped: false },
+            &Cleared { space: a, page, pages: 1, pfn, head, writable: false, never_used, dropped: false },
         );
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
@@ -356,6 +365,7 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
         let cleared = Cleared {
             space: a,
             page: Vpn(page),
+            pages: 1,
             pfn: Pfn(1),
             head: Pfn(1),
             writable: false,
@@ -427,7 +437,16 @@ fn each_number_has_a_generation_of_its_own() {
 
 /// A page that is unmapped, and noted in a batch.
 fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
-    Cleared { space, page: Vpn(page), pfn: Pfn(7), head: Pfn(7), writable, never_used: false, dropped: false }
+    Cleared {
+        space,
+        page: Vpn(page),
+        pages: 1,
+        pfn: Pfn(7),
+        head: Pfn(7),
+        writable,
+        never_used: false,
+        dropped: false,
+    }
 }
 
 #[test]
@@ -647,5 +666,30 @@ fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {
         base.machine.run_on(1);
         tlb.catch_up(&base, CpuId(1), &request);
         assert_eq!(base.machine.held(CpuId(1), Vpn(9)), None);
+    }
+}
+
+#[test]
+fn a_run_is_noted_once_and_its_pages_are_listed() {
+    for pages in [8, 40] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+        let mut batch = Batch::new(&base);
+        let before = tlb.contexts[a.0].generation.load(SeqCst);
+        let _ = batch.note(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });
+        assert_eq!(tlb.contexts[a.0].generation.load(SeqCst), before + 1);
+        assert_eq!(base.machine.events(Event::TlbStale), 1);
+        // More pages than the list may have are paid at once, and, above the ceiling, as everything.
+        assert_eq!(shootdowns(&base).len(), usize::from(pages == 40));
+        batch.settle(&base, &tlb);
+        let all = if pages == 40 {
+            Flush::Current
+        } else {
+            Flush::Pages { start: Vpn(3), count: pages, stride: Order::ZERO }
+        };
+        assert_eq!(flushes(&base), [(1, all)]);
     }
 }

@@ -1,11 +1,12 @@
 //! What was paid is known as long as the lock is held, and of the lock that was turned into a settled one.
 use mm::Machine;
+use mm::frame::FolioPages;
 use mm::table::{Locked, Rights, Settled, Slot, Writes};
 use mm::units::*;
 
-pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot) {
+pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPages) {
     drop(tables);
-    tables.install(slot, Vpn(1), Pfn(7), Rights::USER, Writes::No);
+    tables.install(slot, Vpn(1), pages, Rights::USER, Writes::No);
 }
 
 pub fn both<M: Machine>(tables: Locked<'_, M>) {

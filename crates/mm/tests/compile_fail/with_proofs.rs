@@ -1,6 +1,7 @@
 //! The way with all proofs compiles: what the other files leave out is what makes them fail.
 use mm::Machine;
 use mm::alloc::{Mark, Reserve};
+use mm::frame::FolioPages;
 use mm::memory::Memory;
 use mm::space::VmaTree;
 use mm::table::{Rights, Writes};
@@ -12,7 +13,7 @@ fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId
     let proof = memory.tlb.settle_file(memory.ground(), file);
     let mut tables = memory.tables.lock(memory.ground(), space).settle();
     let slot = tables.reserve(&memory.alloc, page, Mark::Min, Reserve::None).unwrap();
-    tables.install(slot, page, pfn, Rights::USER, Writes::Shared(proof));
+    tables.install(slot, page, FolioPages::one(&memory.frames, pfn), Rights::USER, Writes::Shared(proof));
 }
 
 #[allow(dead_code)]

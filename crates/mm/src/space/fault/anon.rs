@@ -1,7 +1,7 @@
 //! Faults on anonymous memory that has no page yet.
 
 use super::{Fault, FaultStop, Served};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Work};
 use crate::table::{Entry, Writes};
 use crate::units::*;
@@ -16,7 +16,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
             let mut tables = tables.settle_at(slot, self.page);
-            tables.install(slot, self.page, self.st.zero, self.rights(false), Writes::No);
+            let zero = FolioPages { head: self.st.zero, first: self.st.zero, count: 1 };
+            tables.install(slot, self.page, zero, self.rights(false), Writes::No);
             self.st.charge(Work::EntrySet, 1);
         }
         Ok(Served::MINOR)

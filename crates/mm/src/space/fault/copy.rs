@@ -4,8 +4,9 @@ use super::{Fault, FaultStop, Served};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
+use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
-use crate::table::{Absent, Entry, Leaf, Locked, Slot, Writes};
+use crate::table::{Absent, Entry, Locked, Run, Slot, Writes};
 use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
 
@@ -23,27 +24,31 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Is this process the only one that can see the page?
     fn may_reuse(&self, entry: Entry) -> bool {
-        let pfn = entry.pfn();
-        if pfn == self.st.zero {
+        let page = entry.pfn();
+        if page == self.st.zero {
             return false;
         }
-        let frame = &self.st.frames[pfn];
+        let head = self.st.frames.head(page);
+        let frame = &self.st.frames[head];
         if !frame.is_anon() {
             return false;
         }
-        if frame.has(FrameFlags::EXCLUSIVE) {
+        if self.st.frames[page].has(FrameFlags::EXCLUSIVE) {
             return true;
         }
-        if frame.mapcount() != 1 || !self.st.try_lock_folio(pfn) {
+        // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any more:
+        // a page that stays would keep all others.
+        let single = frame.order() == Order::ZERO;
+        if !single || frame.mapcount() != 1 || !self.st.try_lock_folio(head) {
             return false;
         }
-        crate::cache::free_swap(self.st.memory(), pfn);
+        crate::cache::free_swap(self.st.memory(), head);
         // One reference is the entry's; any other may be somebody who still reads it.
         let alone = frame.refs() == 1 && frame.mapcount() == 1;
         if alone {
             frame.set(FrameFlags::EXCLUSIVE);
         }
-        self.st.unlock_folio(pfn);
+        self.st.unlock_folio(head);
         alone
     }
 
@@ -63,20 +68,19 @@ impl<M: Machine> Fault<'_, M> {
     /// Give the process a copy of its own.
     fn copy(&self, entry: Entry) -> Result<Served, FaultStop> {
         let old = entry.pfn();
-        let held = old != self.st.zero && self.hold_if_mapped(entry);
-        if old != self.st.zero && !held {
+        let head = (old != self.st.zero).then(|| self.st.frames.head(old));
+        let held = head.filter(|_| self.hold_if_mapped(entry));
+        if held != head {
             return Ok(Served::MINOR);
         }
         let new = match self.new_anon_page() {
             Ok(new) => new,
             Err(stop) => {
-                if held {
-                    self.st.put(old);
-                }
+                held.inspect(|&head| self.st.put(head));
                 return Err(stop);
             }
         };
-        if held {
+        if held.is_some() {
             self.st.machine.copy(new, old, 1);
             self.st.charge(Work::CopyPage, 1);
         } else {
@@ -84,9 +88,7 @@ impl<M: Machine> Fault<'_, M> {
             self.st.charge(Work::ZeroPage, 1);
         }
         let outcome = self.map_new_anon(new, entry);
-        if held {
-            self.st.put(old);
-        }
+        held.inspect(|&head| self.st.put(head));
         outcome
     }
 
@@ -95,7 +97,7 @@ impl<M: Machine> Fault<'_, M> {
         let tables = self.lock();
         let same = tables.find(self.page).is_some_and(|leaf| super::same_page(leaf.entry, entry));
         if same {
-            self.st.frames[entry.pfn()].get(1);
+            self.st.frames[self.st.frames.head(entry.pfn())].get(1);
         }
         same
     }
@@ -105,31 +107,32 @@ impl<M: Machine> Fault<'_, M> {
     /// the caller drops when the tables are unlocked.
     pub(super) fn take_old(&self, tables: &mut Locked<'_, M>, slot: Slot) -> Option<Pfn> {
         let base = self.st.memory().ground();
-        let old = tables.clear(slot, Absent::None).entry();
+        let old = tables.clear(slot, Absent::None);
         self.st.charge(Work::EntryClear, 1);
-        let pfn = old.pfn();
-        let leaf = Leaf { page: self.page, slot, entry: old, order: Order::ZERO };
-        stale(base, &leaf.cleared(self.id, old, base.frames.head(pfn)), true);
+        let run = Run::one(self.page, slot, old);
+        let pages = run.mapped(&self.st.frames);
+        stale(base, &run.cleared(self.id, old, pages.head), true);
         self.st.tlb.flush(base, self.id, Range::page(self.page));
         let concern = Concern::FlushedAtOnce { space: self.id, first: self.page, count: 1 };
         base.event(Event::TlbHazard, concern.args());
-        if pfn == self.st.zero {
+        if pages.head == self.st.zero {
             return None;
         }
-        tables.counts().add(super::super::unmap::resident_kind(self.st, pfn), -1);
-        self.st.rmap.remove(base, pfn);
-        Some(pfn)
+        tables.counts().add(resident_kind(self.st, pages.head), -1);
+        self.st.rmap.remove_range(base, pages);
+        Some(pages.head)
     }
 
     /// The first store to a shared page that is mapped: the file must know that it is dirty.
     fn shared_store_mapped(&self, entry: Entry, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        let pfn = entry.pfn();
+        let pfn = self.st.frames.head(entry.pfn());
         if !self.hold_if_mapped(entry) {
             return Ok(Served::MINOR);
         }
         self.st.lock_folio(pfn);
         let frame = &self.st.frames[pfn];
-        let still_there = (frame.owner(), frame.page_index()) == (Owner::File(file), index);
+        let shown = PageIndex(frame.page_index().0 + (entry.pfn().0 - pfn.0) as u64);
+        let still_there = (frame.owner(), shown) == (Owner::File(file), index);
         let mut outcome = Ok(Served::MINOR);
         if still_there {
             self.st.cache.mark_dirty(self.st.memory(), pfn);
@@ -157,10 +160,8 @@ impl<M: Machine> Fault<'_, M> {
     fn drop_cut_off(&self, entry: Entry) {
         self.st.gather(self.id, Purpose::Meaning, |gather| {
             gather.changes(self.page, Vpn(self.page.0 + 1));
-            let mut tables = self.lock();
-            if let Some(leaf) = tables.find(self.page).filter(|leaf| super::same_page(leaf.entry, entry)) {
-                super::super::unmap::zap_entry(self.st, &mut tables, leaf, false, gather);
-            }
+            let one = (self.page, Vpn(self.page.0 + 1));
+            zap_if(self.st, self.id, one, false, gather, |run| super::same_page(run.entry, entry));
         });
     }
 }

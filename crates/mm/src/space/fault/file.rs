@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::cache::{Page, ReadHint};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::space::VmaFlags;
@@ -38,6 +38,59 @@ impl<M> core::ops::DerefMut for Held<'_, M> {
     }
 }
 
+/// Cached pages of one folio that a window of addresses shows.
+#[derive(Clone, Copy)]
+struct Resident {
+    page: Vpn,
+    pages: FolioPages,
+    /// References that were taken for entries and are not in one yet.
+    unused: u32,
+}
+
+impl Resident {
+    fn holds(&self, page: Vpn) -> bool {
+        page >= self.page && page.0 < self.page.0 + self.pages.count as u64
+    }
+}
+
+/// What is cached of a window, in order of addresses.
+struct Around {
+    count: usize,
+    found: [Resident; AROUND_MAX],
+}
+
+impl Default for Around {
+    fn default() -> Self {
+        let pages = FolioPages { head: Pfn::NONE, first: Pfn::NONE, count: 0 };
+        Around { count: 0, found: [Resident { page: Vpn(0), pages, unused: 0 }; AROUND_MAX] }
+    }
+}
+
+impl Around {
+    /// Add pages, with a reference of their folio for each; they join the last ones if they continue them.
+    fn push(&mut self, page: Vpn, pages: FolioPages) {
+        if let Some(last) = self.found[..self.count].last_mut()
+            && last.pages.head == pages.head
+            && last.page.0 + last.pages.count as u64 == page.0
+            && last.pages.first.add(last.pages.count) == pages.first
+        {
+            last.pages.count += pages.count;
+            last.unused += pages.count;
+            return;
+        }
+        self.found[self.count] = Resident { page, pages, unused: pages.count };
+        self.count += 1;
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Resident> {
+        self.found[..self.count].iter()
+    }
+
+    fn runs_mut(&mut self) -> impl Iterator<Item = &mut Resident> {
+        self.found[..self.count].iter_mut()
+    }
+}
+
 impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
@@ -45,11 +98,12 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
+        let pages = FolioPages::one(&self.st.frames, page.pfn);
         let mut tables = self.lock();
         match self.slot_if(&mut tables, Entry::NONE) {
             // The page may have been cut off the file while we were not looking: the folio then has no owner.
-            Ok(Some(slot)) if self.st.frames[page.pfn].owner() == Owner::File(file) => {
-                if self.may_write_untracked(page.pfn) {
+            Ok(Some(slot)) if self.st.frames[pages.head].owner() == Owner::File(file) => {
+                if self.may_write_untracked(pages.head) {
                     let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
                     self.install(
                         &mut tables.settle_at(slot, self.page),
@@ -58,13 +112,13 @@ impl<M: Machine> Fault<'_, M> {
                         Writes::Shared(settled),
                     );
                 } else {
-                    self.install_unchanged(&mut tables, slot, page.pfn, self.rights(false));
+                    self.install_unchanged(&mut tables, slot, pages, self.rights(false));
                 }
                 Ok(Served::from_major(page.major))
             }
             other => {
                 drop(tables);
-                self.st.put(page.pfn);
+                self.st.put(pages.head);
                 other.map(|_| Served::from_major(page.major))
             }
         }
@@ -95,58 +149,76 @@ impl<M: Machine> Fault<'_, M> {
         let start = (self.page.0 / window * window).max(self.vma.start.0);
         let end = (self.page.0 / window * window + window).min(self.vma.end().0);
         let first = PageIndex(index.0 - (self.page.0 - start));
-        let mut found = [(PageIndex(0), Pfn::NONE); AROUND_MAX];
-        let mut count = 0;
+        let mut found = Around::default();
         self.st.cache.resident(self.st.memory(), file, first, end - start, &mut |index, pfn| {
-            found[count] = (index, pfn);
-            count += 1;
+            let page = Vpn(start + (index.0 - first.0));
+            found.push(page, FolioPages::one(&self.st.frames, pfn));
         });
-        let found = &mut found[..count];
-        if !found.iter().any(|&(at, _)| at == index) {
-            self.put_all(found);
+        if !found.runs().any(|run| run.holds(self.page)) {
+            self.put_all(&found);
             return Ok(false);
         }
         let mut tables = self.lock();
         let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.mark, self.gfp.reserve);
         if let Err(needs) = reserved {
             drop(tables);
-            self.put_all(found);
+            self.put_all(&found);
             return Err(needs.into());
         }
         // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
         let writable = self.vma.is_shared() && self.vma.prot.contains(crate::api::Prot::WRITE);
         let mut tables = if writable { Held::Settled(tables.settle()) } else { Held::Plain(tables) };
-        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
-        let mut mapped = false;
-        for (at, pfn) in found.iter_mut() {
-            let page = Vpn(start + (at.0 - first.0));
-            // Windows larger than the rest of a table stop at its end.
-            let Some(leaf) = tables.find(page) else { continue };
-            let still_there = self.st.frames[*pfn].owner() == Owner::File(file);
-            if leaf.entry.is_none() && still_there {
-                let mut rights = self.vma.rights();
-                rights.set(Rights::YOUNG, page == self.page || !old_around);
-                match &mut tables {
-                    Held::Settled(tables) if self.may_write_untracked(*pfn) => {
-                        let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                        self.count_mapped(tables, *pfn);
-                        tables.install(leaf.slot, page, *pfn, rights, Writes::Shared(settled));
-                    }
-                    tables => self.install_unchanged(tables, leaf.slot, *pfn, rights),
-                }
-                *pfn = Pfn::NONE;
+        for run in found.runs_mut() {
+            if self.st.frames[run.pages.head].owner() == Owner::File(file) {
+                run.unused -= self.map_empty(&mut tables, file, *run);
             }
-            mapped |= page == self.page;
         }
         drop(tables);
-        self.put_all(found);
-        Ok(mapped)
+        self.put_all(&found);
+        Ok(true)
     }
 
-    fn put_all(&self, found: &[(PageIndex, Pfn)]) {
-        for &(_, pfn) in found.iter().filter(|(_, pfn)| pfn.is_some()) {
-            self.st.put(pfn);
+    /// Map those pages of a run whose entries are empty, and which have a table. Returns how many.
+    fn map_empty(&self, tables: &mut Held<'_, M>, file: FileId, run: Resident) -> u32 {
+        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
+        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
+        let longest = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
+        let (mut at, mut mapped) = (0, 0);
+        while at < run.pages.count {
+            let page = Vpn(run.page.0 + at as u64);
+            // Windows larger than the rest of a table stop at its end.
+            let Some(first) = tables.find(page) else { break };
+            let asked = page == self.page;
+            let mut most = longest.min(run.pages.count - at).min(first.slot.room());
+            if old_around {
+                let apart = if asked { 1 } else { self.page.0.wrapping_sub(page.0) };
+                most = most.min(apart.min(u32::MAX as u64) as u32);
+            }
+            let count = tables.empty_from(first.slot, most);
+            if count > 0 {
+                let pages = FolioPages { first: run.pages.first.add(at), count, ..run.pages };
+                let mut rights = self.vma.rights();
+                rights.set(Rights::YOUNG, asked || !old_around);
+                match &mut *tables {
+                    Held::Settled(tables) if self.may_write_untracked(pages.head) => {
+                        let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+                        self.st.rmap.add_range(self.st.memory().ground(), pages);
+                        self.count_mapped(tables, pages);
+                        tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
+                    }
+                    tables => self.install_unchanged(tables, first.slot, pages, rights),
+                }
+            }
+            mapped += count;
+            at += count.max(1);
+        }
+        mapped
+    }
+
+    /// Drop the references of pages that were found and not mapped.
+    fn put_all(&self, found: &Around) {
+        for run in found.runs().filter(|run| run.unused > 0) {
+            self.st.put_many(run.pages.head, run.unused);
         }
     }
 

@@ -9,6 +9,7 @@ use super::vma::{Vma, VmaFlags, VmaView};
 use super::{Space, Spaces};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
+use crate::frame::FolioPages;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
@@ -149,23 +150,25 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
     }
 
-    /// Map a folio, of which the caller gives one reference to the entry, for this access.
-    fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, pfn: Pfn, writes: Writes) {
-        self.count_mapped(tables, pfn);
+    /// Map a page of a folio, of which the caller gives one reference to the entry, for this access.
+    fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
+        let pages = FolioPages::one(&self.st.frames, page);
+        self.st.rmap.add_range(self.st.memory().ground(), pages);
+        self.count_mapped(tables, pages);
         let rights = self.rights(!matches!(writes, Writes::No));
-        tables.install(slot, self.page, pfn, rights, writes);
+        tables.install(slot, self.page, pages, rights, writes);
     }
 
-    /// Map a folio that shows, for loads, what `page` has shown since its content or meaning last changed.
-    fn install_unchanged(&self, tables: &mut Locked<'_, M>, slot: Slot, pfn: Pfn, rights: Rights) {
-        self.count_mapped(tables, pfn);
-        tables.install_unchanged(slot, pfn, rights);
+    /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last changed.
+    fn install_unchanged(&self, tables: &mut Locked<'_, M>, slot: Slot, pages: FolioPages, rights: Rights) {
+        self.st.rmap.add_range(self.st.memory().ground(), pages);
+        self.count_mapped(tables, pages);
+        tables.install_unchanged(slot, pages, rights);
     }
 
-    fn count_mapped(&self, tables: &mut Locked<'_, M>, pfn: Pfn) {
-        self.st.rmap.add(self.st.memory().ground(), pfn);
-        tables.counts().add(super::unmap::resident_kind(self.st, pfn), 1);
-        self.st.charge(Work::EntrySet, 1);
+    fn count_mapped(&self, tables: &mut Locked<'_, M>, pages: FolioPages) {
+        tables.counts().add(super::unmap::resident_kind(self.st, pages.head), i64::from(pages.count));
+        self.st.charge(Work::EntrySet, pages.count as u64);
     }
 
     /// The set for anonymous pages made through this range; the first such page makes the set.
@@ -191,7 +194,7 @@ impl<M: Machine> Fault<'_, M> {
     fn mlock_page(&self) {
         let found = self.lock().find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
         if let Some(entry) = found.filter(|entry| entry.pfn() != self.st.zero) {
-            self.st.lru.mlock(self.st.memory().ground(), entry.pfn());
+            self.st.lru.mlock(self.st.memory().ground(), self.st.frames.head(entry.pfn()));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{drop_swap_entry, remove_from_swap_cache, swapin};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::space::VmaFlags;
 use crate::table::{Entry, Resident, Writes};
@@ -71,7 +71,8 @@ impl<M: Machine> Fault<'_, M> {
         if writable {
             self.install(&mut tables.settle_at(at, self.page), at, pfn, Writes::Private);
         } else {
-            self.install_unchanged(&mut tables, at, pfn, self.rights(false));
+            let page = FolioPages::one(&self.st.frames, pfn);
+            self.install_unchanged(&mut tables, at, page, self.rights(false));
         }
         // The entry's hold on the slot; the caller keeps one of its own until it has done.
         self.st.swap.free_entry(self.st.memory().ground(), slot);

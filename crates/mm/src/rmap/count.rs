@@ -1,0 +1,147 @@
+//! Noting which pages are mapped, and the statistics of it.
+
+use super::Rmap;
+use crate::base::Base;
+use crate::frame::{FolioPages, Frame, FrameFlags, Remapped};
+use crate::knobs::Knob;
+use crate::machine::{Machine, Work};
+use crate::stat::Stat;
+use crate::units::*;
+
+/// Pages that became mapped, or stopped to be, and that the counters do not know of yet. Whoever changes several runs in one
+/// hold of a lock collects them here, and tells the counters once, at the end.
+#[must_use = "dropping it loses counts"]
+#[derive(Debug)]
+pub struct Tally {
+    anon: i64,
+    file: i64,
+    /// `rmap.batch` is off: nothing is collected.
+    at_once: bool,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new<M: Machine>(base: &Base<M>) -> Tally {
+        Tally { anon: 0, file: 0, at_once: base.knobs.get(Knob::RmapBatch) == 0 }
+    }
+
+    #[inline]
+    fn note<M: Machine>(&mut self, base: &Base<M>, head: &Frame, pages: i64) {
+        *if head.is_anon() { &mut self.anon } else { &mut self.file } += pages;
+        if self.at_once && pages != 0 {
+            self.flush(base);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush<M: Machine>(&mut self, base: &Base<M>) {
+        for (stat, pages) in [(Stat::NrAnonPages, &mut self.anon), (Stat::NrMapped, &mut self.file)] {
+            let pages = core::mem::take(pages);
+            if pages != 0 {
+                base.charge(Work::StatUpdate, 1);
+                base.count(stat, pages);
+            }
+        }
+    }
+
+    /// Tell the counters.
+    pub fn settle<M: Machine>(mut self, base: &Base<M>) {
+        self.flush(base);
+    }
+}
+
+impl Rmap {
+    /// Note one more entry that maps a page. The caller has taken the reference that the entry holds.
+    #[inline]
+    pub fn add<M: Machine>(&self, base: &Base<M>, page: Pfn) {
+        self.add_range(base, FolioPages::one(&base.frames, page));
+    }
+
+    /// Forget one entry that mapped a page. The caller drops the entry's reference afterwards. Returns whether its folio is
+    /// now partly mapped, and was not so before for want of this page.
+    #[inline]
+    pub fn remove<M: Machine>(&self, base: &Base<M>, page: Pfn) -> bool {
+        self.remove_range(base, FolioPages::one(&base.frames, page))
+    }
+
+    /// Note one more entry for each of some pages of a folio, with one update of the statistics. The caller has taken a
+    /// reference for each.
+    #[inline]
+    pub fn add_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) {
+        base.charge(Work::RmapAdd, pages.count as u64);
+        count_pages(base, &base.frames[pages.head], base.frames.map_pages(pages), 1);
+    }
+
+    /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a reference
+    /// for each afterwards. Returns whether this left the folio partly mapped.
+    #[inline]
+    pub fn remove_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) -> bool {
+        base.charge(Work::RmapRemove, pages.count as u64);
+        let change = base.frames.unmap_pages(pages);
+        count_pages(base, &base.frames[pages.head], change, -1);
+        change.partly
+    }
+
+    /// As [`Rmap::add_range`]; the statistics wait in `tally`.
+    #[inline]
+    pub fn add_tallied<M: Machine>(&self, base: &Base<M>, pages: FolioPages, tally: &mut Tally) {
+        base.charge(Work::RmapAdd, pages.count as u64);
+        let change = base.frames.map_pages(pages);
+        tally.note(base, &base.frames[pages.head], i64::from(change.pages));
+    }
+
+    /// As [`Rmap::remove_range`], for the folio of the head `frame`; the statistics wait in `tally`.
+    #[inline]
+    pub fn remove_tallied<M: Machine>(
+        &self,
+        base: &Base<M>,
+        frame: &Frame,
+        pages: FolioPages,
+        tally: &mut Tally,
+    ) -> bool {
+        base.charge(Work::RmapRemove, pages.count as u64);
+        let change = base.frames.unmap_pages_of(frame, pages);
+        tally.note(base, frame, -i64::from(change.pages));
+        change.partly
+    }
+
+    /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.
+    pub fn add_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
+        base.charge(Work::RmapAdd, 1);
+        let change = base.frames.map_entirely(head);
+        count_pages(base, &base.frames[head], change, 1);
+        count_large(base, &base.frames[head], change, 1);
+    }
+
+    /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this left
+    /// the folio partly mapped.
+    pub fn remove_large<M: Machine>(&self, base: &Base<M>, head: Pfn) -> bool {
+        base.charge(Work::RmapRemove, 1);
+        let change = base.frames.unmap_entirely(head);
+        count_pages(base, &base.frames[head], change, -1);
+        count_large(base, &base.frames[head], change, -1);
+        change.partly
+    }
+}
+
+#[inline]
+fn count_pages<M: Machine>(base: &Base<M>, head: &Frame, change: Remapped, sign: i64) {
+    if change.pages > 0 {
+        base.charge(Work::StatUpdate, 1);
+        let stat = if head.is_anon() { Stat::NrAnonPages } else { Stat::NrMapped };
+        base.count(stat, sign * i64::from(change.pages));
+    }
+}
+
+fn count_large<M: Machine>(base: &Base<M>, head: &Frame, change: Remapped, sign: i64) {
+    if change.large > 0 {
+        let stat = match (head.is_anon(), head.has(FrameFlags::SWAPBACKED)) {
+            (true, _) => Stat::NrAnonTransparentHugepages,
+            (false, true) => Stat::NrShmemPmdmapped,
+            (false, false) => Stat::NrFilePmdmapped,
+        };
+        base.charge(Work::StatUpdate, 1);
+        base.count(stat, sign * i64::from(change.large));
+    }
+}

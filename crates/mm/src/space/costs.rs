@@ -1,0 +1,105 @@
+//! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted exactly.
+
+use super::folios::{World, gfp};
+use super::*;
+use crate::api::{Advice, Prot};
+use crate::machine::Work;
+use crate::primitive::counted;
+use crate::rmap::UnmapMode;
+use crate::table::Run;
+use crate::tlb::Batch;
+use std_alloc::vec::Vec;
+
+/// (atomic changes of integers, updates of statistics of mapped pages)
+type Cost = (u64, u64);
+
+/// A step on a folio that is mapped in the world's only space.
+type Step = fn(&World, Run);
+
+const UNMAP: Step = |world, run| {
+    let memory = world.st.memory();
+    let mut batch = Batch::new(memory.ground());
+    let pfn = run.mapped(&world.st.frames).head;
+    assert!(world.st.rmap.try_to_unmap(memory, pfn, UnmapMode::default(), &mut batch).all);
+    batch.settle(memory.ground(), &world.st.tlb);
+};
+
+const ZAP: Step = |world, run| {
+    let pages = world.st.frames[run.mapped(&world.st.frames).head].pages() as u64;
+    world.spaces.madvise(&world.st, world.ids[0], run.page, pages, Advice::DontNeed).unwrap();
+};
+
+const FORK: Step = |world, _| {
+    world.spaces.fork(&world.st, world.ids[0], gfp()).unwrap();
+};
+
+const PROTECT: Step = |world, run| {
+    world.spaces.mprotect(&world.st, world.ids[0], run.page, 512, Prot::READ).unwrap();
+};
+
+/// What a step costs for folios of all orders from 0 to 9, with the number of their pages. `held`: as reclaim holds them; their
+/// cache's reference is not there either way.
+fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
+    let cost = |order| {
+        let world = World::new(batch, 1);
+        let run = world.one_folio(Order(order), file);
+        let head = run.mapped(&world.st.frames).head;
+        world.st.frames[head].get(u32::from(held));
+        assert!(!held || world.st.try_lock_folio(head));
+        let before = (counted::changes(), world.st.machine.work(Work::StatUpdate));
+        step(&world, run);
+        let cost = (counted::changes() - before.0, world.st.machine.work(Work::StatUpdate) - before.1);
+        (1 << order, cost)
+    };
+    (0..=9).map(cost).collect()
+}
+
+/// The entry and the page's own count change for each page, everything else once a run: the folio's counts and references, the
+/// size of the space, the flush's generation and debt, the statistics.
+#[test]
+fn reclaim_unmaps_a_folio_at_the_cost_of_one_step() {
+    for (pages, cost) in costs(UNMAP, true, 1, true) {
+        // A folio of one page has no other count.
+        assert_eq!(cost, (if pages == 1 { 12 } else { 12 + 2 * pages }, 1), "{pages} pages");
+    }
+    for (pages, cost) in costs(UNMAP, true, 0, true) {
+        assert_eq!(
+            cost,
+            (if pages == 1 { 12 } else { 13 * pages + 1 }, pages),
+            "{pages} pages, entry by entry"
+        );
+    }
+}
+
+/// With the freeing of the folio, which is no dearer for a large one but for the way to the lists that are shared.
+#[test]
+fn a_process_unmaps_a_folio_at_the_cost_of_one_step() {
+    for (pages, (changes, updates)) in [true, false].iter().flat_map(|&file| costs(ZAP, false, 1, file)) {
+        let once = if pages == 1 { changes } else { changes - 2 * pages };
+        assert!(
+            (22..=27).contains(&once) && updates == 1,
+            "{pages} pages: {changes} changes, {updates} updates"
+        );
+    }
+    for (pages, (changes, updates)) in costs(ZAP, false, 0, true) {
+        assert!(
+            changes >= 9 * pages && updates == pages,
+            "{pages} pages: {changes} changes, {updates} updates"
+        );
+    }
+}
+
+/// For each page: the parent's entry, that it is exclusive, its count, the child's entry.
+#[test]
+fn fork_shares_a_folio_at_the_cost_of_one_step() {
+    let (mut shared, mut protected) = (Vec::new(), Vec::new());
+    for (pages, cost) in costs(FORK, false, 1, false) {
+        shared.push(if pages == 1 { (cost.0 + 1, cost.1) } else { (cost.0 + 4 - 4 * pages, cost.1) });
+    }
+    for (pages, (changes, updates)) in costs(PROTECT, false, 1, false) {
+        protected.push((changes - pages, updates));
+    }
+    // What the call costs without any page, and the statistics do not change.
+    assert!(shared.iter().all(|&cost| cost == shared[0] && cost.1 == 0), "{shared:?}");
+    assert!(protected.iter().all(|&cost| cost == protected[0] && cost.1 == 0), "{protected:?}");
+}

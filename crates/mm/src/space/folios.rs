@@ -1,0 +1,463 @@
+//! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by entry.
+
+use super::*;
+use crate::alloc::Allocator;
+use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::cache::Cache;
+use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::ground::Ground;
+use crate::knobs::{Knob, Knobs};
+use crate::lru::Lru;
+use crate::memory::Memory;
+use crate::rmap::UnmapMode;
+use crate::stat::Stat;
+use crate::swap::Swap;
+use crate::table::{Bits, Entry, Resident, Rights, Run, Writes};
+use crate::testing::TestMachine;
+use crate::tlb::Batch;
+use proptest::prelude::*;
+use std_alloc::collections::BTreeSet;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// Anonymous pages, then as many of a file: each half has a border between page tables within it, and so has their meeting.
+const PAGES: u64 = 1152;
+const ANON: u64 = 512 * 9 + 128;
+const FILE: u64 = ANON + PAGES;
+const END: u64 = FILE + PAGES;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// Map a folio where nothing is: in one space, or, of the file, in all.
+    Map {
+        at: u64,
+        order: u8,
+    },
+    Touch {
+        at: u64,
+        store: bool,
+    },
+    /// What hardware does by itself.
+    Mark {
+        at: u64,
+        dirty: bool,
+    },
+    Protect {
+        at: u64,
+        pages: u64,
+        write: bool,
+    },
+    Advise {
+        at: u64,
+        pages: u64,
+        advice: Advice,
+    },
+    Move {
+        at: u64,
+        pages: u64,
+        to: u64,
+    },
+    Fork,
+    Exit,
+    /// Reclaim or write-back come across the page's folio.
+    Unmap {
+        at: u64,
+    },
+    Clean {
+        at: u64,
+    },
+    Age {
+        at: u64,
+    },
+}
+
+fn op() -> impl Strategy<Value = (usize, Op)> {
+    let at = || ANON..END;
+    let pages = || prop_oneof![1..40u64, 1..PAGES];
+    let advice = [Advice::DontNeed, Advice::DontNeed, Advice::Free, Advice::Cold, Advice::PageOut];
+    let op = prop_oneof![
+        8 => (at(), 0..=9u8).prop_map(|(at, order)| Op::Map { at, order }),
+        4 => (at(), any::<bool>()).prop_map(|(at, store)| Op::Touch { at, store }),
+        3 => (at(), any::<bool>()).prop_map(|(at, dirty)| Op::Mark { at, dirty }),
+        2 => (at(), pages(), any::<bool>()).prop_map(|(at, pages, write)| Op::Protect { at, pages, write }),
+        4 => (at(), pages(), prop::sample::select(advice.to_vec()))
+            .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
+        1 => (at(), pages(), at()).prop_map(|(at, pages, to)| Op::Move { at, pages, to }),
+        2 => Just(Op::Fork),
+        1 => Just(Op::Exit),
+        3 => at().prop_map(|at| Op::Unmap { at }),
+        1 => at().prop_map(|at| Op::Clean { at }),
+        1 => at().prop_map(|at| Op::Age { at }),
+    ];
+    (0..3usize, op)
+}
+
+/// What of a page must be the same whether entries are changed in runs or one by one.
+type Seen = (u64, Entry, [u32; 6], bool);
+
+pub(super) struct World {
+    pub st: Store<TestMachine>,
+    pub spaces: Spaces,
+    pub ids: Vec<SpaceId>,
+    file: FileId,
+}
+
+impl World {
+    pub fn new(batch: u64, policy: u64) -> World {
+        let knobs = Knobs::default();
+        knobs.set(Knob::RmapBatch, batch).unwrap();
+        knobs.set(Knob::TlbUnmap, policy).unwrap();
+        let base = Ground::new(TestMachine::simple(2, 16384), knobs);
+        let (alloc, lru) = (Allocator::new(&base).unwrap(), Lru::new(&base.machine));
+        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
+        let zero = memory.new_folio(Order::ZERO, gfp()).unwrap();
+        let st = Store::new(memory, Cache::new(), zero);
+        let (spaces, file) = (Spaces::default(), st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE));
+        let id = spaces.create(&st, gfp()).unwrap();
+        let world = World { st, spaces, ids: std_alloc::vec![id], file };
+        let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
+        for (at, backing) in [(ANON, Backing::Anonymous), (FILE, shown)] {
+            let prot = Prot::READ | Prot::WRITE;
+            let at = Some(Vpn(at));
+            let request = MapRequest { at, pages: PAGES, prot, backing, locked: false, populate: false };
+            world.spaces.mmap(&world.st, id, &request).unwrap();
+        }
+        world
+    }
+
+    fn base(&self) -> &Ground<TestMachine> {
+        self.st.memory().ground()
+    }
+
+    fn apply(&mut self, who: usize, op: Op) {
+        let id = self.ids[who % self.ids.len()];
+        let (st, spaces) = (&self.st, &self.spaces);
+        let clip = |at: u64, pages: u64| pages.min(END - at);
+        match op {
+            Op::Map { at, order } if at < FILE => self.map_anon(id, at, Order(order)),
+            Op::Map { at, order } => self.map_file(at, Order(order)),
+            Op::Touch { at, store } => {
+                let access = if store { AccessKind::Store } else { AccessKind::Load };
+                let _ = spaces.fault(st, id, Vpn(at), access, gfp());
+            }
+            Op::Mark { at, dirty } => {
+                let mut tables = st.tables.lock(self.base(), id);
+                if let Some(run) = tables.find(Vpn(at)).filter(|run| run.entry.is_present()) {
+                    tables.mark_used(run.slot, dirty && run.entry.has(Bits::WRITE));
+                }
+            }
+            Op::Protect { at, pages, write } => {
+                let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
+                let _ = spaces.mprotect(st, id, Vpn(at), clip(at, pages), prot);
+            }
+            Op::Advise { at, pages, advice } => {
+                if let Ok(advised) = spaces.madvise(st, id, Vpn(at), clip(at, pages), advice) {
+                    for pfn in advised.page_out {
+                        st.lru.putback(self.base(), pfn);
+                        st.put(pfn);
+                    }
+                }
+            }
+            Op::Move { at, pages, to } => {
+                let pages = clip(at, pages).min(END - to);
+                let _ = spaces.mremap(st, id, Vpn(at), pages, pages, true, Some(Vpn(to)), gfp());
+            }
+            Op::Fork if self.ids.len() < 3 => {
+                let child = spaces.fork(st, id, gfp()).unwrap();
+                self.ids.push(child);
+            }
+            Op::Exit if self.ids.len() > 1 => {
+                spaces.exit(st, id);
+                self.ids.retain(|&other| other != id);
+            }
+            Op::Unmap { at } => {
+                self.with_folio(id, at, |pfn| {
+                    let frame = &st.frames[pfn];
+                    // Entry by entry, what comes before a page that was written is dropped; a run stays whole.
+                    if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
+                        let mut batch = Batch::new(self.base());
+                        st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut batch);
+                        batch.settle(self.base(), &st.tlb);
+                    }
+                });
+            }
+            Op::Clean { at } => {
+                self.with_folio(id, at, |pfn| {
+                    st.rmap.mkclean(st.memory(), pfn);
+                });
+            }
+            Op::Age { at } => {
+                self.with_folio(id, at, |pfn| {
+                    st.rmap.referenced(st.memory(), pfn, None);
+                });
+            }
+            Op::Fork | Op::Exit => {}
+        }
+    }
+
+    /// Give `then` the locked folio of a page, with a reference.
+    fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
+        let found = self.runs(id, at, at + 1).first().map(|run| run.mapped(&self.st.frames).head);
+        if let Some(pfn) = found.filter(|&pfn| pfn != self.st.zero) {
+            self.st.frames[pfn].get(1);
+            self.st.lock_folio(pfn);
+            then(pfn);
+            self.st.unlock_folio(pfn);
+            self.st.put(pfn);
+        }
+    }
+
+    fn is_exclusive(&self, page: Pfn) -> bool {
+        self.st.frames[page].has(FrameFlags::EXCLUSIVE)
+    }
+
+    fn is_dirty(&self, pfn: Pfn) -> bool {
+        let mapped = |run: &Run| run.mapped(&self.st.frames).head == pfn;
+        let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
+        all.filter(mapped).any(|run| run.entry.has(Bits::DIRTY))
+    }
+
+    /// Runs of present entries.
+    pub fn runs(&self, id: SpaceId, start: u64, end: u64) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut tables = self.st.tables.lock(self.base(), id);
+        tables.for_each(Vpn(start), Vpn(end), |_, run| runs.push(run));
+        runs.retain(|run| run.entry.is_present());
+        runs
+    }
+
+    /// Is one range of a kind, with no entries, where a folio is to be mapped?
+    fn is_free(&self, id: SpaceId, at: u64, order: Order) -> bool {
+        let vmas = self.spaces.at(id).vmas.lock();
+        let end = at + order.frames() as u64;
+        let inside = vmas.range_of(Vpn(at)).is_some_and(|vma| {
+            end <= vma.view.end().0
+                && vma.view.prot.contains(Prot::WRITE)
+                && vma.view.file.is_none() == (at < FILE)
+        });
+        drop(vmas);
+        inside && self.runs(id, at, end).is_empty()
+    }
+
+    fn map_anon(&self, id: SpaceId, at: u64, order: Order) {
+        let st = &self.st;
+        if !self.is_free(id, at, order) {
+            return;
+        }
+        // A fault gives the range a set.
+        self.spaces.fault(st, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
+        self.spaces.madvise(st, id, Vpn(at), 1, Advice::DontNeed).unwrap();
+        let view = self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
+        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
+        st.frames[pfn].set_owner(Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
+        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+        let pages = FolioPages::all(&st.frames, pfn);
+        for page in pages.iter() {
+            st.frames[page].set(FrameFlags::EXCLUSIVE);
+        }
+        self.install(id, at, pages);
+        st.lru.add(self.base(), pfn);
+        st.put(pfn);
+    }
+
+    fn map_file(&self, at: u64, order: Order) {
+        let st = &self.st;
+        let shown = |id: SpaceId| {
+            let vmas = self.spaces.at(id).vmas.lock();
+            vmas.range_of(Vpn(at)).and_then(|vma| vma.view.file_index(Vpn(at)))
+        };
+        let Some((file, index)) = shown(self.ids[0]) else { return };
+        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
+        st.frames[pfn].set_owner(Owner::File(file), index);
+        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+        st.lru.add(self.base(), pfn);
+        for &id in &self.ids {
+            if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
+                self.install(id, at, FolioPages::all(&st.frames, pfn));
+            }
+        }
+        st.put(pfn);
+    }
+
+    /// Map a folio, of the file or anonymous, at the start of a table of a new world, so that it is one run.
+    #[cfg(not(feature = "one-thread"))]
+    pub fn one_folio(&self, order: Order, file: bool) -> Run {
+        let id = self.ids[0];
+        if file {
+            self.map_file(512 * 12, order);
+        } else {
+            self.map_anon(id, 512 * 10, order);
+        }
+        let runs = self.runs(id, ANON, END);
+        assert_eq!(runs[0].mapped(&self.st.frames).count, runs[0].count);
+        runs[0]
+    }
+
+    /// Map pages as a fault does: a step for each table.
+    fn install(&self, id: SpaceId, at: u64, all: FolioPages) {
+        let st = &self.st;
+        let anon = st.frames[all.head].is_anon();
+        let kind = if anon { Resident::Anon } else { Resident::Shmem };
+        let rights =
+            self.spaces.at(id).vmas.lock().range_of(Vpn(at)).expect("it was just seen").view.rights();
+        let mut done = 0;
+        while done < all.count {
+            let page = Vpn(at + done as u64);
+            let mut tables = st.tables.lock(self.base(), id);
+            let slot = tables.reserve(&st.alloc, page, gfp().mark, gfp().reserve).unwrap();
+            let count = (all.count - done).min(slot.room());
+            let pages = FolioPages { first: all.first.add(done), count, ..all };
+            st.frames[all.head].get(count);
+            st.rmap.add_range(self.base(), pages);
+            tables.counts().add(kind, i64::from(count));
+            if anon {
+                tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
+            } else {
+                tables.install_unchanged(slot, pages, rights | Rights::YOUNG);
+            }
+            done += count;
+        }
+    }
+
+    /// Every page of every space, with the counts of its folio.
+    fn seen(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        let st = &self.st;
+        for &id in &self.ids {
+            for run in self.runs(id, ANON, END) {
+                for (i, page) in (0..).zip(run.mapped(&st.frames).iter()) {
+                    let (head, record) = (st.frames.head(page), &st.frames[st.frames.head(page)]);
+                    let found = st.tables.lock(self.base(), id).find(Vpn(run.page.0 + i)).unwrap().entry;
+                    let rights = found.bits() & (Bits::PRESENT | Bits::WRITE | Bits::USER | Bits::DIRTY);
+                    let counts = [
+                        record.order().0 as u32,
+                        page.0 - head.0,
+                        record.mapcount(),
+                        st.frames.page_mapcount(page),
+                        st.frames.pages_mapped(head),
+                        record.refs(),
+                    ];
+                    let exclusive = st.frames[page].has(FrameFlags::EXCLUSIVE);
+                    seen.push((run.page.0 + i, Entry::from_raw(rights.bits()), counts, exclusive));
+                }
+            }
+        }
+        seen
+    }
+
+    fn counters(&self) -> Vec<i64> {
+        let counted = [Stat::NrAnonPages, Stat::NrMapped, Stat::Pgfree, Stat::NrShmem, Stat::Pgreuse];
+        let mut all: Vec<_> = counted.iter().map(|&stat| self.base().stats.read(stat)).collect();
+        for &id in &self.ids {
+            let mut tables = self.st.tables.lock(self.base(), id);
+            let kinds = [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap];
+            all.extend(kinds.map(|kind| tables.counts().get(kind)));
+        }
+        all
+    }
+
+    pub fn validate(&self) {
+        let base = self.base();
+        self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
+        self.st.alloc.validate(base).unwrap();
+        self.st.lru.validate(base).unwrap();
+        let frames = &self.st.frames;
+        let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
+        let heads: BTreeSet<Pfn> = all.map(|run| run.mapped(frames).head).collect();
+        for head in heads.into_iter().filter(|&head| head != self.st.zero) {
+            self.st.rmap.validate_folio(self.st.memory(), head).unwrap();
+            assert!(frames[head].refs() >= frames[head].mapcount());
+        }
+    }
+}
+
+pub(super) fn gfp() -> Gfp {
+    Gfp::user(GroupId(0))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by entry.
+    #[test]
+    fn runs_do_what_entries_do(policy in 0u64..6, ops in prop::collection::vec(op(), 1..50)) {
+        let mut worlds = [1, 0].map(|batch| World::new(batch, policy));
+        for (who, op) in ops {
+            worlds.iter_mut().for_each(|world| world.apply(who, op));
+            let [runs, entries] = &worlds;
+            prop_assert_eq!(runs.counters(), entries.counters(), "after {:?}", op);
+            prop_assert_eq!(runs.seen(), entries.seen(), "after {:?}", op);
+            worlds.iter().for_each(World::validate);
+        }
+        for world in &worlds {
+            for &id in &world.ids {
+                world.spaces.exit(&world.st, id);
+            }
+            prop_assert_eq!(world.base().stats.read(Stat::NrAnonPages), 0);
+            prop_assert_eq!(world.base().stats.read(Stat::NrMapped), 0);
+            world.st.cache.destroy(world.st.memory(), world.file);
+            world.st.alloc.validate(world.base()).unwrap();
+        }
+        prop_assert_eq!(worlds[0].base().stats.read(Stat::Pgfree), worlds[1].base().stats.read(Stat::Pgfree));
+    }
+}
+
+/// After a fork, each page of a folio is copied by itself, and the other pages stay shared, or stay as they are.
+#[test]
+fn a_page_of_a_shared_folio_is_copied_alone() {
+    let mut world = World::new(1, 1);
+    let parent = world.ids[0];
+    world.apply(0, Op::Map { at: ANON, order: 4 });
+    let folio = world.runs(parent, ANON, END)[0].mapped(&world.st.frames).head;
+    world.apply(0, Op::Fork);
+    assert_eq!(world.st.frames[folio].mapcount(), 32);
+    assert!((0..16).all(|i| !world.is_exclusive(folio.add(i))));
+    world.apply(0, Op::Touch { at: ANON + 5, store: true });
+    let runs = world.runs(parent, ANON, END);
+    assert_eq!(runs.iter().map(|run| run.count).collect::<Vec<_>>(), [5, 1, 10]);
+    let copy = runs[1].entry.pfn();
+    assert_eq!((world.st.frames.page_mapcount(folio.add(5)), world.st.frames[folio].mapcount()), (1, 31));
+    assert!(world.is_exclusive(copy) && world.st.frames[copy].order() == Order::ZERO);
+    world.spaces.exit(&world.st, world.ids[1]);
+    world.ids.truncate(1);
+    // Nobody else maps it any more; it is copied all the same, so that the folio goes in the end.
+    world.apply(0, Op::Touch { at: ANON + 6, store: true });
+    assert_eq!((world.st.frames[folio].mapcount(), world.st.frames.pages_mapped(folio)), (14, 14));
+    world.validate();
+}
+
+/// A page that is this process's own is written in place, in a folio of any size.
+#[test]
+fn an_exclusive_page_of_a_folio_stays() {
+    let mut world = World::new(1, 1);
+    world.apply(0, Op::Map { at: ANON, order: 3 });
+    world.apply(0, Op::Protect { at: ANON, pages: 8, write: false });
+    world.apply(0, Op::Protect { at: ANON, pages: 8, write: true });
+    world.apply(0, Op::Touch { at: ANON + 3, store: true });
+    let counts: Vec<_> = world.runs(world.ids[0], ANON, END).iter().map(|run| run.count).collect();
+    assert_eq!(counts, [3, 1, 4], "the right to write ends a run");
+    assert_eq!(world.base().stats.read(Stat::Pgreuse), 1);
+    world.validate();
+}
+
+/// MADV_PAGEOUT takes a folio that lies in the range, all of it, and leaves one of which it has only a part.
+#[test]
+fn only_whole_folios_are_paged_out() {
+    for batch in [0, 1] {
+        let mut world = World::new(batch, 1);
+        let id = world.ids[0];
+        // Across a border of tables, so that its entries are two runs.
+        world.apply(0, Op::Map { at: ANON + 376, order: 4 });
+        let page_out = |at, pages| {
+            let advised = world.spaces.madvise(&world.st, id, Vpn(at), pages, Advice::PageOut).unwrap();
+            let taken = advised.page_out.len();
+            advised.page_out.into_iter().for_each(|pfn| {
+                world.st.lru.putback(world.base(), pfn);
+                world.st.put(pfn);
+            });
+            taken
+        };
+        assert_eq!((page_out(ANON + 376, 15), page_out(ANON + 377, 15)), (0, 0));
+        assert_eq!((page_out(ANON + 376, 16), page_out(ANON, PAGES)), (1, 1));
+    }
+}

@@ -1,0 +1,237 @@
+//! Runs: consecutive entries of one table that map consecutive pages of one folio in the same way.
+//!
+//! Whatever is done to the entries of a range (unmap, share, protect, forget that they were used) is done to a run in one
+//! step: one visit, one note of what may be stale, one count. A run ends
+//! - at the end of its table, of the range that is walked, or of its folio;
+//! - where the next entry is empty, or maps anything but the folio's next page;
+//! - where the next entry grants other rights. What hardware sets by itself (used, written) does not end a run; a run has
+//!   the marks of all of its entries.
+//!
+//! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch` off
+//! every run is. The contract is that of Linux's `folio_pte_batch`.
+
+use super::{Absent, Bits, Entry, Locked, Slot};
+use crate::frame::{FolioPages, FrameFlags, FrameTable};
+use crate::knobs::Knob;
+use crate::machine::Machine;
+use crate::primitive::{AtomicU64, Ordering::*};
+use crate::tlb::Cleared;
+use crate::units::*;
+
+/// Marks that entries of one run may differ in.
+pub(super) const MARKS: Bits = Bits::YOUNG.union(Bits::AGED).union(Bits::DIRTY);
+
+/// Consecutive entries of one table that map consecutive pages of one folio in the same way; or one entry of any kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// First page that the first entry is for.
+    pub page: Vpn,
+    /// Where the first entry stands.
+    pub slot: Slot,
+    /// What the first entry was when found, with the marks of all.
+    pub entry: Entry,
+    /// Size of what each entry maps: one page, or 2 MiB.
+    pub order: Order,
+    /// Number of entries.
+    pub count: u32,
+    /// Head of the folio that it maps, if that has been looked up; else [`Pfn::NONE`].
+    pub(super) head: Pfn,
+}
+
+impl Run {
+    /// A run of one entry.
+    #[inline(always)]
+    pub fn one(page: Vpn, slot: Slot, entry: Entry) -> Run {
+        Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
+    }
+
+    /// Pages of the address space that the run is for.
+    #[inline]
+    pub fn pages(&self) -> u64 {
+        (self.count as u64) << self.order.0
+    }
+
+    /// First page behind it.
+    #[inline]
+    pub fn end(&self) -> Vpn {
+        Vpn(self.page.0 + self.pages())
+    }
+
+    /// Does a 2 MiB entry map a whole folio?
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.order != Order::ZERO
+    }
+
+    /// The pages that a run of present entries maps.
+    #[inline]
+    pub fn mapped(&self, frames: &FrameTable) -> FolioPages {
+        let first = self.entry.pfn();
+        let head = if self.head.is_some() { self.head } else { frames.head(first) };
+        FolioPages { head, first, count: self.pages() as u32 }
+    }
+
+    /// The first `count` entries, and the others, if there are any.
+    pub fn split(self, count: u32) -> (Run, Option<Run>) {
+        if count >= self.count {
+            return (self, None);
+        }
+        let rest = Run {
+            page: Vpn(self.page.0 + count as u64),
+            slot: self.slot.ahead(count),
+            entry: self.entry.ahead(count),
+            count: self.count - count,
+            ..self
+        };
+        (Run { count, ..self }, Some(rest))
+    }
+
+    /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`: the first
+    /// as it was, with the marks of all.
+    #[inline]
+    pub fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
+        Cleared {
+            space,
+            page: self.page,
+            pages: self.pages() as u32,
+            pfn: old.pfn(),
+            head,
+            writable: old.has(Bits::WRITE),
+            never_used: !old.bits().intersects(MARKS),
+            dropped: false,
+        }
+    }
+}
+
+/// A run that was cleared, as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    slot: Slot,
+    entry: Entry,
+    count: u32,
+}
+
+impl Taken {
+    /// The first entry, with all marks that hardware had set by then in any of them.
+    #[inline]
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
+}
+
+/// Put other entries into the places of a run; returns the first as it was, with the marks of all.
+#[inline]
+pub(super) fn exchange(cells: &[AtomicU64], mut new: impl FnMut(u32) -> Entry) -> Entry {
+    let mut swap = |i: usize| Entry::from_raw(cells[i].swap(new(i as u32).raw(), AcqRel));
+    let first = swap(0);
+    if cells.len() == 1 {
+        return first;
+    }
+    let marks = (1..cells.len()).fold(Bits::empty(), |marks, i| marks | (swap(i).bits() & MARKS));
+    first.with(marks)
+}
+
+impl<'a, M: Machine> Locked<'a, M> {
+    /// The longest run that may be made of entries here: 1 if they are to be taken one by one.
+    #[inline]
+    pub(super) fn longest_run(&self) -> usize {
+        if self.base.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
+    }
+
+    /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that page.
+    #[inline(always)]
+    pub(super) fn is_of_large_folio(&self, run: &mut Run) -> bool {
+        if !run.entry.is_present() {
+            return false;
+        }
+        run.head = run.entry.pfn();
+        self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
+    }
+
+    /// Let a run of one entry of a larger folio have as many as continue it in `cells`, of which it is the first.
+    pub(super) fn lengthen(&self, run: &mut Run, cells: &[AtomicU64]) {
+        let frames = &self.base.frames;
+        let first = run.entry;
+        run.head = frames.head(first.pfn());
+        let rest = frames[run.head].pages() - (first.pfn().0 - run.head.0);
+        for cell in cells.iter().take(rest as usize).skip(1) {
+            let next = Entry::from_raw(cell.load(Acquire));
+            if next.without(MARKS) != first.ahead(run.count).without(MARKS) {
+                break;
+            }
+            run.entry = run.entry.with(next.bits() & MARKS);
+            run.count += 1;
+        }
+    }
+
+    /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
+    pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<Run> {
+        let mut run = self.find(page)?;
+        if !run.is_large() && self.is_of_large_folio(&mut run) {
+            let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
+            let cells = self.cells(run.slot, most);
+            self.lengthen(&mut run, cells);
+        }
+        Some(run)
+    }
+
+    /// Clear a run, leaving in the place of each entry what `rest` says for its number in the run.
+    #[inline]
+    pub fn clear_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Taken {
+        let mut gone = 0;
+        let entry = exchange(self.cells(run.slot, run.count), |i| {
+            let new = Entry::from(rest(i));
+            gone += i64::from(new.is_none());
+            new
+        });
+        self.count_entries(run.slot.table, -gone);
+        Taken { slot: run.slot, entry, count: run.count }
+    }
+
+    /// Put back what [`Locked::clear_run`] has taken in the same hold of the lock, and left empty.
+    pub fn restore(&mut self, taken: Taken) {
+        self.put_run(taken.slot, taken.entry, taken.count);
+    }
+
+    /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.
+    #[inline]
+    pub(super) fn put_run(&mut self, slot: Slot, entry: Entry, count: u32) -> bool {
+        let (mut new, mut present) = (0, false);
+        for (i, cell) in (0..).zip(self.cells(slot, count)) {
+            let old = Entry::from_raw(cell.swap(entry.ahead(i).raw(), AcqRel));
+            new += i64::from(old.is_none());
+            present |= old.is_present();
+        }
+        self.count_entries(slot.table, new);
+        present
+    }
+
+    /// How many places from `slot` on, `most` at the most, are empty.
+    #[inline]
+    pub fn empty_from(&self, slot: Slot, most: u32) -> u32 {
+        let empty = |cell: &&AtomicU64| Entry::from_raw(cell.load(Acquire)).is_none();
+        self.cells(slot, most).iter().take_while(empty).count() as u32
+    }
+
+    /// Clear bits of present entries; returns the first as it was, with the marks of all.
+    #[inline]
+    pub(super) fn clear_bits(&mut self, run: &Run, bits: Bits) -> Entry {
+        let mut first = run.entry;
+        let mut marks = Bits::empty();
+        for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {
+            let old = Entry::from_raw(cell.fetch_and(!bits.bits(), AcqRel));
+            if i == 0 {
+                first = old;
+            }
+            marks |= old.bits() & MARKS;
+        }
+        first.with(marks)
+    }
+
+    #[inline]
+    pub(super) fn set_bits(&mut self, slot: Slot, count: u32, bits: Bits) {
+        for cell in self.cells(slot, count) {
+            cell.fetch_or(bits.bits(), AcqRel);
+        }
+    }
+}
