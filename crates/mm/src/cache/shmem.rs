@@ -5,7 +5,7 @@
 //! cache to the tree; the slot is then given up, since memory holds the newest copy.
 
 use super::file::File;
-use super::tree::{Entry, Mark};
+use super::tree::{Entry, Folio, Mark};
 use super::{Cache, CacheError, Page, drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
@@ -36,8 +36,8 @@ impl Cache {
             let slot = {
                 let tree = f.tree.lock();
                 match tree.get(index) {
-                    Some(Entry::Folio(pfn)) => match memory.frames[pfn].try_get() {
-                        true => return Ok(Page { pfn, major }),
+                    Some(Entry::Folio(folio)) => match memory.frames[folio.head].try_get() {
+                        true => return Ok(Page { folio: folio.head, pfn: folio.frame(index), major }),
                         false => continue,
                     },
                     Some(Entry::Swap(slot)) => {
@@ -60,10 +60,10 @@ impl Cache {
                     page?;
                 }
                 None => {
-                    if let Some(pfn) = self.add(memory, id, index, File::pages, gfp)? {
-                        self.fill(memory, f, pfn, index);
+                    if let Some(pfn) = self.add(memory, id, (index, Order::ZERO), File::pages, gfp)? {
+                        self.fill(memory, f, pfn);
                         // Clean: until it is written it can be dropped and made again.
-                        return Ok(Page { pfn, major });
+                        return Ok(Page { folio: pfn, pfn, major });
                     }
                 }
             }
@@ -93,7 +93,7 @@ impl Cache {
             if still_there {
                 frame.get(1);
                 frame.set_owner(File::owner(id), index);
-                tree.insert(index, Entry::Folio(pfn));
+                tree.insert(index, Entry::Folio(Folio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1);
                 memory.swap.free_entry(memory.ground(), slot);

@@ -69,7 +69,9 @@ impl Disks {
     pub(crate) fn end_one(&self) -> bool {
         let Some(io) = self.inner.ios.lock().pop_front() else { return false };
         if !io.write {
-            self.set_stamp(io.frame, self.block(io.device, io.block));
+            for i in 0..io.pages {
+                self.set_stamp(io.frame.add(i), self.block(io.device, io.block + i as u64));
+            }
         }
         let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
         store.cache.io_done(store.memory(), &io);
@@ -124,10 +126,12 @@ impl Machine for Disks {
         self.inner.shootdown(targets, remote, local);
     }
     fn submit(&self, io: Io) {
-        assert_eq!(io.pages, 1);
         self.submitted.fetch_add(1, Relaxed);
         if io.write {
-            self.blocks.lock().insert((io.device, io.block), self.stamp(io.frame));
+            for i in 0..io.pages {
+                let stamp = self.stamp(io.frame.add(i));
+                self.blocks.lock().insert((io.device, io.block + i as u64), stamp);
+            }
         }
         self.inner.submit(io);
     }
@@ -234,7 +238,7 @@ fn any_cached(st: &Store<Disks>, file: FileId, from: u64) -> Option<Pfn> {
         .folios_in(Mark::Folio, from..MAX_INDEX)
         .next()
         .or_else(|| tree.folios_in(Mark::Folio, 0..from).next());
-    found.map(|(_, pfn)| pfn)
+    found.map(|(_, folio)| folio.head)
 }
 
 #[derive(Clone, Debug)]
@@ -382,9 +386,9 @@ fn a_fault_reads_around_itself() {
     st.put(page.pfn);
     while st.machine.end_one() {}
     let mut seen = Vec::new();
-    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |index, pfn| {
-        seen.push(index.0);
-        st.put(pfn);
+    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |run| {
+        seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
+        st.put_many(run.folio, run.pages);
     });
     // The marked page, 8 before the end, must go through get_page.
     assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());

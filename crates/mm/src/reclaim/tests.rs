@@ -110,7 +110,7 @@ impl Bench {
     }
 
     fn folio(&self, page: u64) -> Option<Pfn> {
-        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?;
+        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?.head;
         self.st.put(pfn);
         Some(pfn)
     }
