@@ -2,12 +2,14 @@
 
 extern crate std;
 
+mod large;
+
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
 use crate::event::Event;
 use crate::ground::Ground;
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::*;
@@ -181,6 +183,7 @@ pub(crate) fn check(st: &Store<Disks>) {
     st.cache.validate(st.memory()).unwrap();
     st.swap.validate().unwrap();
     st.alloc.validate(st.memory().ground()).unwrap();
+    st.lru.validate(st.memory().ground()).unwrap();
 }
 
 /// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
@@ -251,6 +254,8 @@ enum Op {
     ReclaimSwapped(u64),
     EndIo(u8),
     DropClean,
+    /// Somebody looks at a folio for a while, or has done so.
+    Hold(usize, u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -264,14 +269,22 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0u64..40).prop_map(Op::ReclaimSwapped),
         2 => (1u8..9).prop_map(Op::EndIo),
         1 => Just(Op::DropClean),
+        1 => (0usize..2, 0u64..90).prop_map(|(f, i)| Op::Hold(f, i)),
     ]
 }
 
 proptest! {
-    /// Whatever is read, written, cut off, written back, swapped and evicted: reads see what was written last.
+    /// Whatever is read, written, cut off, written back, swapped and evicted, in folios of whatever size: reads see what
+    /// was written last.
     #[test]
-    fn files_keep_their_content(ops in prop::collection::vec(op(), 1..120)) {
+    fn files_keep_their_content(
+        ops in prop::collection::vec(op(), 1..120),
+        (order, window) in (0u64..=6, prop_oneof![Just(128u64), Just(256)]),
+    ) {
         let st = store(2048, 64);
+        st.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        st.knobs.set(Knob::ReadAheadKb, window).unwrap();
+        let mut held: Option<Pfn> = None;
         let files = [
             disk_file(&st, 0, 40),
             disk_file(&st, 1000, 7),
@@ -301,6 +314,7 @@ proptest! {
                 }
                 Op::Truncate(f, pages) => {
                     st.cache.set_size(files[f], pages * PAGE_SIZE);
+                    crate::truncate::cut_astride(&st, files[f], PageIndex(pages));
                     st.cache.truncate(st.memory(), files[f], PageIndex(pages));
                     model[f].resize(pages as usize, 0);
                 }
@@ -326,9 +340,17 @@ proptest! {
                 }
                 Op::EndIo(n) => { (0..n).all(|_| st.machine.end_one()); }
                 Op::DropClean => { st.cache.drop_clean(st.memory()); }
+                Op::Hold(f, index) => match held.take() {
+                    Some(pfn) => st.put(pfn),
+                    None => {
+                        held = any_cached(&st, files[f], index);
+                        held.into_iter().for_each(|pfn| st.frames[pfn].get(1));
+                    }
+                },
             }
             check(&st);
         }
+        held.into_iter().for_each(|pfn| st.put(pfn));
         while st.machine.end_one() {}
         for file in files {
             st.cache.destroy(st.memory(), file);

@@ -134,7 +134,7 @@ proptest! {
             match entry {
                 Entry::Folio(folio) => {
                     tree.replace_folio(PageIndex(index), None);
-                    (index..index + folio.pages()).for_each(|i| drop(model.remove(&i)));
+                    model.retain(|&i, _| i >= folio.end(PageIndex(index)));
                 }
                 _ => {
                     tree.remove(PageIndex(index));
