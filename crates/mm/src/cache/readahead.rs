@@ -16,9 +16,11 @@
 //!
 //! Large folios: what is read because use is in order comes in folios that are four times as large with each window, as
 //! far as `file.max_order` and the window allow; what is read alone, or because somebody said that he will need it, in single
-//! pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones; none
-//! reaches beyond the window or the file, over a page that is cached already, or over the edge of a hole. Where memory has
-//! no block of the size, smaller ones must do: read-ahead is not worth breaking up or reclaiming anything.
+//! pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones; it ends
+//! well, so that the next one begins well. None reaches beyond the window or the file, over a page that is cached already,
+//! or over the edge of a hole. Where memory has no block of the size, smaller ones must do: read-ahead is not worth
+//! reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one of a window that
+//! does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as is done here.)
 //!
 //! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One difference: the state belongs to
 //! the file and not to an open descriptor, because descriptors end above the memory manager.
@@ -48,6 +50,8 @@ pub struct Readahead {
     /// Where the last read ended, in bytes; all ones before the first.
     prev_pos: u64,
     mmap_miss: u32,
+    /// Size of the window's folios, but for those at its edges.
+    order: Order,
     advice: FileAdvice,
 }
 
@@ -59,6 +63,7 @@ impl Default for Readahead {
             async_size: 0,
             prev_pos: u64::MAX,
             mmap_miss: 0,
+            order: Order::ZERO,
             advice: FileAdvice::Normal,
         }
     }
@@ -152,14 +157,29 @@ impl Readahead {
         if index >> order.0 == marked >> order.0 {
             self.start += self.size;
             self.size = self.size.max(next_size(self.size, max));
+            self.order = grown(self.order);
         } else {
             // Several readers share the state: what is cached from here on was this one's window.
             let hole = next_hole(index + 1, max).filter(|hole| hole - index <= max)?;
             self.start = hole;
             self.size = next_size(hole - index + wanted, max);
+            self.order = grown(order);
         }
         self.async_size = self.size;
         Some(self.window())
+    }
+
+    /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The end of a
+    /// window that nobody waits for goes back to the end of such a folio.
+    fn fit(&mut self, most: Order) -> Window {
+        let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
+        self.order = self.order.min(most).min(room);
+        let end = (self.start + self.size) >> self.order.0 << self.order.0;
+        if self.async_size == self.size && end > self.start {
+            self.size = end - self.start;
+            self.async_size = self.size;
+        }
+        self.window()
     }
 
     /// A fault missed at `index`.
@@ -219,10 +239,16 @@ impl Cache {
             let wanted = if hint.fault { max } else { wanted };
             Some(state.on_miss(index.0, wanted, max, |most| history(f, index.0, most)))
         };
+        // One that nothing is to follow is no part of a sequence.
+        let (window, order) = match window {
+            Some(window) if window.lookahead > 0 => {
+                state.order = grown(Order::ZERO);
+                (Some(state.fit(max_order(memory))), state.order)
+            }
+            window => (window, Order::ZERO),
+        };
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            // One that nothing is to follow is no part of a sequence.
-            let order = if window.lookahead > 0 { grown(Order::ZERO) } else { Order::ZERO };
             self.read_window(memory, need.file, window, order, need.gfp);
         }
     }
@@ -253,9 +279,10 @@ impl Cache {
         let wanted = if hint.fault { max } else { wanted };
         let at = (index.0, folio.order);
         let window = state.on_mark(at, wanted, max, |from, most| next_hole(f, from, most));
+        let window = window.map(|_| state.fit(max_order(memory)));
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, need.file, window, grown(folio.order), need.gfp);
+            self.read_window(memory, need.file, window, state.order, need.gfp);
         }
     }
 
@@ -274,8 +301,7 @@ impl Cache {
         let count = end.saturating_sub(window.start);
         let mark =
             count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
-        let most = Order(memory.knobs.get(Knob::FileMaxOrder) as u8);
-        let mut largest = order.min(most).min(Order(count.max(1).ilog2() as u8));
+        let mut largest = order;
         let mut index = window.start;
         while index < end {
             let cached = f.tree.lock().folio(PageIndex(index));
@@ -398,6 +424,11 @@ fn next_hole(file: &File, from: u64, most: u64) -> Option<u64> {
         }
     }
     None
+}
+
+/// The largest folio that a file's cache may hold.
+pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
+    Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
 }
 
 /// Has memory a block for a large folio, without kswapd? Else smaller ones must do.

@@ -2,12 +2,11 @@
 
 use super::file::File;
 use super::get::Need;
-use super::readahead::has_block;
+use super::readahead::{has_block, max_order};
 use super::tree::Folio;
 use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
-use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::memory::{Gfp, Memory};
 use crate::tlb::FileSettled;
@@ -130,9 +129,8 @@ impl Cache {
         gfp: Gfp,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, CacheError> {
-        let largest = Order(memory.knobs.get(Knob::FileMaxOrder) as u8);
-        let most = BATCH_PAGES.max(largest.frames() as u64);
-        let end = offset.saturating_add(len).min((offset / PAGE_SIZE + most) * PAGE_SIZE);
+        let largest = max_order(memory);
+        let end = offset.saturating_add(len).min(batch_end(offset / PAGE_SIZE, largest) * PAGE_SIZE);
         let f = self.file(id);
         let mut pos = offset;
         while pos < end {
@@ -229,6 +227,13 @@ impl Cache {
         super::shmem::fill_with_zeroes(memory, pfn);
         Ok(Some(Folio::single(pfn)))
     }
+}
+
+/// The page before which a write that begins at `page` looks at the amount of dirty memory; none in the middle of a folio
+/// that could be made.
+fn batch_end(page: u64, largest: Order) -> u64 {
+    let end = page + BATCH_PAGES.max(largest.frames() as u64);
+    end >> largest.0 << largest.0
 }
 
 /// Put new bytes into a locked folio of a file of which nobody holds an old translation.
