@@ -15,6 +15,7 @@ fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
     let knobs = vec![
         (Knob::FileMaxOrder, order),
+        (Knob::ShmemMaxOrder, order),
         (Knob::ReadAheadKb, 2048),
         (Knob::TlbUnmap, policy),
         (Knob::TlbAgeLimitMs, 5),
@@ -47,11 +48,16 @@ fn large_folios_spare_requests_and_work() {
     let read = |outcome: &Outcome| outcome.stat(Stat::PgpgIn);
     assert_eq!((small.progress, small.signals.len()), (large.progress, large.signals.len()));
     assert!(read(&large) < 2 * read(&small), "{} KiB read instead of {}", read(&large), read(&small));
-    assert!(large.stat(Stat::PgstealFile) > 0 && large.stat(Stat::PgscanFile) >= large.stat(Stat::PgstealFile));
+    assert!(
+        large.stat(Stat::PgstealFile) > 0 && large.stat(Stat::PgscanFile) >= large.stat(Stat::PgstealFile)
+    );
 }
 
 /// Processes and threads that read and write a file by every way, while one of them cuts it and lets it grow.
-struct Cutting;
+struct Cutting {
+    /// In memory and swap only.
+    shmem: bool,
+}
 
 const FILE: u64 = 3 * MIB;
 const AT: u64 = 0x4000_0000;
@@ -64,15 +70,17 @@ const CHILD: Role = 4;
 const ROUNDS: u32 = 60;
 
 impl Cutting {
-    fn open(os: &mut dyn Os) -> u32 {
-        os.open(FileSpec { name: "cut", size: FILE, in_memory: false, writable: true }).unwrap()
+    fn open(&self, os: &mut dyn Os) -> u32 {
+        os.open(FileSpec { name: "cut", size: FILE, in_memory: self.shmem, writable: true }).unwrap()
     }
 
     fn map(os: &mut dyn Os, fd: u32) {
         os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, FILE, Prot::RW) }).unwrap();
         let private = Map::file_shared(fd, FILE, Prot::RW);
         let source = match private.source {
-            program::MapSource::File { fd, offset, .. } => program::MapSource::File { fd, offset, shared: false },
+            program::MapSource::File { fd, offset, .. } => {
+                program::MapSource::File { fd, offset, shared: false }
+            }
             other => other,
         };
         os.mmap(Map { addr: Some(PRIVATE), source, ..private }).unwrap();
@@ -139,7 +147,7 @@ impl Program for Cutting {
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        let fd = Cutting::open(os);
+        let fd = self.open(os);
         match role {
             CUTTER => Cutting::cut(os, fd),
             READER => Cutting::read(os, fd, role),
@@ -160,18 +168,80 @@ impl Program for Cutting {
     }
 }
 
+/// What the run counted for folios of all sizes.
+fn sizes(outcome: &Outcome, counter: &str) -> f64 {
+    let of = |metric: &&machine_sim::Metric| {
+        metric.name.starts_with("hugepages-") && metric.name.ends_with(counter)
+    };
+    outcome.metrics.iter().filter(of).map(|metric| metric.value).sum()
+}
+
 #[test]
 fn a_file_that_is_cut_while_all_use_it_shows_what_it_should() {
     for policy in 0..POLICIES {
         for (seed, order) in [(1, 9), (2, 4), (3, 7), (4, 0)] {
             let config = RunConfig { seed, ..config("laptop", 16 * MIB, order, policy) };
-            outcome(&config, &Cutting);
+            let outcome = outcome(&config, &Cutting { shmem: false });
+            assert_eq!(sizes(&outcome, "/split") > 0.0, order > 0, "{:?}", outcome.metrics);
         }
     }
 }
 
 #[test]
+fn shmem_that_is_cut_and_swapped_out_shows_what_it_should() {
+    let mut swapped = 0.0;
+    for policy in 0..POLICIES {
+        for (seed, order) in [(1, 9), (2, 4), (3, 0)] {
+            let config = RunConfig { seed, ..config("laptop", 16 * MIB, order, policy) };
+            let outcome = outcome(&config, &Cutting { shmem: true });
+            assert_eq!(sizes(&outcome, "/shmem_alloc") > 0.0, order > 0);
+            swapped += sizes(&outcome, "/swpout_fallback");
+        }
+    }
+    assert!(swapped > 0.0, "nothing large was swapped out");
+}
+
+#[test]
 fn every_structure_stays_whole_when_a_large_folio_is_cut() {
-    let config = RunConfig { validate_every_op: true, ..config("small", 16 * MIB, 9, 3) };
-    outcome(&config, &Cutting);
+    for shmem in [false, true] {
+        let config = RunConfig { validate_every_op: true, ..config("small", 16 * MIB, 9, 3) };
+        outcome(&config, &Cutting { shmem });
+    }
+}
+
+/// Reads a mapped file in order and gives it back.
+struct PagedOut;
+
+impl Program for PagedOut {
+    fn name(&self) -> &str {
+        "paged-out"
+    }
+
+    fn footprint(&self) -> u64 {
+        8 * MIB
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let len = self.footprint();
+        let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
+        let at = os.mmap(Map::file_shared(fd, len, Prot::R)).unwrap();
+        for page in 0..len / PAGE {
+            os.load(at + page * PAGE)?;
+        }
+        // Nobody else maps it, so it goes, and in one piece.
+        os.madvise(at, len, Advice::PageOut).unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_paged_out_goes_in_whole_folios() {
+    let outcome = outcome(&config("small", 64 * MIB, 9, 1), &PagedOut);
+    assert!(outcome.metric("hugepages-2048kB/file_alloc").is_some_and(|folios| folios > 0.0));
+    assert_eq!(
+        (sizes(&outcome, "/split"), outcome.stat(Stat::NrFilePages)),
+        (0.0, 0),
+        "{:?}",
+        outcome.metrics
+    );
 }

@@ -23,17 +23,19 @@ pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
         let frame = &st.frames[pfn];
         let start = frame.page_index();
         let held = frame.owner() == Owner::File(file) && start < first;
-        let kept = if held { cut(st, file, pfn, start, first) } else { pfn };
-        st.unlock_folio(kept);
-        st.put(kept);
+        if held {
+            cut(st, file, pfn, start, first);
+        }
+        st.unlock_folio(pfn);
+        st.put(pfn);
         if held {
             return;
         }
     }
 }
 
-/// Cut one folio, which begins at `start` and is locked. Returns the part that the caller now has locked.
-fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) -> Pfn {
+/// Cut one folio, which begins at `start` and is locked.
+fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
     let memory = st.memory();
     let mut batch = Batch::new(memory.ground());
     let unmapped = st.rmap.try_to_unmap(memory, pfn, UnmapMode { ignore_mlock: true }, &mut batch);
@@ -42,8 +44,8 @@ fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, firs
     }
     batch.settle(memory.ground(), &st.tlb);
     let before = (first.0 - start.0) as u32;
-    if let Some(part) = st.cache.split(memory, pfn, Order(before.trailing_zeros() as u8), start) {
-        return part;
+    if st.cache.split(memory, pfn, Order(before.trailing_zeros() as u8), None) {
+        return;
     }
     let (behind, pages) = (pfn.add(before), st.frames[pfn].pages() - before);
     let settled = st.tlb.settle_file(memory.ground(), file);
@@ -51,5 +53,4 @@ fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, firs
     st.event(Event::TlbHazard, concern.args());
     st.machine.zero(behind, pages);
     st.charge(Work::ZeroPage, pages as u64);
-    pfn
 }

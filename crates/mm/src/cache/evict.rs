@@ -48,7 +48,8 @@ impl Cache {
     /// The folio that holds page `first` and pages before it, with a reference.
     pub fn astride<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) -> Option<Pfn> {
         loop {
-            let found = self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
+            let found =
+                self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
             // Whoever has frozen its references takes it out or gives them back.
             if memory.frames[found.head].try_get() {
                 return Some(found.head);

@@ -6,7 +6,7 @@
 //! in the tree, their place on the list, the group's charge. Nothing needs memory.
 
 use super::Cache;
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::stat::SizeStat;
@@ -17,9 +17,16 @@ const CACHE_AND_CALLER: u32 = 2;
 
 impl Cache {
     /// Split a folio of a file into folios of order `to`. The caller has locked it, holds a reference, and has unmapped it;
-    /// it is not being written. Afterwards the caller has the part locked, and a reference to it, that holds the page at
-    /// `keep`, and the other parts are in the cache, unlocked. `None`: somebody uses it, nothing has changed.
-    pub fn split<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, to: Order, keep: PageIndex) -> Option<Pfn> {
+    /// it is not being written. Afterwards the caller has the first part locked, and a reference to it; the other parts are
+    /// in the cache, unlocked. If the caller has isolated the folio, they come in `isolated`, with a reference each, the
+    /// second part at the tail. `false`: somebody uses the folio, nothing has changed.
+    pub fn split<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+        to: Order,
+        mut isolated: Option<&mut List>,
+    ) -> bool {
         let frame = &memory.frames[pfn];
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is split and belongs to no file") };
         debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
@@ -29,7 +36,7 @@ impl Cache {
             let mut tree = f.tree.lock();
             if frame.mapcount() > 0 || !frame.freeze(CACHE_AND_CALLER) {
                 memory.sizes.count(SizeStat::SplitFailed, order, 1);
-                return None;
+                return false;
             }
             // From here on nobody else can get a reference.
             frame.unfreeze(1);
@@ -37,16 +44,17 @@ impl Cache {
             frame.clear(FrameFlags::READAHEAD | FrameFlags::RECLAIM);
             memory.lru.split(memory.ground(), pfn, to, || memory.alloc.split(memory.ground(), pfn, to));
             tree.split_folio(first, to);
-            let kept = pfn.add((keep.0 - first.0) as u32).align_down(to);
-            memory.frames[kept].get(1);
+            frame.get(1);
         }
         memory.sizes.count(SizeStat::Split, order, 1);
-        let kept = pfn.add((keep.0 - first.0) as u32).align_down(to);
-        for part in (0..order.frames()).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
-            if part != kept {
-                memory.unlock_folio(part);
+        for part in (to.frames()..order.frames()).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
+            if let Some(list) = &mut isolated {
+                memory.frames[part].get(1);
+                list.push_head(&memory.frames, part);
             }
+            // From here on it may go, if nobody has isolated it.
+            memory.unlock_folio(part);
         }
-        Some(kept)
+        true
     }
 }

@@ -199,7 +199,11 @@ fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
         return false;
     }
     let mut gone = false;
-    if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
+    let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
+    let split = large && !frame.has_any(busy) && st.cache.split(memory, pfn, Order::ZERO, None);
+    if large && !split {
+        // Somebody uses it.
+    } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
         if !st.cache.write_page_start(memory, pfn) {
             frame.clear(FrameFlags::RECLAIM);
@@ -269,7 +273,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0u64..40).prop_map(Op::ReclaimSwapped),
         2 => (1u8..9).prop_map(Op::EndIo),
         1 => Just(Op::DropClean),
-        1 => (0usize..2, 0u64..90).prop_map(|(f, i)| Op::Hold(f, i)),
+        1 => (0usize..3, 0u64..90).prop_map(|(f, i)| Op::Hold(f, i)),
     ]
 }
 
@@ -283,6 +287,7 @@ proptest! {
     ) {
         let st = store(2048, 64);
         st.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        st.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
         st.knobs.set(Knob::ReadAheadKb, window).unwrap();
         let mut held: Option<Pfn> = None;
         let files = [

@@ -76,7 +76,10 @@ fn a_fault_reads_around_itself_in_folios_of_four() {
     assert_eq!(st.machine.stamp(page.pfn), virgin(DISK, 101));
     st.put(page.folio);
     end_all(&st);
-    assert_eq!(orders(&st, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(), [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]);
+    assert_eq!(
+        orders(&st, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(),
+        [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
+    );
     let mut seen = 0;
     st.cache.resident(st.memory(), file, PageIndex(86), 9, &mut |run| {
         seen += run.pages;
@@ -118,7 +121,10 @@ fn a_write_makes_folios_of_what_it_overwrites_and_writes_back_each_at_once() {
     let state = crate::writeback::Writeback::default();
     crate::writeback::sync_range(&st, &state, file, PageIndex(40), PageIndex(41));
     assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (1, 16), "all of its folio");
-    assert_eq!([131, 132, 147, 148].map(|block| st.machine.block(DISK, block)), [virgin(DISK, 131), 7, 7, virgin(DISK, 148)]);
+    assert_eq!(
+        [131, 132, 147, 148].map(|block| st.machine.block(DISK, block)),
+        [virgin(DISK, 131), 7, 7, virgin(DISK, 148)]
+    );
     crate::writeback::sync_range(&st, &state, file, PageIndex(0), PageIndex(u64::MAX));
     assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (5, 46));
     // A byte in a folio makes all of it dirty.
@@ -156,7 +162,10 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
     let held = any_cached(&st, file, 0).unwrap();
     st.frames[held].get(1);
     truncate(&st, file, 20);
-    assert_eq!((orders(&st, file), st.sizes.read(SizeStat::SplitFailed, Order(6))), (std_alloc::vec![(0, 6)], 1));
+    assert_eq!(
+        (orders(&st, file), st.sizes.read(SizeStat::SplitFailed, Order(6))),
+        (std_alloc::vec![(0, 6)], 1)
+    );
     check(&st);
     st.cache.set_size(file, 64 * PAGE_SIZE);
     let content = read(&st, file, 0, 64);
@@ -167,6 +176,23 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
     st.put(held);
     assert_eq!(st.cache.drop_clean(st.memory()), 64);
     assert_eq!(read(&st, file, 18, 4), [1, 1, 0, 0]);
+    check(&st);
+}
+
+#[test]
+fn shmem_comes_in_folios_that_the_file_has_room_for() {
+    let st = store(4096, 64);
+    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = st.cache.create(FileKind::Shmem, 45 * PAGE_SIZE);
+    let page = st.cache.get_page(st.memory(), file, PageIndex(21), ReadHint::default(), ROOT).unwrap();
+    assert_eq!((page.pfn.0 - page.folio.0, st.machine.stamp(page.pfn), page.major), (5, 0, false));
+    st.put(page.folio);
+    write(&st, file, 40 * PAGE_SIZE, 3, 9);
+    assert_eq!(orders(&st, file), [(16, 4), (40, 2)]);
+    assert_eq!((st.stats.read(Stat::NrShmem), st.sizes.sum(SizeStat::ShmemAlloc)), (20, 2));
+    check(&st);
+    truncate(&st, file, 20);
+    assert_eq!((orders(&st, file), st.stats.read(Stat::NrShmem)), (std_alloc::vec![(16, 2)], 4));
     check(&st);
 }
 
@@ -183,6 +209,9 @@ fn an_evicted_folio_leaves_a_shadow_at_each_of_its_pages() {
     assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
     check(&st);
     write(&st, file, 128 * PAGE_SIZE, 128 * PAGE_SIZE, 2);
-    assert_eq!((st.stats.read(Stat::WorkingsetRefaultFile), st.cache.file(file).tree.lock().shadows()), (129, 127));
+    assert_eq!(
+        (st.stats.read(Stat::WorkingsetRefaultFile), st.cache.file(file).tree.lock().shadows()),
+        (129, 127)
+    );
     check(&st);
 }

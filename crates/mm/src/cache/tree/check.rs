@@ -43,13 +43,7 @@ impl PageTree {
     }
 
     /// `base` is the first index below the node.
-    fn check_node(
-        &self,
-        at: u32,
-        base: u64,
-        counts: &mut [u64; 3],
-        nodes: &mut usize,
-    ) -> Result<(), String> {
+    fn check_node(&self, at: u32, base: u64, counts: &mut [u64; 3], nodes: &mut usize) -> Result<(), String> {
         let node = &self.nodes[at as usize];
         *nodes += 1;
         if node.is_empty() {
@@ -114,7 +108,9 @@ impl PageTree {
             let ends = [first, PageIndex(first.0 + folio.pages() - 1)];
             let before = PageIndex(first.0.max(index.0.saturating_sub(1)));
             if !ends.iter().chain([&before]).all(|at| alike(at).is_some()) {
-                return Err(format!("page {index} is of {folio:?}, which is not in all of its slots, or not marked alike"));
+                return Err(format!(
+                    "page {index} is of {folio:?}, which is not in all of its slots, or not marked alike"
+                ));
             }
         }
         Ok(())

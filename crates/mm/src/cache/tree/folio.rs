@@ -97,7 +97,10 @@ impl PageTree {
 
     fn insert_large(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
         let pages = folio.pages();
-        assert!(first.0.is_multiple_of(pages) && first.0 + pages <= MAX_INDEX, "{folio:?} cannot be at {first}");
+        assert!(
+            first.0.is_multiple_of(pages) && first.0 + pages <= MAX_INDEX,
+            "{folio:?} cannot be at {first}"
+        );
         if !self.is_free(first, pages) {
             return Err(Occupied);
         }
@@ -123,7 +126,7 @@ impl PageTree {
     }
 
     /// Does neither a folio nor a slot of swap stand in an aligned range?
-    fn is_free(&self, first: PageIndex, pages: u64) -> bool {
+    pub fn is_free(&self, first: PageIndex, pages: u64) -> bool {
         leaves(first, pages).all(|(at, mask)| {
             self.find(at).is_none_or(|(leaf, _)| {
                 let marks = &self.nodes[leaf as usize].marks;
