@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::event::{Concern, Event};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::FrameFlags;
 use crate::machine::{Machine, Work};
 use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
