@@ -218,7 +218,7 @@ impl Program for PagedOut {
     }
 
     fn footprint(&self) -> u64 {
-        8 * MIB
+        16 * MIB
     }
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
