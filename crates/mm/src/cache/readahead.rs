@@ -22,8 +22,9 @@
 //! reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one of a window that
 //! does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as is done here.)
 //!
-//! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One difference: the state belongs to
-//! the file and not to an open descriptor, because descriptors end above the memory manager.
+//! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
+//! difference: the state belongs to the file and not to an open descriptor, because descriptors end above the memory
+//! manager.
 
 use super::Cache;
 use super::file::File;
@@ -327,8 +328,8 @@ impl Cache {
     }
 
     /// Add a folio and start its read. It comes with a reference; `None`: somebody else was faster, or the file has
-    /// become shorter.
-    fn read_folio<M: Machine>(
+    /// changed its length.
+    pub(super) fn read_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
@@ -343,13 +344,20 @@ impl Cache {
             }
             other => other?,
         };
-        if let Some(pfn) = added {
-            if marked {
-                memory.frames[pfn].set(FrameFlags::READAHEAD);
-            }
-            self.fill(memory, self.file(id), pfn);
+        let Some(pfn) = added else { return Ok(None) };
+        let (f, pages) = (self.file(id), place.0.0..place.0.0 + place.1.frames() as u64);
+        if place.1 > Order::ZERO && f.extents.lock().holds(pages).is_none() {
+            // The file was cut since the size was chosen. From here on a cut waits for the folio's lock.
+            self.remove(memory, pfn, None);
+            memory.unlock_folio(pfn);
+            memory.put_many(pfn, 2);
+            return Ok(None);
         }
-        Ok(added)
+        if marked {
+            memory.frames[pfn].set(FrameFlags::READAHEAD);
+        }
+        self.fill(memory, f, pfn);
+        Ok(Some(pfn))
     }
 
     /// Start to fill a new, locked folio with its pages' content. It is unlocked when it is up to date.

@@ -239,6 +239,19 @@ pub(crate) fn write(st: &Store<Disks>, file: FileId, offset: u64, len: u64, stam
     }
 }
 
+/// What ftruncate does, but for mappings.
+fn truncate(st: &Store<Disks>, file: FileId, pages: u64) {
+    st.cache.set_size(file, pages * PAGE_SIZE);
+    crate::truncate::cut_astride(st, file, PageIndex(pages));
+    st.cache.truncate(st.memory(), file, PageIndex(pages));
+}
+
+/// Write what is dirty of pages `[first, end)`.
+fn sync(st: &Store<Disks>, file: FileId, first: u64, end: u64) {
+    let state = crate::writeback::Writeback::default();
+    crate::writeback::sync_range(st, &state, file, PageIndex(first), PageIndex(end));
+}
+
 fn any_cached(st: &Store<Disks>, file: FileId, from: u64) -> Option<Pfn> {
     let tree = st.cache.file(file).tree.lock();
     let found = tree
@@ -300,7 +313,6 @@ proptest! {
             (1000..1007).map(|i| virgin(DISK, i)).collect(),
             std_alloc::vec![0; 30],
         ];
-        let state = crate::writeback::Writeback::default();
         for (stamp, op) in (1u64 << 48..).zip(ops) {
             match op {
                 Op::Read(f, first, pages) => {
@@ -318,13 +330,11 @@ proptest! {
                     model[f][first as usize..end].fill(stamp);
                 }
                 Op::Truncate(f, pages) => {
-                    st.cache.set_size(files[f], pages * PAGE_SIZE);
-                    crate::truncate::cut_astride(&st, files[f], PageIndex(pages));
-                    st.cache.truncate(st.memory(), files[f], PageIndex(pages));
+                    truncate(&st, files[f], pages);
                     model[f].resize(pages as usize, 0);
                 }
                 Op::Sync(f) => {
-                    crate::writeback::sync_range(&st, &state, files[f], PageIndex(0), PageIndex(u64::MAX));
+                    sync(&st, files[f], 0, u64::MAX);
                     let base = if f == 0 { 0 } else { 1000 };
                     let f_ = st.cache.file(files[f]);
                     prop_assert!(f_.is_shmem() || !st.cache.is_dirty(files[f]));

@@ -20,12 +20,6 @@ fn end_all(st: &Store<Disks>) {
     while st.machine.end_one() {}
 }
 
-fn truncate(st: &Store<Disks>, file: FileId, pages: u64) {
-    st.cache.set_size(file, pages * PAGE_SIZE);
-    crate::truncate::cut_astride(st, file, PageIndex(pages));
-    st.cache.truncate(st.memory(), file, PageIndex(pages));
-}
-
 #[test]
 fn folios_grow_with_a_sequence_and_end_with_the_file() {
     let st = large_store(1 << 14, 9, 2048);
@@ -118,14 +112,13 @@ fn a_write_makes_folios_of_what_it_overwrites_and_writes_back_each_at_once() {
     assert_eq!(orders(&st, file), [(2, 1), (4, 2), (8, 3), (16, 4), (32, 4)]);
     assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrDirty)), (0, 46));
     check(&st);
-    let state = crate::writeback::Writeback::default();
-    crate::writeback::sync_range(&st, &state, file, PageIndex(40), PageIndex(41));
+    sync(&st, file, 40, 41);
     assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (1, 16), "all of its folio");
     assert_eq!(
         [131, 132, 147, 148].map(|block| st.machine.block(DISK, block)),
         [virgin(DISK, 131), 7, 7, virgin(DISK, 148)]
     );
-    crate::writeback::sync_range(&st, &state, file, PageIndex(0), PageIndex(u64::MAX));
+    sync(&st, file, 0, u64::MAX);
     assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (5, 46));
     // A byte in a folio makes all of it dirty.
     write(&st, file, 35 * PAGE_SIZE + 5, 1, 8);
@@ -171,8 +164,7 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
     let content = read(&st, file, 0, 64);
     assert!(content[..20].iter().all(|&stamp| stamp == 1) && content[20..].iter().all(|&stamp| stamp == 0));
     // Nor does the device bring back what was cut off.
-    let state = crate::writeback::Writeback::default();
-    crate::writeback::sync_range(&st, &state, file, PageIndex(0), PageIndex(u64::MAX));
+    sync(&st, file, 0, u64::MAX);
     st.put(held);
     assert_eq!(st.cache.drop_clean(st.memory()), 64);
     assert_eq!(read(&st, file, 18, 4), [1, 1, 0, 0]);
@@ -196,13 +188,26 @@ fn shmem_comes_in_folios_that_the_file_has_room_for() {
     check(&st);
 }
 
+/// The file was cut and grew again after the size of a folio was chosen: part of it is on the device, the rest is a hole.
+#[test]
+fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
+    let st = large_store(4096, 9, 128);
+    let file = disk_file(&st, 0, 8);
+    truncate(&st, file, 2);
+    st.cache.set_size(file, 8 * PAGE_SIZE);
+    let place = (PageIndex(0), Order(3));
+    assert_eq!(st.cache.read_folio(st.memory(), file, place, true, ROOT), Ok(None));
+    assert_eq!((st.cache.file(file).cached(), st.stats.read(Stat::NrFilePages)), (0, 0));
+    check(&st);
+    assert_eq!(read(&st, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);
+}
+
 #[test]
 fn an_evicted_folio_leaves_a_shadow_at_each_of_its_pages() {
     let st = large_store(4096, 9, 2048);
     let file = disk_file(&st, 0, 300);
     write(&st, file, 0, 256 * PAGE_SIZE, 1);
-    let state = crate::writeback::Writeback::default();
-    crate::writeback::sync_range(&st, &state, file, PageIndex(0), PageIndex(u64::MAX));
+    sync(&st, file, 0, u64::MAX);
     assert!(reclaim(&st, any_cached(&st, file, 0).unwrap()));
     assert_eq!(st.cache.file(file).tree.lock().shadows(), 256);
     assert_eq!(read(&st, file, 100, 1), [1]);
