@@ -26,24 +26,29 @@ struct Part {
 }
 
 impl Part {
+    #[inline]
     fn of(folio: Folio, index: PageIndex) -> Part {
         Part { folio: folio.head, order: folio.order, first: folio.first(index) }
     }
 
     /// Where the folio ends in its file, in bytes.
+    #[inline]
     fn end(&self) -> u64 {
         (self.first.0 + self.order.frames() as u64) * PAGE_SIZE
     }
 
-    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio.
+    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio and is not empty.
+    #[inline]
     fn pages(&self, pos: u64, end: u64, each: &mut dyn FnMut(Pfn, u32, u32)) {
+        let mut pfn = self.folio.add((pos / PAGE_SIZE - self.first.0) as u32);
         let mut at = pos;
-        while at < end {
-            let offset = at % PAGE_SIZE;
-            let bytes = (PAGE_SIZE - offset).min(end - at);
-            let pfn = self.folio.add((at / PAGE_SIZE - self.first.0) as u32);
-            each(pfn, offset as u32, bytes as u32);
-            at += bytes;
+        loop {
+            let next = ((at | (PAGE_SIZE - 1)) + 1).min(end);
+            each(pfn, (at % PAGE_SIZE) as u32, (next - at) as u32);
+            if next >= end {
+                return;
+            }
+            (at, pfn) = (next, pfn.add(1));
         }
     }
 }

@@ -28,13 +28,20 @@ impl Folio {
     /// Pages in it.
     #[inline]
     pub const fn pages(self) -> u64 {
-        1 << self.order.0
+        self.inside() + 1
+    }
+
+    /// The bits of an index that tell a page's place in the folio. (Every lookup needs them: no check whether the order is less
+    /// than 64.)
+    #[inline]
+    const fn inside(self) -> u64 {
+        !u64::MAX.wrapping_shl(self.order.0 as u32)
     }
 
     /// The index of its first page; `index` is that of any of its pages.
     #[inline]
     pub const fn first(self, index: PageIndex) -> PageIndex {
-        PageIndex(index.0 & !(self.pages() - 1))
+        PageIndex(index.0 & !self.inside())
     }
 
     /// The index after its last page; `index` is that of any of its pages.
@@ -46,7 +53,7 @@ impl Folio {
     /// The frame of the page at `index`, one of its own.
     #[inline]
     pub const fn frame(self, index: PageIndex) -> Pfn {
-        Pfn(self.head.0 + (index.0 & (self.pages() - 1)) as u32)
+        Pfn(self.head.0 + (index.0 & self.inside()) as u32)
     }
 
     #[inline]
