@@ -18,7 +18,7 @@ const FLOORS: &[(u32, &[&str])] = &[
     (4, &["tlb", "ground"]),
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["cache", "rmap", "store"]),
-    (7, &["reclaim", "writeback", "migrate", "space"]),
+    (7, &["reclaim", "writeback", "truncate", "migrate", "space"]),
     (8, &["compact", "tier"]),
     (9, &["mm"]),
 ];

@@ -232,7 +232,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         let Some(content) = &self.machine.content else { return };
-        let page = self.world.mm.ground().frames[pfn].page_index().0;
+        let page = self.world.mm.ground().frames.index_of(pfn).0;
         // A call that ran short of memory halfway begins again, never further on.
         if page > *next || page < first {
             let text =

@@ -174,5 +174,8 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         );
         count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
     }
+    for (size, stat, value) in world.mm.ground().sizes.moved() {
+        count(&format!("{size}/{}", stat.name()), value, "", stat.help());
+    }
     metrics
 }

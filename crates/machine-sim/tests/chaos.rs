@@ -27,12 +27,21 @@ fn flush_knobs(seed: u64) -> Vec<(Knob, u64)> {
     ]
 }
 
+/// Folios of files of other sizes than one page, for three seeds of four; windows that are large enough for them.
+fn folio_knobs(seed: u64) -> Vec<(Knob, u64)> {
+    let mut rng = Rng::new(seed ^ 0xf011_0517);
+    vec![
+        (Knob::FileMaxOrder, [0, 2, 5, 9][rng.below(4) as usize]),
+        (Knob::ReadAheadKb, [16, 128, 512, 2048][rng.below(4) as usize]),
+    ]
+}
+
 fn chaos(seed: u64, validate: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::random(seed));
     (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
     // A flush that is missing is found even if nobody uses what it should have dropped.
     config.bound = true;
-    config.knobs = flush_knobs(seed);
+    config.knobs = [flush_knobs(seed), folio_knobs(seed)].concat();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
         panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p machine-sim --test chaos")

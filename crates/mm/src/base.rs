@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::frame::FrameTable;
 use crate::knobs::Knobs;
 use crate::machine::{Machine, Work};
-use crate::stat::{Stat, Stats};
+use crate::stat::{SizeStats, Stat, Stats};
 use crate::units::*;
 
 /// The machine and what is known of it.
@@ -17,6 +17,8 @@ pub struct Base<M> {
     pub knobs: Knobs,
     /// Counters.
     pub stats: Stats,
+    /// Counters of large folios, by size.
+    pub sizes: SizeStats,
 }
 
 impl<M: Machine> Base<M> {
@@ -24,7 +26,7 @@ impl<M: Machine> Base<M> {
     pub fn new(machine: M, knobs: Knobs) -> Base<M> {
         let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
         let stats = Stats::new(machine.cpus());
-        Base { frames: FrameTable::new(end as usize), stats, knobs, machine }
+        Base { frames: FrameTable::new(end as usize), stats, sizes: SizeStats::default(), knobs, machine }
     }
 
     /// Add to a counter on behalf of this CPU.

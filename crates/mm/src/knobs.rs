@@ -70,6 +70,11 @@ knobs! {
         "interval of the flusher; 0 = only on request";
     ReadAheadKb "queue.read_ahead_kb" 128 0..=2048 "KiB"
         "largest read-ahead window of a file";
+    FileMaxOrder "file.max_order" 0 0..=9 "log2 pages"
+        "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
+         large folios have";
+    ShmemMaxOrder "shmem.max_order" 0 0..=9 "log2 pages"
+        "largest folio of shmem: the largest that lies in the file and where none is yet; 0 = single pages";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""

@@ -54,6 +54,7 @@ mod table_macro;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tlb;
+pub mod truncate;
 pub mod units;
 pub mod work;
 pub mod writeback;

@@ -112,6 +112,15 @@ impl<M: Machine> Memory<M> {
         }
     }
 
+    /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a large
+    /// folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together that is
+    /// only convenient.
+    pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
+        let highest = ZoneKind::Movable;
+        let mut zones = self.alloc.zones_of(self.ground.node(), highest);
+        zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
+    }
+
     /// Drop one reference of a folio; the last one frees it.
     #[inline]
     pub fn put(&self, pfn: Pfn) {

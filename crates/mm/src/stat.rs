@@ -124,6 +124,10 @@ impl Stat {
     }
 }
 
+mod sizes;
+
+pub use sizes::{SizeStat, SizeStats};
+
 /// The counters of one machine.
 pub struct Stats {
     cells: Box<[Cells]>,

@@ -216,7 +216,7 @@ impl<H: Host> Kernel<H> {
 
     /// Where the bytes of a page lie in a buffer that stands for a part of a file from `offset` on.
     fn place(&self, pfn: Pfn, at: u32, offset: u64, buffer: Buffer) -> u64 {
-        let position = self.mm.ground().frames[pfn].page_index().0 * PAGE_SIZE + at as u64;
+        let position = self.mm.ground().frames.index_of(pfn).0 * PAGE_SIZE + at as u64;
         buffer.addr + (position - offset)
     }
 

@@ -1,6 +1,6 @@
 //! Consistency of files, folios and counters.
 
-use super::tree::{Entry, MAX_INDEX, Mark};
+use super::tree::{Entry, Folio, MAX_INDEX, Mark};
 use super::{Cache, File};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
@@ -64,14 +64,15 @@ impl Cache {
         let tree = f.tree.lock();
         tree.validate()?;
         found.leaves += tree.count_shadow_leaves() as i64;
-        for (index, pfn) in tree.folios_in(Mark::Folio, 0..MAX_INDEX) {
+        for (index, folio) in tree.folios_in(Mark::Folio, 0..MAX_INDEX) {
             let marks = [Mark::Dirty, Mark::Writeback].map(|mark| tree.has_mark(index, mark));
-            check_folio(memory, f, id, index, pfn, marks)
+            check_folio(memory, f, id, index, folio, marks)
                 .map_err(|fault| format!("page {index}: {fault}"))?;
-            found.file += 1;
-            found.shmem += i64::from(f.is_shmem());
-            found.dirty += i64::from(marks[0]);
-            found.writeback += i64::from(marks[1]);
+            let pages = folio.pages() as i64;
+            found.file += pages;
+            found.shmem += pages * i64::from(f.is_shmem());
+            found.dirty += pages * i64::from(marks[0]);
+            found.writeback += pages * i64::from(marks[1]);
         }
         for (index, entry) in tree.iter(Mark::Swap, 0..MAX_INDEX) {
             if !f.is_shmem() {
@@ -90,11 +91,16 @@ fn check_folio<M: Machine>(
     f: &File,
     id: FileId,
     index: PageIndex,
-    pfn: Pfn,
+    folio: Folio,
     [dirty, writeback]: [bool; 2],
 ) -> Result<(), String> {
+    let pfn = folio.head;
     let frame = &memory.frames[pfn];
     let flags = frame.flags();
+    let whole = (0..folio.pages() as u32).all(|i| memory.frames.head(pfn.add(i)) == pfn);
+    if frame.order() != folio.order || !whole {
+        return Err(format!("{pfn} is of {}, the tree says {}", frame.order(), folio.order));
+    }
     if (frame.owner(), frame.page_index()) != (Owner::File(id), index) {
         return Err(format!("{pfn} belongs to {:?}, {}", frame.owner(), frame.page_index()));
     }

@@ -13,7 +13,7 @@ use core::ops::Range;
 /// Pages looked at with one hold of the tree's lock.
 const BATCH: usize = 16;
 
-/// Folios that a walk holds references of.
+/// Folios that a walk holds references of, with their first indices.
 struct Batch {
     folios: [(PageIndex, Pfn); BATCH],
     len: usize,
@@ -24,7 +24,12 @@ impl Cache {
     /// new ones come. Waits for folios that somebody has locked or that are being written. A page that is still mapped
     /// somewhere goes from the cache now and from memory when it is unmapped. No CPU can read it afterwards through a
     /// translation that was taken away before, as when reclaim had unmapped it: that is paid for here.
+    ///
+    /// A folio that begins before `first` stays whole: who cuts has split it or zeroed its end
+    /// ([`crate::truncate`]).
     pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
+        let astride = self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first);
+        let first = PageIndex(astride.map_or(first.0, |folio| folio.end(first)));
         let rest = first.0..super::tree::MAX_INDEX;
         loop {
             let batch = self.gather(memory, file, Mark::Folio, rest.clone());
@@ -38,6 +43,18 @@ impl Cache {
         }
         // Used by the change that was just made; pages may be gone from the cache and still be in a TLB.
         let _used: FileSettled = memory.tlb.settle_file(memory.ground(), file);
+    }
+
+    /// The folio that holds page `first` and pages before it, with a reference.
+    pub fn astride<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) -> Option<Pfn> {
+        loop {
+            let found =
+                self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
+            // Whoever has frozen its references takes it out or gives them back.
+            if memory.frames[found.head].try_get() {
+                return Some(found.head);
+            }
+        }
     }
 
     fn truncate_folio<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex, pfn: Pfn) {
@@ -78,7 +95,7 @@ impl Cache {
     }
 
     /// Drop the pages of `[first, end)` that are clean and that nobody uses. The others are the first to be reclaimed.
-    /// Returns the number of pages dropped.
+    /// Folios that lie in the range only in part are left alone. Returns the number of pages dropped.
     pub fn invalidate<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -94,9 +111,12 @@ impl Cache {
         loop {
             let batch = self.gather(memory, file, Mark::Folio, from..end.0);
             for &(index, pfn) in &batch.folios[..batch.len] {
-                from = index.0 + 1;
-                if self.invalidate_folio(memory, pfn) {
-                    dropped += 1;
+                let pages = memory.frames[pfn].pages() as u64;
+                from = index.0 + pages;
+                if index < first || from > end.0 {
+                    memory.put(pfn);
+                } else if self.invalidate_folio(memory, pfn) {
+                    dropped += pages;
                 } else {
                     memory.lru.deactivate_file(memory.ground(), pfn);
                     memory.put(pfn);
@@ -137,15 +157,15 @@ impl Cache {
     fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, mark: Mark, range: Range<u64>) -> Batch {
         let mut batch = Batch { folios: [(PageIndex(0), Pfn::NONE); BATCH], len: 0 };
         let tree = self.file(file).tree.lock();
-        for found in tree.folios_in(mark, range).filter(|&(_, pfn)| memory.frames[pfn].try_get()).take(BATCH)
-        {
-            batch.folios[batch.len] = found;
+        let held = tree.folios_in(mark, range).filter(|(_, folio)| memory.frames[folio.head].try_get());
+        for (index, folio) in held.take(BATCH) {
+            batch.folios[batch.len] = (index, folio.head);
             batch.len += 1;
         }
         batch
     }
 
-    /// The first folio from an index on, before `end`, that has a mark, with a reference.
+    /// The first folio that lies in a range, or partly in it, and has a mark, with a reference and its first index.
     pub fn next_marked<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -154,20 +174,23 @@ impl Cache {
         range: Range<u64>,
     ) -> Option<(PageIndex, Pfn)> {
         let tree = self.file(file).tree.lock();
-        tree.folios_in(mark, range).find(|&(_, pfn)| memory.frames[pfn].try_get())
+        let mut folios = tree.folios_in(mark, range);
+        let found = folios.find(|(_, folio)| memory.frames[folio.head].try_get());
+        found.map(|(index, folio)| (index, folio.head))
     }
 
-    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages; returns how many there are.
+    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages, but for the last folio, which may be
+    /// larger than what is left of them; returns how many there are.
     pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
         let mut tree = self.file(file).tree.lock();
         let mut from = range.start;
         let mut chosen = 0;
         while chosen < most {
             let next = tree.folios_in(Mark::Dirty, from..range.end).next();
-            let Some((index, _)) = next else { break };
+            let Some((index, folio)) = next else { break };
             tree.set_mark(index, Mark::ToWrite);
-            chosen += 1;
-            from = index.0 + 1;
+            chosen += folio.pages();
+            from = folio.end(index);
         }
         chosen
     }

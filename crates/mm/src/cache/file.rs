@@ -144,9 +144,23 @@ pub(super) struct Extents {
 }
 
 impl Extents {
+    /// Is it the same for all pages of a range that is not empty, and are they in it?
+    pub(super) fn holds(&self, pages: Range<u64>) -> Option<bool> {
+        let after = self.ranges.partition_point(|range| range.start <= pages.start);
+        let before = after.checked_sub(1).map(|i| &self.ranges[i]).filter(|range| pages.start < range.end);
+        match before {
+            Some(range) => (pages.end <= range.end).then_some(true),
+            None => self.ranges.get(after).is_none_or(|next| pages.end <= next.start).then_some(false),
+        }
+    }
+
+    /// Are all pages of a range in it?
+    pub(super) fn holds_all(&self, pages: Range<u64>) -> bool {
+        self.holds(pages) == Some(true)
+    }
+
     pub(super) fn contains(&self, page: u64) -> bool {
-        let after = self.ranges.partition_point(|range| range.start <= page);
-        after > 0 && page < self.ranges[after - 1].end
+        self.holds_all(page..page + 1)
     }
 
     pub(super) fn add(&mut self, new: Range<u64>) {
@@ -190,6 +204,9 @@ mod tests {
                 }
                 for page in 0..50 {
                     prop_assert_eq!(extents.contains(page), model.contains(&page));
+                    let inside = (page..page + 4).filter(|page| model.contains(page)).count();
+                    let expected = [Some(false), None, None, None, Some(true)][inside];
+                    prop_assert_eq!(extents.holds(page..page + 4), expected);
                 }
                 prop_assert!(extents.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
             }

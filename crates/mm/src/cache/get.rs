@@ -1,8 +1,9 @@
 //! The way to a page that is needed now.
 
 use super::file::File;
-use super::{Cache, CacheError, Page, ReadHint, lookup};
-use crate::frame::{FrameFlags, Owner};
+use super::tree::Folio;
+use super::{Cache, CacheError, Page, ReadHint, is_page_of, lookup};
+use crate::frame::FrameFlags;
 use crate::machine::Machine;
 use crate::memory::{Gfp, Memory};
 use crate::units::*;
@@ -37,14 +38,14 @@ impl Cache {
         if need.index.0 >= f.pages() {
             return Err(CacheError::BeyondEnd);
         }
-        if let Some(pfn) = lookup(memory, f, need.index) {
+        if let Some(folio) = lookup(memory, f, need.index) {
             if !f.is_shmem() {
-                self.read_on_hit(memory, pfn, need);
+                self.read_on_hit(memory, folio, need);
             }
-            if memory.frames[pfn].has(FrameFlags::UPTODATE) {
-                return Ok(Page { pfn, major: false });
+            if memory.frames[folio.head].has(FrameFlags::UPTODATE) {
+                return Ok(Page { folio: folio.head, pfn: folio.frame(need.index), major: false });
             }
-            memory.put(pfn);
+            memory.put(folio.head);
         }
         self.needed_page_slow(memory, need)
     }
@@ -66,23 +67,23 @@ impl Cache {
                 found = lookup(memory, f, index);
             }
             if found.is_none() {
-                found = self.add(memory, id, index, File::pages, gfp)?;
-                if let Some(pfn) = found {
-                    self.fill(memory, f, pfn, index);
+                let added = self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?;
+                if let Some(pfn) = added {
+                    self.fill(memory, f, pfn);
                 }
+                found = added.map(Folio::single);
             }
-            let Some(pfn) = found else { continue };
-            let frame = &memory.frames[pfn];
+            let Some(folio) = found else { continue };
+            let frame = &memory.frames[folio.head];
             if !frame.has(FrameFlags::UPTODATE) {
                 major = true;
-                memory.wait_unlocked(pfn);
+                memory.wait_unlocked(folio.head);
             }
-            let is_it = (frame.owner(), frame.page_index()) == (Owner::File(id), index);
-            if is_it && frame.has(FrameFlags::UPTODATE) {
-                return Ok(Page { pfn, major });
+            if is_page_of(memory, folio.head, id, index) && frame.has(FrameFlags::UPTODATE) {
+                return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
             }
             // Cut off the file while we waited.
-            memory.put(pfn);
+            memory.put(folio.head);
         }
         Err(CacheError::BeyondEnd)
     }

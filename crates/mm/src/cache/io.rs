@@ -74,8 +74,9 @@ impl Cache {
         }
         let mut extents = f.extents.lock();
         // Beyond a new end it is about to be cut off: the device's content must not be found again when the file grows.
-        if index.0 < f.pages() && !extents.contains(index.0 + pages as u64 - 1) {
-            extents.add(index.0..index.0 + pages as u64);
+        let end = (index.0 + pages as u64).min(f.pages());
+        if index.0 < end && !extents.holds_all(index.0..end) {
+            extents.add(index.0..end);
         }
         f.place(index)
     }

@@ -7,6 +7,10 @@
 //!
 //! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
 //!
+//! Folios come in sizes of 1 to 512 pages (`file.max_order`): read-ahead makes them grow with the length of a sequence
+//! (`readahead`), a write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and dropped
+//! whole; where a file is cut in its middle it is split ([`Cache::split`]).
+//!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for who holds the lock. Nothing here sleeps with a tree locked.
 
@@ -19,6 +23,7 @@ mod readahead;
 mod rw;
 mod shadows;
 mod shmem;
+mod split;
 mod swapin;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,7 +42,7 @@ use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use shadows::Shadows;
-use tree::{Entry, Mark};
+use tree::{Entry, Folio, Mark};
 
 /// Why a page could not be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,10 +62,25 @@ impl From<Shortage> for CacheError {
 /// A page that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// Its folio, up to date, with a reference for the caller.
+    /// The head of its folio, which is up to date, with a reference for the caller.
+    pub folio: Pfn,
+    /// Its frame.
     pub pfn: Pfn,
     /// The caller had to wait for a device.
     pub major: bool,
+}
+
+/// Cached pages of a file that follow each other in one folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Index of the first.
+    pub index: PageIndex,
+    /// Head of their folio.
+    pub folio: Pfn,
+    /// Frame of the first.
+    pub pfn: Pfn,
+    /// How many they are.
+    pub pages: u32,
 }
 
 /// How the pages of a file are going to be used.
@@ -147,21 +167,21 @@ impl Cache {
         self.file(file).readahead.lock().advise(advice);
     }
 
-    /// The folio of a page, with a reference; it may be locked or not up to date.
+    /// The folio of a page, with a reference to it; it may be locked or not up to date.
     #[inline]
-    pub fn lookup<M: Machine>(&self, memory: &Memory<M>, file: FileId, index: PageIndex) -> Option<Pfn> {
+    pub fn lookup<M: Machine>(&self, memory: &Memory<M>, file: FileId, index: PageIndex) -> Option<Folio> {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for each page of `[first, first + count)` that can be mapped without waiting. Its folio gets a
-    /// reference.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio gets
+    /// a reference for each of them.
     pub fn resident<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
         first: PageIndex,
         count: u64,
-        found: &mut dyn FnMut(PageIndex, Pfn),
+        found: &mut dyn FnMut(Run),
     ) {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
@@ -169,17 +189,34 @@ impl Cache {
         let end = first.0.saturating_add(count).min(f.pages());
         {
             let tree = f.tree.lock();
-            for (index, pfn) in tree.folios_in(Mark::Folio, first.0..end) {
-                let frame = &memory.frames[pfn];
+            for (start, folio) in tree.folios_in(Mark::Folio, first.0..end) {
+                let frame = &memory.frames[folio.head];
                 let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
                 let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
                 if fit && frame.try_get() {
-                    fresh += u32::from(!frame.has(FrameFlags::WORKINGSET));
-                    found(index, pfn);
+                    let index = start.max(first);
+                    let pages = (folio.end(index).min(end) - index.0) as u32;
+                    if pages > 1 {
+                        frame.get(pages - 1);
+                    }
+                    fresh += if frame.has(FrameFlags::WORKINGSET) { 0 } else { pages };
+                    found(Run { index, folio: folio.head, pfn: folio.frame(index), pages });
                 }
             }
         }
         f.readahead.lock().mapped(fresh);
+    }
+
+    /// Is the folio, which the caller has locked, in the cache of that file, and does it hold that page of it? (A page behind
+    /// the end of its file is none, even if its folio is still there.)
+    pub fn is_page<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        folio: Pfn,
+        file: FileId,
+        index: PageIndex,
+    ) -> bool {
+        is_page_of(memory, folio, file, index) && index.0 < self.file(file).pages()
     }
 
     /// The folio's content is newer than its store. The caller holds it locked, or mapped with its table locked.
@@ -196,7 +233,7 @@ impl Cache {
         }
         let mut tree = f.tree.lock();
         let index = frame.page_index();
-        let still_there = tree.folio(index) == Some(pfn);
+        let still_there = tree.folio(index).is_some_and(|folio| folio.head == pfn);
         if still_there && frame.test_and_set(FrameFlags::DIRTY) {
             tree.set_mark(index, Mark::Dirty);
             f.note_dirtied(Some(memory.machine.now()));
@@ -205,37 +242,38 @@ impl Cache {
         }
     }
 
-    /// A new folio for a page, locked and in the tree, with a reference for the caller; its content is up to the caller.
-    /// `Ok(None)`: there is a folio already, or the file has become too short (`limit`).
+    /// A new folio of `order` for the pages from `first` on, locked and in the tree, with a reference for the caller; its
+    /// content is up to the caller. `Ok(None)`: there is a folio already at one of its indices, or the file has become too
+    /// short for it (`limit`).
     fn add<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        index: PageIndex,
+        (first, order): (PageIndex, Order),
         limit: impl Fn(&File) -> u64,
         gfp: Gfp,
     ) -> Result<Option<Pfn>, Shortage> {
-        let pfn = memory.new_folio(Order::ZERO, gfp)?;
+        let pfn = memory.new_folio(order, gfp)?;
         let f = self.file(id);
         let frame = &memory.frames[pfn];
         let shmem = if f.is_shmem() { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
         frame.set(FrameFlags::LOCKED | shmem);
-        frame.set_owner(File::owner(id), index);
+        frame.set_owner(File::owner(id), first);
+        let folio = Folio { head: pfn, order };
         let mut tree = f.tree.lock();
-        let taken = matches!(tree.get(index), Some(Entry::Folio(_) | Entry::Swap(_)));
-        if taken || index.0 >= limit(f) {
+        let fits = folio.end(first) <= limit(f);
+        let Some(shadow) = fits.then(|| tree.insert_folio(first, folio).ok()).flatten() else {
             drop(tree);
             frame.clear(FrameFlags::LOCKED);
             memory.put(pfn);
             return Ok(None);
-        }
+        };
         frame.get(1);
-        let old = tree.insert(index, Entry::Folio(pfn));
         let news = tree.take_news();
         drop(tree);
         self.heed(memory, id, news);
-        self.count_added(memory, f, 1);
-        if let Some(Entry::Shadow(shadow)) = old {
+        self.count_added(memory, f, folio.pages() as i64);
+        if let Some(shadow) = shadow {
             memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots());
         }
         memory.lru.add(memory.ground(), pfn);
@@ -289,15 +327,9 @@ impl Cache {
     fn take_out<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn, replacement: Option<Entry>) {
         let frame = &memory.frames[pfn];
         let f = self.file(id);
-        let first = frame.page_index();
         let mut tree = f.tree.lock();
-        for index in first.0..first.0 + frame.pages() as u64 {
-            let old = match replacement {
-                Some(entry) => tree.insert(PageIndex(index), entry),
-                None => tree.remove(PageIndex(index)),
-            };
-            debug_assert_eq!(old, Some(Entry::Folio(pfn)));
-        }
+        let old = tree.replace_folio(frame.page_index(), replacement);
+        debug_assert_eq!(old, Folio { head: pfn, order: frame.order() });
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
         let news = tree.take_news();
@@ -310,10 +342,17 @@ impl Cache {
     }
 }
 
-/// The folio of a page, with a reference.
+/// The folio of a page, with a reference to it; it may be locked or not up to date.
 #[inline]
-fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<Pfn> {
+fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<Folio> {
     memory.charge(Work::CacheLookup, 1);
     let tree = file.tree.lock();
-    tree.folio(index).filter(|&pfn| memory.frames[pfn].try_get())
+    tree.folio(index).filter(|folio| memory.frames[folio.head].try_get())
+}
+
+/// Does the folio, of which the caller holds a reference, hold that page of that file?
+fn is_page_of<M: Machine>(memory: &Memory<M>, pfn: Pfn, file: FileId, index: PageIndex) -> bool {
+    let frame = &memory.frames[pfn];
+    let first = frame.page_index().0;
+    frame.owner() == Owner::File(file) && (first..first + frame.pages() as u64).contains(&index.0)
 }

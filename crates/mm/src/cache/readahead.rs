@@ -14,19 +14,29 @@
 //! order. A miss that continues nothing is read alone. Mapped files are faulted in no clear order, so a fault that
 //! misses reads around itself, until misses outnumber hits by far.
 //!
-//! The rules are those of mm/readahead.c and do_sync_mmap_readahead in Linux 6.12. One difference: the state belongs to
-//! the file and not to an open descriptor, because descriptors end above the memory manager.
+//! Large folios: what is read because use is in order comes in folios that are four times as large with each window, as
+//! far as `file.max_order` and the window allow; what is read alone, or because somebody said that he will need it, in single
+//! pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones; it ends
+//! well, so that the next one begins well. None reaches beyond the window or the file, over a page that is cached already,
+//! or over the edge of a hole. Where memory has no block of the size, smaller ones must do: read-ahead is not worth
+//! reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one of a window that
+//! does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as is done here.)
+//!
+//! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
+//! difference: the state belongs to the file and not to an open descriptor, because descriptors end above the memory
+//! manager.
 
 use super::Cache;
 use super::file::File;
 use super::get::Need;
+use super::tree::{Folio, Mark};
 use crate::alloc::Mark as Watermark;
 use crate::api::FileAdvice;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::memory::{Gfp, Memory, Shortage};
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
 /// Misses of mapped use, beyond the hits, at which reading around stops.
@@ -41,6 +51,8 @@ pub struct Readahead {
     /// Where the last read ended, in bytes; all ones before the first.
     prev_pos: u64,
     mmap_miss: u32,
+    /// Size of the window's folios, but for those at its edges.
+    order: Order,
     advice: FileAdvice,
 }
 
@@ -52,6 +64,7 @@ impl Default for Readahead {
             async_size: 0,
             prev_pos: u64::MAX,
             mmap_miss: 0,
+            order: Order::ZERO,
             advice: FileAdvice::Normal,
         }
     }
@@ -76,9 +89,10 @@ impl Readahead {
         self.advice == FileAdvice::NoReuse
     }
 
-    /// Was the byte before `pos` the last that was read, and in the same page?
-    pub(super) fn continues_page(&self, pos: u64) -> bool {
-        self.prev_pos.wrapping_sub(1) / PAGE_SIZE == pos / PAGE_SIZE
+    /// Was the byte before `pos` the last that was read, and in the same folio, one of `order`?
+    pub(super) fn continues_folio(&self, pos: u64, order: Order) -> bool {
+        let folio = |pos: u64| pos >> (PAGE_SHIFT + order.0 as u32);
+        folio(self.prev_pos.wrapping_sub(1)) == folio(pos)
     }
 
     /// A read ended at `pos`.
@@ -131,26 +145,42 @@ impl Readahead {
         self.window()
     }
 
-    /// A reader that wants `wanted` pages came to the marked folio at `index`. `next_hole` finds the first page from
-    /// the given one on, within the given number, that is not cached.
+    /// A reader that wants `wanted` pages came to the marked folio, one of `order`, that holds `index`. `next_hole` finds the
+    /// first page from the given one on, within the given number, that is not cached.
     fn on_mark(
         &mut self,
-        index: u64,
+        (index, order): (u64, Order),
         wanted: u64,
         max: u64,
         next_hole: impl FnOnce(u64, u64) -> Option<u64>,
     ) -> Option<Window> {
-        if index == (self.start + self.size).wrapping_sub(self.async_size) {
+        let marked = (self.start + self.size).wrapping_sub(self.async_size);
+        if index >> order.0 == marked >> order.0 {
             self.start += self.size;
             self.size = self.size.max(next_size(self.size, max));
+            self.order = grown(self.order);
         } else {
             // Several readers share the state: what is cached from here on was this one's window.
             let hole = next_hole(index + 1, max).filter(|hole| hole - index <= max)?;
             self.start = hole;
             self.size = next_size(hole - index + wanted, max);
+            self.order = grown(order);
         }
         self.async_size = self.size;
         Some(self.window())
+    }
+
+    /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The end of a
+    /// window that nobody waits for goes back to the end of such a folio.
+    fn fit(&mut self, most: Order) -> Window {
+        let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
+        self.order = self.order.min(most).min(room);
+        let end = (self.start + self.size) >> self.order.0 << self.order.0;
+        if self.async_size == self.size && end > self.start {
+            self.size = end - self.start;
+            self.async_size = self.size;
+        }
+        self.window()
     }
 
     /// A fault missed at `index`.
@@ -164,6 +194,11 @@ impl Readahead {
         self.async_size = max / 4;
         Some(self.window())
     }
+}
+
+/// The order of the folios in the window after one with folios of `order`.
+const fn grown(order: Order) -> Order {
+    Order(order.0 + 2)
 }
 
 /// The first window of a sequence that starts with a read of `wanted` pages.
@@ -205,24 +240,32 @@ impl Cache {
             let wanted = if hint.fault { max } else { wanted };
             Some(state.on_miss(index.0, wanted, max, |most| history(f, index.0, most)))
         };
+        // One that nothing is to follow is no part of a sequence.
+        let (window, order) = match window {
+            Some(window) if window.lookahead > 0 => {
+                state.order = grown(Order::ZERO);
+                (Some(state.fit(max_order(memory))), state.order)
+            }
+            window => (window, Order::ZERO),
+        };
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, need.file, window, need.gfp);
+            self.read_window(memory, need.file, window, order, need.gfp);
         }
     }
 
     /// A cached page was asked for: is it time for the next window?
     #[inline]
-    pub(super) fn read_on_hit<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
-        if memory.frames[pfn].has(FrameFlags::READAHEAD) {
-            self.read_on_mark(memory, pfn, need);
+    pub(super) fn read_on_hit<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) {
+        if memory.frames[folio.head].has(FrameFlags::READAHEAD) {
+            self.read_on_mark(memory, folio, need);
         } else if need.hint.fault && !need.hint.random {
             self.file(need.file).readahead.lock().mapped(1);
         }
     }
 
     #[cold]
-    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, need: Need) {
+    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) {
         let Need { index, wanted, hint, .. } = need;
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
@@ -233,64 +276,95 @@ impl Cache {
         if hint.fault {
             state.mapped(1);
         }
-        memory.frames[pfn].clear(FrameFlags::READAHEAD);
+        memory.frames[folio.head].clear(FrameFlags::READAHEAD);
         let wanted = if hint.fault { max } else { wanted };
-        let window = state.on_mark(index.0, wanted, max, |from, most| next_hole(f, from, most));
+        let at = (index.0, folio.order);
+        let window = state.on_mark(at, wanted, max, |from, most| next_hole(f, from, most));
+        let window = window.map(|_| state.fit(max_order(memory)));
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, need.file, window, need.gfp);
+            self.read_window(memory, need.file, window, state.order, need.gfp);
         }
     }
 
-    /// Submit reads for the pages of a window that are not cached. Stops where memory is short: a page that nobody has
-    /// asked for yet is not worth reclaim.
-    pub(super) fn read_window<M: Machine>(&self, memory: &Memory<M>, id: FileId, window: Window, gfp: Gfp) {
+    /// Submit reads for the pages of a window that are not cached, in folios of at most `order`. Stops where memory is
+    /// short: a page that nobody has asked for yet is not worth reclaim.
+    fn read_window<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        window: Window,
+        order: Order,
+        gfp: Gfp,
+    ) {
         let f = self.file(id);
         let end = window.start.saturating_add(window.count).min(f.pages());
         let count = end.saturating_sub(window.start);
         let mark =
             count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
-        for index in window.start..end {
-            if f.tree.lock().folio(PageIndex(index)).is_some() {
+        let mut largest = order;
+        let mut index = window.start;
+        while index < end {
+            let cached = f.tree.lock().folio(PageIndex(index));
+            if let Some(folio) = cached {
+                index = folio.end(PageIndex(index));
                 continue;
             }
-            match self.read_page(memory, id, PageIndex(index), mark == Some(index), gfp) {
-                Ok(Some(pfn)) => memory.put(pfn),
-                Ok(None) => {}
+            let order = if largest == Order::ZERO { largest } else { f.order_at(index, largest, end) };
+            if order > Order::ZERO && !has_block(memory, order, gfp) {
+                largest = Order(order.0 / 2);
+                continue;
+            }
+            let marked = mark.is_some_and(|mark| mark >> order.0 << order.0 == index);
+            match self.read_folio(memory, id, (PageIndex(index), order), marked, gfp) {
+                Ok(added) => {
+                    added.into_iter().for_each(|pfn| memory.put(pfn));
+                    index += order.frames() as u64;
+                }
+                Err(_) if order > Order::ZERO => largest = Order(order.0 / 2),
                 Err(_) => return,
             }
         }
     }
 
-    /// Add a page and start its read. The folio comes with a reference; `None`: somebody else was faster, or the file
-    /// has become shorter.
-    fn read_page<M: Machine>(
+    /// Add a folio and start its read. It comes with a reference; `None`: somebody else was faster, or the file has
+    /// changed its length.
+    pub(super) fn read_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        index: PageIndex,
+        place: (PageIndex, Order),
         marked: bool,
         gfp: Gfp,
     ) -> Result<Option<Pfn>, Shortage> {
-        let added = match self.add(memory, id, index, File::pages, gfp) {
+        let added = match self.add(memory, id, place, File::pages, gfp) {
             // What lies between the marks is for the meantime until kswapd, which has been woken, has made room.
-            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low => {
-                self.add(memory, id, index, File::pages, Gfp { mark: Watermark::Min, ..gfp })?
+            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low && place.1 == Order::ZERO => {
+                self.add(memory, id, place, File::pages, Gfp { mark: Watermark::Min, ..gfp })?
             }
             other => other?,
         };
-        if let Some(pfn) = added {
-            if marked {
-                memory.frames[pfn].set(FrameFlags::READAHEAD);
-            }
-            self.fill(memory, self.file(id), pfn, index);
+        let Some(pfn) = added else { return Ok(None) };
+        let (f, pages) = (self.file(id), place.0.0..place.0.0 + place.1.frames() as u64);
+        if place.1 > Order::ZERO && f.extents.lock().holds(pages).is_none() {
+            // The file was cut since the size was chosen. From here on a cut waits for the folio's lock.
+            self.remove(memory, pfn, None);
+            memory.unlock_folio(pfn);
+            memory.put_many(pfn, 2);
+            return Ok(None);
         }
-        Ok(added)
+        if marked {
+            memory.frames[pfn].set(FrameFlags::READAHEAD);
+        }
+        self.fill(memory, f, pfn);
+        Ok(Some(pfn))
     }
 
-    /// Start to fill a new, locked folio with its page's content. It is unlocked when it is up to date.
-    pub(super) fn fill<M: Machine>(&self, memory: &Memory<M>, file: &File, pfn: Pfn, index: PageIndex) {
-        if !file.is_shmem() && file.extents.lock().contains(index.0) {
+    /// Start to fill a new, locked folio with its pages' content. It is unlocked when it is up to date.
+    pub(super) fn fill<M: Machine>(&self, memory: &Memory<M>, file: &File, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        let (index, pages) = (frame.page_index(), frame.pages() as u64);
+        if !file.is_shmem() && file.extents.lock().holds_all(index.0..index.0 + pages) {
             let (device, block) = file.place(index);
             super::io::submit_read(memory, pfn, device, block);
         } else {
@@ -313,9 +387,24 @@ impl Cache {
             self.read_ahead_shmem(memory, id, first.0..first.0.saturating_add(pages), gfp);
         } else {
             memory.charge(Work::CacheLookup, 1);
-            self.read_window(memory, id, Window { start: first.0, count: pages, lookahead: 0 }, gfp);
+            let window = Window { start: first.0, count: pages, lookahead: 0 };
+            self.read_window(memory, id, window, Order::ZERO, gfp);
         }
         Ok(())
+    }
+}
+
+impl File {
+    /// The order, at most `largest`, of the folio that can begin at `index`, where nothing is cached: it ends before `end`
+    /// and before the next folio, and is all on the device or all in a hole.
+    pub(super) fn order_at(&self, index: u64, largest: Order, end: u64) -> Order {
+        let next = self.tree.lock().folios_in(Mark::Folio, index..end).next();
+        let end = next.map_or(end, |(next, _)| next.0);
+        let room = end.saturating_sub(index).checked_ilog2().unwrap_or(0);
+        let order = largest.0.min(index.trailing_zeros().min(room) as u8);
+        let extents = self.extents.lock();
+        let alike = |order: &u8| extents.holds(index..index + (1 << order)).is_some();
+        Order((0..=order).rev().find(alike).unwrap_or(0))
     }
 }
 
@@ -323,14 +412,38 @@ impl Cache {
 fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
     let tree = file.tree.lock();
     let least = index - most.min(index);
-    let count = (least..index).rev().take_while(|&at| tree.folio(PageIndex(at)).is_some()).count() as u64;
-    (count, count == index)
+    let mut first = index;
+    while first > least
+        && let Some(folio) = tree.folio(PageIndex(first - 1))
+    {
+        first = folio.first(PageIndex(first - 1)).0.max(least);
+    }
+    (index - first, first == 0)
 }
 
 /// The first of the `most` pages from `from` on that is not cached.
 fn next_hole(file: &File, from: u64, most: u64) -> Option<u64> {
     let tree = file.tree.lock();
-    (from..from + most).find(|&at| tree.folio(PageIndex(at)).is_none())
+    let mut at = from;
+    while at < from + most {
+        match tree.folio(PageIndex(at)) {
+            Some(folio) => at = folio.end(PageIndex(at)),
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+/// The largest folio that a file's cache may hold.
+pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
+    Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
+}
+
+/// Has memory a block for a large folio, without kswapd? Else smaller ones must do.
+pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
+    let found = memory.has_block(order, gfp);
+    memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
+    found
 }
 
 /// A page came from a device.
@@ -356,7 +469,7 @@ mod tests {
         let mut state = Readahead::default();
         let none = |_| (0, false);
         assert_eq!(state.on_miss(0, 1, 32, none), Window { start: 0, count: 4, lookahead: 3 });
-        let next = |state: &mut Readahead, at| state.on_mark(at, 1, 32, |_, _| None).unwrap();
+        let next = |state: &mut Readahead, at| state.on_mark((at, Order::ZERO), 1, 32, |_, _| None).unwrap();
         assert_eq!(next(&mut state, 1), Window { start: 4, count: 8, lookahead: 8 });
         assert_eq!(next(&mut state, 4), Window { start: 12, count: 16, lookahead: 16 });
         assert_eq!(next(&mut state, 12), Window { start: 28, count: 32, lookahead: 32 });
@@ -378,9 +491,9 @@ mod tests {
     #[test]
     fn an_unexpected_mark_starts_at_the_next_hole() {
         let mut state = Readahead { start: 900, size: 8, async_size: 8, ..Readahead::default() };
-        let window = state.on_mark(100, 1, 32, |from, _| Some(from + 7)).unwrap();
+        let window = state.on_mark((100, Order::ZERO), 1, 32, |from, _| Some(from + 7)).unwrap();
         assert_eq!(window, Window { start: 108, count: 18, lookahead: 18 });
-        assert_eq!(state.on_mark(100, 1, 32, |_, _| None), None);
+        assert_eq!(state.on_mark((100, Order::ZERO), 1, 32, |_, _| None), None);
     }
 
     #[test]

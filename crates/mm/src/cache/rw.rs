@@ -2,7 +2,9 @@
 
 use super::file::File;
 use super::get::Need;
-use super::{Cache, CacheError, ReadHint};
+use super::readahead::{has_block, max_order};
+use super::tree::Folio;
+use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
@@ -13,20 +15,47 @@ use crate::units::*;
 /// Pages after which other tasks may run, and writers look at the amount of dirty memory.
 const BATCH_PAGES: u64 = 32;
 
-/// The part of a request that lies in one page.
+/// Pages of one folio that a request is about, and the bytes in them.
 #[derive(Clone, Copy)]
 struct Part {
-    index: PageIndex,
-    offset: u32,
-    bytes: u32,
+    /// Head of the folio.
+    folio: Pfn,
+    order: Order,
+    /// Index of the folio's first page.
+    first: PageIndex,
 }
 
 impl Part {
-    fn of(pos: u64, end: u64) -> Part {
-        let offset = pos % PAGE_SIZE;
-        let bytes = (PAGE_SIZE - offset).min(end - pos);
-        Part { index: PageIndex(pos / PAGE_SIZE), offset: offset as u32, bytes: bytes as u32 }
+    #[inline]
+    fn of(folio: Folio, index: PageIndex) -> Part {
+        Part { folio: folio.head, order: folio.order, first: folio.first(index) }
     }
+
+    /// Where the folio ends in its file, in bytes.
+    #[inline]
+    fn end(&self) -> u64 {
+        (self.first.0 + self.order.frames() as u64) * PAGE_SIZE
+    }
+
+    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio and is not empty.
+    #[inline]
+    fn pages(&self, pos: u64, end: u64, each: &mut dyn FnMut(Pfn, u32, u32)) {
+        let mut pfn = self.folio.add((pos / PAGE_SIZE - self.first.0) as u32);
+        let mut at = pos;
+        loop {
+            let next = ((at | (PAGE_SIZE - 1)) + 1).min(end);
+            each(pfn, (at % PAGE_SIZE) as u32, (next - at) as u32);
+            if next >= end {
+                return;
+            }
+            (at, pfn) = (next, pfn.add(1));
+        }
+    }
+}
+
+/// Pages that a request touches in `[pos, end)`.
+fn touched(pos: u64, end: u64) -> u64 {
+    pages_of(end) - pos / PAGE_SIZE
 }
 
 impl Cache {
@@ -50,8 +79,8 @@ impl Cache {
             if pos >= end {
                 break;
             }
-            let part = Part::of(pos, end);
-            let (index, wanted) = (part.index, last_page - part.index.0);
+            let index = PageIndex(pos / PAGE_SIZE);
+            let wanted = last_page - index.0;
             let need = Need { file: id, index, wanted, hint: ReadHint::default(), gfp };
             let page = match self.needed_page(memory, need) {
                 Ok(page) => page,
@@ -59,33 +88,37 @@ impl Cache {
                 Err(error) if pos == offset => return Err(error),
                 Err(_) => break,
             };
+            let order = memory.frames[page.folio].order();
+            let part = Part::of(Folio { head: page.folio, order }, index);
+            let wanted = end.min(part.end());
             // The file may have become shorter while we waited.
-            let bytes = part.bytes.min(f.size().saturating_sub(pos).min(PAGE_SIZE) as u32);
-            if bytes > 0 {
-                sink(page.pfn, part.offset, bytes);
-                memory.charge(Work::CopyUser, 1);
-                self.note_read(memory, f, page.pfn, pos, bytes as u64);
+            let got = wanted.min(f.size()).max(pos);
+            if got > pos {
+                part.pages(pos, got, sink);
+                memory.charge(Work::CopyUser, touched(pos, got));
+                self.note_read(memory, f, part, pos, got - pos);
             }
-            memory.put(page.pfn);
-            pos += bytes as u64;
-            if bytes < part.bytes {
+            memory.put(page.folio);
+            let passed = pos / PAGE_SIZE / BATCH_PAGES != got / PAGE_SIZE / BATCH_PAGES;
+            pos = got;
+            if got < wanted {
                 break;
             }
-            if part.index.0 % BATCH_PAGES == BATCH_PAGES - 1 {
+            if passed {
                 memory.machine.resched();
             }
         }
         Ok(pos - offset)
     }
 
-    /// Bytes of a page were read: it was used, once for each run of reads that stays in it.
-    fn note_read<M: Machine>(&self, memory: &Memory<M>, f: &File, pfn: Pfn, pos: u64, bytes: u64) {
+    /// Bytes of a folio were read: it was used, once for each run of reads that stays in it.
+    fn note_read<M: Machine>(&self, memory: &Memory<M>, f: &File, part: Part, pos: u64, bytes: u64) {
         let mut readahead = f.readahead.lock();
-        let used = !readahead.continues_page(pos) && !readahead.is_once();
+        let used = !readahead.continues_folio(pos, part.order) && !readahead.is_once();
         readahead.note_read(pos + bytes);
         drop(readahead);
         if used {
-            memory.lru.mark_accessed(memory.ground(), pfn);
+            memory.lru.mark_accessed(memory.ground(), part.folio);
         }
     }
 
@@ -101,97 +134,126 @@ impl Cache {
         gfp: Gfp,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, CacheError> {
-        let end = offset.saturating_add(len).min((offset / PAGE_SIZE + BATCH_PAGES) * PAGE_SIZE);
+        let largest = max_order(memory);
+        let end = offset.saturating_add(len).min(batch_end(offset / PAGE_SIZE, largest) * PAGE_SIZE);
         let f = self.file(id);
         let mut pos = offset;
         while pos < end {
-            let part = Part::of(pos, end);
-            let pfn = match self.page_for_write(memory, id, part, gfp) {
-                Ok(pfn) => pfn,
+            let part = match self.folio_for_write(memory, id, (pos, end), largest, gfp) {
+                Ok(part) => part,
                 Err(error) if pos == offset => return Err(error),
                 Err(_) => break,
             };
+            let until = end.min(part.end());
             let settled = memory.tlb.settle_file(memory.ground(), id);
-            change_content(memory, settled, pfn, part, source);
-            memory.frames[pfn].set(FrameFlags::UPTODATE);
-            pos += part.bytes as u64;
+            change_content(memory, settled, part, (pos, until), source);
+            memory.frames[part.folio].set(FrameFlags::UPTODATE);
+            pos = until;
             f.grow_to(pos);
-            self.mark_dirty(memory, pfn);
-            memory.unlock_folio(pfn);
-            memory.put(pfn);
+            self.mark_dirty(memory, part.folio);
+            memory.unlock_folio(part.folio);
+            memory.put(part.folio);
         }
         memory.machine.resched();
         Ok(pos - offset)
     }
 
-    /// The locked folio of a page that is about to be written, with a reference: up to date, unless all of it is going
-    /// to be overwritten.
-    fn page_for_write<M: Machine>(
+    /// The locked folio of the page at `pos`, from where on `[pos, end)` is about to be written, with a reference: up to
+    /// date, unless all of it is going to be overwritten.
+    fn folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        part: Part,
+        (pos, end): (u64, u64),
+        largest: Order,
         gfp: Gfp,
-    ) -> Result<Pfn, CacheError> {
+    ) -> Result<Part, CacheError> {
         let f = self.file(id);
+        let index = PageIndex(pos / PAGE_SIZE);
         loop {
             if f.is_shmem() {
-                f.grow_to(part.index.0 * PAGE_SIZE + (part.offset + part.bytes) as u64);
+                f.grow_to(end.min((index.0 + 1) * PAGE_SIZE));
             }
-            let pfn = match self.lookup(memory, id, part.index) {
-                Some(pfn) => pfn,
-                None if f.is_shmem() => self.get_page(memory, id, part.index, ReadHint::default(), gfp)?.pfn,
-                None => match self.new_page_for_write(memory, id, part, gfp)? {
-                    Some(pfn) => return Ok(pfn),
+            let folio = match lookup(memory, f, index) {
+                Some(folio) => folio,
+                None if f.is_shmem() => {
+                    let page = self.get_page(memory, id, index, ReadHint::default(), gfp)?;
+                    Folio { head: page.folio, order: memory.frames[page.folio].order() }
+                }
+                None => match self.new_folio_for_write(memory, id, (pos, end), largest, gfp)? {
+                    Some(folio) => return Ok(Part::of(folio, index)),
                     None => continue,
                 },
             };
-            memory.lock_folio(pfn);
-            let frame = &memory.frames[pfn];
-            let is_it = (frame.owner(), frame.page_index()) == (Owner::File(id), part.index);
-            if is_it && frame.has(FrameFlags::UPTODATE) {
-                return Ok(pfn);
+            memory.lock_folio(folio.head);
+            let uptodate = memory.frames[folio.head].has(FrameFlags::UPTODATE);
+            if uptodate && is_page_of(memory, folio.head, id, index) {
+                return Ok(Part::of(folio, index));
             }
-            memory.unlock_folio(pfn);
-            memory.put(pfn);
+            memory.unlock_folio(folio.head);
+            memory.put(folio.head);
         }
     }
 
-    /// Add the page of a disk file. `None`: it is being read, or somebody else was faster; look again.
-    fn new_page_for_write<M: Machine>(
+    /// Add the folio of a disk file at `pos`, as large as what is written over it. `None`: it is being read, or somebody else
+    /// was faster; look again.
+    fn new_folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        part: Part,
+        (pos, end): (u64, u64),
+        largest: Order,
         gfp: Gfp,
-    ) -> Result<Option<Pfn>, CacheError> {
+    ) -> Result<Option<Folio>, CacheError> {
         let f = self.file(id);
-        let Some(pfn) = self.add(memory, id, part.index, |_| u64::MAX, gfp)? else { return Ok(None) };
-        if part.bytes as u64 == PAGE_SIZE {
-            return Ok(Some(pfn));
+        let index = PageIndex(pos / PAGE_SIZE);
+        let whole_pages = if pos.is_multiple_of(PAGE_SIZE) { end / PAGE_SIZE - index.0 } else { 0 };
+        let mut order = match largest {
+            Order::ZERO => largest,
+            largest => f.order_at(index.0, largest, index.0 + whole_pages.max(1)),
+        };
+        while order > Order::ZERO {
+            if has_block(memory, order, gfp)
+                && let Ok(Some(head)) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)
+            {
+                return Ok(Some(Folio { head, order }));
+            }
+            order = Order(order.0 / 2);
         }
-        if f.extents.lock().contains(part.index.0) {
-            self.fill(memory, f, pfn, part.index);
+        let Some(pfn) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)? else { return Ok(None) };
+        if whole_pages > 0 {
+            return Ok(Some(Folio::single(pfn)));
+        }
+        if f.extents.lock().contains(index.0) {
+            self.fill(memory, f, pfn);
             memory.put(pfn);
             return Ok(None);
         }
         super::shmem::fill_with_zeroes(memory, pfn);
-        Ok(Some(pfn))
+        Ok(Some(Folio::single(pfn)))
     }
 }
 
-/// Put new bytes into a locked page of a file of which nobody holds an old translation.
+/// The page before which a write that begins at `page` looks at the amount of dirty memory; none in the middle of a folio
+/// that could be made.
+fn batch_end(page: u64, largest: Order) -> u64 {
+    let end = page + BATCH_PAGES.max(largest.frames() as u64);
+    end >> largest.0 << largest.0
+}
+
+/// Put new bytes into a locked folio of a file of which nobody holds an old translation.
 fn change_content<M: Machine>(
     memory: &Memory<M>,
     settled: FileSettled,
-    pfn: Pfn,
     part: Part,
+    (pos, end): (u64, u64),
     source: &mut dyn FnMut(Pfn, u32, u32),
 ) {
-    let frame = &memory.frames[pfn];
+    let frame = &memory.frames[part.folio];
     debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()));
-    let concern = Concern::File { file: settled.file(), first: part.index, count: 1 };
+    let (first, count) = (PageIndex(pos / PAGE_SIZE), touched(pos, end));
+    let concern = Concern::File { file: settled.file(), first, count };
     memory.event(Event::TlbHazard, concern.args());
-    source(pfn, part.offset, part.bytes);
-    memory.charge(Work::CopyUser, 1);
+    part.pages(pos, end, source);
+    memory.charge(Work::CopyUser, count);
 }

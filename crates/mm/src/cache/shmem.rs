@@ -1,16 +1,18 @@
 //! Shmem: files in memory and swap.
 //!
 //! A page is zeroes until it is written, lives in the file's tree while it is in memory, and when it is swapped out the
-//! tree holds its slot. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
+//! tree holds its slot. New folios may be large (`shmem.max_order`); reclaim splits them before they are swapped out, as a
+//! slot is a page. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
 //! cache to the tree; the slot is then given up, since memory holds the newest copy.
 
 use super::file::File;
-use super::tree::{Entry, Mark};
+use super::tree::{Entry, Folio, Mark};
 use super::{Cache, CacheError, Page, drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
+use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
-use crate::memory::{Gfp, Memory};
-use crate::stat::Stat;
+use crate::memory::{Gfp, Memory, Shortage};
+use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 use core::ops::Range;
 
@@ -36,8 +38,8 @@ impl Cache {
             let slot = {
                 let tree = f.tree.lock();
                 match tree.get(index) {
-                    Some(Entry::Folio(pfn)) => match memory.frames[pfn].try_get() {
-                        true => return Ok(Page { pfn, major }),
+                    Some(Entry::Folio(folio)) => match memory.frames[folio.head].try_get() {
+                        true => return Ok(Page { folio: folio.head, pfn: folio.frame(index), major }),
                         false => continue,
                     },
                     Some(Entry::Swap(slot)) => {
@@ -60,15 +62,42 @@ impl Cache {
                     page?;
                 }
                 None => {
-                    if let Some(pfn) = self.add(memory, id, index, File::pages, gfp)? {
-                        self.fill(memory, f, pfn, index);
+                    if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
+                        self.fill(memory, f, folio.head);
                         // Clean: until it is written it can be dropped and made again.
-                        return Ok(Page { pfn, major });
+                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
                     }
                 }
             }
         }
         Err(CacheError::BeyondEnd)
+    }
+
+    /// A new folio that holds the page at `index`: the largest that the file has room for, and memory a block. `None`: somebody
+    /// was faster, or the file has become shorter.
+    fn add_shmem<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        index: PageIndex,
+        gfp: Gfp,
+    ) -> Result<Option<Folio>, Shortage> {
+        let f = self.file(id);
+        let most = memory.knobs.get(Knob::ShmemMaxOrder) as u8;
+        for order in (1..=most).rev().map(Order) {
+            let first = PageIndex(index.0 >> order.0 << order.0);
+            let pages = order.frames() as u64;
+            if first.0 + pages > f.pages() || !f.tree.lock().is_free(first, pages) {
+                continue;
+            }
+            if !memory.has_block(order, gfp) {
+                memory.sizes.count(SizeStat::ShmemFallback, order, 1);
+            } else if let Ok(Some(head)) = self.add(memory, id, (first, order), File::pages, gfp) {
+                memory.sizes.count(SizeStat::ShmemAlloc, order, 1);
+                return Ok(Some(Folio { head, order }));
+            }
+        }
+        Ok(self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?.map(Folio::single))
     }
 
     /// The content of the slot that stands at `index` is in `pfn`, which the caller holds: put it there, unless
@@ -93,7 +122,7 @@ impl Cache {
             if still_there {
                 frame.get(1);
                 frame.set_owner(File::owner(id), index);
-                tree.insert(index, Entry::Folio(pfn));
+                tree.insert(index, Entry::Folio(Folio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1);
                 memory.swap.free_entry(memory.ground(), slot);

@@ -37,7 +37,7 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
             memory.wait_unlocked(pfn);
         }
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
-            return Ok(Page { pfn, major });
+            return Ok(Page { folio: pfn, pfn, major });
         }
         memory.put(pfn);
     }

@@ -2,12 +2,14 @@
 
 extern crate std;
 
+mod large;
+
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
 use crate::event::Event;
 use crate::ground::Ground;
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::*;
@@ -69,7 +71,9 @@ impl Disks {
     pub(crate) fn end_one(&self) -> bool {
         let Some(io) = self.inner.ios.lock().pop_front() else { return false };
         if !io.write {
-            self.set_stamp(io.frame, self.block(io.device, io.block));
+            for i in 0..io.pages {
+                self.set_stamp(io.frame.add(i), self.block(io.device, io.block + i as u64));
+            }
         }
         let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
         store.cache.io_done(store.memory(), &io);
@@ -124,10 +128,12 @@ impl Machine for Disks {
         self.inner.shootdown(targets, remote, local);
     }
     fn submit(&self, io: Io) {
-        assert_eq!(io.pages, 1);
         self.submitted.fetch_add(1, Relaxed);
         if io.write {
-            self.blocks.lock().insert((io.device, io.block), self.stamp(io.frame));
+            for i in 0..io.pages {
+                let stamp = self.stamp(io.frame.add(i));
+                self.blocks.lock().insert((io.device, io.block + i as u64), stamp);
+            }
         }
         self.inner.submit(io);
     }
@@ -177,6 +183,7 @@ pub(crate) fn check(st: &Store<Disks>) {
     st.cache.validate(st.memory()).unwrap();
     st.swap.validate().unwrap();
     st.alloc.validate(st.memory().ground()).unwrap();
+    st.lru.validate(st.memory().ground()).unwrap();
 }
 
 /// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
@@ -192,7 +199,11 @@ fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
         return false;
     }
     let mut gone = false;
-    if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
+    let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
+    let split = large && !frame.has_any(busy) && st.cache.split(memory, pfn, Order::ZERO, None);
+    if large && !split {
+        // Somebody uses it.
+    } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
         if !st.cache.write_page_start(memory, pfn) {
             frame.clear(FrameFlags::RECLAIM);
@@ -228,13 +239,26 @@ pub(crate) fn write(st: &Store<Disks>, file: FileId, offset: u64, len: u64, stam
     }
 }
 
+/// What ftruncate does, but for mappings.
+fn truncate(st: &Store<Disks>, file: FileId, pages: u64) {
+    st.cache.set_size(file, pages * PAGE_SIZE);
+    crate::truncate::cut_astride(st, file, PageIndex(pages));
+    st.cache.truncate(st.memory(), file, PageIndex(pages));
+}
+
+/// Write what is dirty of pages `[first, end)`.
+fn sync(st: &Store<Disks>, file: FileId, first: u64, end: u64) {
+    let state = crate::writeback::Writeback::default();
+    crate::writeback::sync_range(st, &state, file, PageIndex(first), PageIndex(end));
+}
+
 fn any_cached(st: &Store<Disks>, file: FileId, from: u64) -> Option<Pfn> {
     let tree = st.cache.file(file).tree.lock();
     let found = tree
         .folios_in(Mark::Folio, from..MAX_INDEX)
         .next()
         .or_else(|| tree.folios_in(Mark::Folio, 0..from).next());
-    found.map(|(_, pfn)| pfn)
+    found.map(|(_, folio)| folio.head)
 }
 
 #[derive(Clone, Debug)]
@@ -247,6 +271,8 @@ enum Op {
     ReclaimSwapped(u64),
     EndIo(u8),
     DropClean,
+    /// Somebody looks at a folio for a while, or has done so.
+    Hold(usize, u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -260,14 +286,23 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0u64..40).prop_map(Op::ReclaimSwapped),
         2 => (1u8..9).prop_map(Op::EndIo),
         1 => Just(Op::DropClean),
+        1 => (0usize..3, 0u64..90).prop_map(|(f, i)| Op::Hold(f, i)),
     ]
 }
 
 proptest! {
-    /// Whatever is read, written, cut off, written back, swapped and evicted: reads see what was written last.
+    /// Whatever is read, written, cut off, written back, swapped and evicted, in folios of whatever size: reads see what
+    /// was written last.
     #[test]
-    fn files_keep_their_content(ops in prop::collection::vec(op(), 1..120)) {
+    fn files_keep_their_content(
+        ops in prop::collection::vec(op(), 1..120),
+        (order, window) in (0u64..=6, prop_oneof![Just(128u64), Just(256)]),
+    ) {
         let st = store(2048, 64);
+        st.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        st.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
+        st.knobs.set(Knob::ReadAheadKb, window).unwrap();
+        let mut held: Option<Pfn> = None;
         let files = [
             disk_file(&st, 0, 40),
             disk_file(&st, 1000, 7),
@@ -278,7 +313,6 @@ proptest! {
             (1000..1007).map(|i| virgin(DISK, i)).collect(),
             std_alloc::vec![0; 30],
         ];
-        let state = crate::writeback::Writeback::default();
         for (stamp, op) in (1u64 << 48..).zip(ops) {
             match op {
                 Op::Read(f, first, pages) => {
@@ -296,12 +330,11 @@ proptest! {
                     model[f][first as usize..end].fill(stamp);
                 }
                 Op::Truncate(f, pages) => {
-                    st.cache.set_size(files[f], pages * PAGE_SIZE);
-                    st.cache.truncate(st.memory(), files[f], PageIndex(pages));
+                    truncate(&st, files[f], pages);
                     model[f].resize(pages as usize, 0);
                 }
                 Op::Sync(f) => {
-                    crate::writeback::sync_range(&st, &state, files[f], PageIndex(0), PageIndex(u64::MAX));
+                    sync(&st, files[f], 0, u64::MAX);
                     let base = if f == 0 { 0 } else { 1000 };
                     let f_ = st.cache.file(files[f]);
                     prop_assert!(f_.is_shmem() || !st.cache.is_dirty(files[f]));
@@ -322,9 +355,17 @@ proptest! {
                 }
                 Op::EndIo(n) => { (0..n).all(|_| st.machine.end_one()); }
                 Op::DropClean => { st.cache.drop_clean(st.memory()); }
+                Op::Hold(f, index) => match held.take() {
+                    Some(pfn) => st.put(pfn),
+                    None => {
+                        held = any_cached(&st, files[f], index);
+                        held.into_iter().for_each(|pfn| st.frames[pfn].get(1));
+                    }
+                },
             }
             check(&st);
         }
+        held.into_iter().for_each(|pfn| st.put(pfn));
         while st.machine.end_one() {}
         for file in files {
             st.cache.destroy(st.memory(), file);
@@ -382,9 +423,9 @@ fn a_fault_reads_around_itself() {
     st.put(page.pfn);
     while st.machine.end_one() {}
     let mut seen = Vec::new();
-    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |index, pfn| {
-        seen.push(index.0);
-        st.put(pfn);
+    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |run| {
+        seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
+        st.put_many(run.folio, run.pages);
     });
     // The marked page, 8 before the end, must go through get_page.
     assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());

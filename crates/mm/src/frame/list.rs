@@ -93,6 +93,17 @@ impl List {
         self.len += 1;
     }
 
+    /// Add behind `at`, which is on this list: on its tail's side.
+    pub fn insert_behind(&mut self, frames: &FrameTable, at: Pfn, pfn: Pfn) {
+        let next = frames[at].next();
+        link(frames, at, pfn);
+        link(frames, pfn, next);
+        if !next.is_some() {
+            self.tail = pfn;
+        }
+        self.len += 1;
+    }
+
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {

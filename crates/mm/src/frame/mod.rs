@@ -394,6 +394,12 @@ impl FrameTable {
         if holds { head } else { pfn }
     }
 
+    /// Place in its owner of a page, which need not be its folio's first.
+    pub fn index_of(&self, page: Pfn) -> PageIndex {
+        let head = self.head(page);
+        PageIndex(self[head].page_index().0.wrapping_add((page.0 - head.0) as u64))
+    }
+
     /// Make `head`'s block one folio of `order`. The caller owns all of its frames.
     ///
     /// The head's order before says how many tails are already in place, from the last folio here: a large block that

@@ -193,6 +193,26 @@ impl Lru {
         self.insert(base, pfn, End::Head);
     }
 
+    /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place on its
+    /// list. If it is on none, neither are they.
+    pub fn split<M: Machine>(&self, base: &Base<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
+        let (frame, pages) = (&base.frames[pfn], base.frames[pfn].pages());
+        if !frame.test_and_clear(FrameFlags::LRU) {
+            return split();
+        }
+        base.charge(Work::LruMove, 1);
+        let mut lists = self.lock_of(frame);
+        let list = LruList::of(frame.flags());
+        split();
+        frame.set(FrameFlags::LRU);
+        let mut last = pfn;
+        for part in (to.frames()..pages).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
+            lists.lists[list as usize].insert_behind(&base.frames, last, part);
+            base.frames[part].set(FrameFlags::LRU);
+            last = part;
+        }
+    }
+
     fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End) {
         let frame = &base.frames[pfn];
         debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");

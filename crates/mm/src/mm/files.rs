@@ -6,6 +6,7 @@ use crate::cache::{CacheError, ReadHint};
 use crate::event::{Concern, Event};
 use crate::machine::{Machine, WaitKey};
 use crate::space::zap_file;
+use crate::truncate;
 use crate::units::*;
 use crate::writeback;
 
@@ -88,6 +89,7 @@ impl<M: Machine> Mm<M> {
             let first = PageIndex(pages_of(size));
             // Unmapped before and after: a fault that saw the old size may map a page in between.
             zap_file(&self.store, file, first);
+            truncate::cut_astride(&self.store, file, first);
             self.store.cache.truncate(self.store.memory(), file, first);
             zap_file(&self.store, file, first);
             self.ground().event(Event::TlbHazard, Concern::file_from(file, first).args());

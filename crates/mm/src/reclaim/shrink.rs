@@ -15,7 +15,7 @@ use crate::lru::evictable;
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::Relaxed;
 use crate::rmap::UnmapMode;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::tlb::Batch;
 use crate::units::*;
 
@@ -69,6 +69,8 @@ pub(super) struct Pass<'a> {
     pub ignore_references: bool,
     pub batch: Batch,
     pub out: Shrunk,
+    /// Parts of folios that were split on the way: they have their turn, too.
+    pub parts: List,
 }
 
 impl<M: Machine> Reclaim<'_, M> {
@@ -90,16 +92,17 @@ impl<M: Machine> Reclaim<'_, M> {
             ignore_references,
             batch: Batch::new(self.st.memory().ground()),
             out: Shrunk::default(),
+            parts: List::new(),
         };
         let mut lists = Lists::default();
-        while let Some(pfn) = folios.pop_tail(frames) {
-            let pages = frames[pfn].pages() as u64;
+        while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
             let fate = if self.st.try_lock_folio(pfn) {
-                self.decide(pfn, pages, &mut pass)
+                self.decide(pfn, frames[pfn].pages() as u64, &mut pass)
             } else {
                 Fate::KeepUnlocked
             };
-            self.sort(pfn, pages, fate, &mut pass, &mut lists);
+            // It may have been split.
+            self.sort(pfn, frames[pfn].pages() as u64, fate, &mut pass, &mut lists);
         }
         while let Some(pfn) = lists.write.pop_tail(frames) {
             let pages = frames[pfn].pages() as u64;
@@ -196,10 +199,17 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.mapcount() > 0 && !self.unmap(pfn, pass) {
             return Fate::Activate;
         }
-        if frame.has(FrameFlags::DIRTY)
-            && let Err(fate) = self.write_dirty(pfn, verdict, pages, pass)
-        {
-            return fate;
+        let mut pages = pages;
+        if frame.has(FrameFlags::DIRTY) {
+            if pages > 1 && frame.has(FrameFlags::SWAPBACKED) {
+                if !self.split_for_swap(pfn, pages, pass) {
+                    return Fate::Activate;
+                }
+                pages = 1;
+            }
+            if let Err(fate) = self.write_dirty(pfn, verdict, pages, pass) {
+                return fate;
+            }
         }
         self.release(pfn, pages, pass.sc)
     }
@@ -239,6 +249,20 @@ impl<M: Machine> Reclaim<'_, M> {
             st.cache.mark_dirty(st.memory(), pfn);
         }
         unmapped.all
+    }
+
+    /// A slot of swap is a page: what is to be swapped out becomes pages first. `false`: somebody uses it.
+    fn split_for_swap(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> bool {
+        let st = self.st;
+        let order = st.frames[pfn].order();
+        if !st.cache.split(st.memory(), pfn, Order::ZERO, Some(&mut pass.parts)) {
+            return false;
+        }
+        st.sizes.count(SizeStat::SwpoutFallback, order, 1);
+        st.charge(Work::ReclaimFolio, pages - 1);
+        // Each part is scanned in its own turn.
+        pass.sc.nr_scanned -= pages - 1;
+        true
     }
 
     /// Reclaim could not take it.

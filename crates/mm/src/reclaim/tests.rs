@@ -11,6 +11,7 @@ use crate::lru::{Lru, ROOT};
 use crate::machine::{WaitKey, Work};
 use crate::memory::Gfp;
 use crate::rmap::{Span, SpanFlags};
+use crate::stat::SizeStat;
 use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
@@ -110,7 +111,7 @@ impl Bench {
     }
 
     fn folio(&self, page: u64) -> Option<Pfn> {
-        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?;
+        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?.head;
         self.st.put(pfn);
         Some(pfn)
     }
@@ -164,6 +165,57 @@ fn clean_file_pages_go_first_and_leave_shadows() {
     // A page that returns is recognised; without active pages it competes with the anonymous ones.
     bench.write(0..1, ROOT);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
+    bench.validate();
+}
+
+#[test]
+fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
+    let bench = Bench::new(0);
+    let st = &bench.st;
+    st.knobs.set(Knob::FileMaxOrder, 6).unwrap();
+    let group = st.lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    for at in (0..256).step_by(64).map(|page| page * PAGE_SIZE) {
+        let (len, gfp) = (64 * PAGE_SIZE, Gfp::user(group));
+        assert_eq!(st.cache.write(st.memory(), bench.file, at, len, gfp, &mut |_, _, _| ()).unwrap(), len);
+        let pfn = bench.folio(at / PAGE_SIZE).unwrap();
+        assert_eq!(st.frames[pfn].order(), Order(6));
+        st.lock_folio(pfn);
+        assert!(st.cache.write_page_start(st.memory(), pfn));
+        st.unlock_folio(pfn);
+    }
+    assert_eq!((bench.finish_io(), st.lru.groups.usage(group)), (256, 256));
+    bench.validate();
+    let freed = bench.direct();
+    assert!(freed >= 64 && freed.is_multiple_of(64), "{freed}");
+    let stats = [Stat::PgscanDirect, Stat::PgstealDirect, Stat::PgstealFile].map(|stat| bench.stat(stat));
+    assert_eq!(stats, [freed as i64; 3]);
+    assert_eq!((bench.resident(0..256) as u64, st.lru.groups.usage(group)), (256 - freed, 256 - freed));
+    assert_eq!(st.lru.node_vec(NodeId(0)).pages(LruList::InactiveFile), 256 - freed);
+    bench.validate();
+    // Each of its pages is recognised when it returns.
+    bench.write(63..64, ROOT);
+    assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
+    bench.validate();
+}
+
+#[test]
+fn a_large_folio_of_shmem_is_split_and_swapped_out_in_one_pass() {
+    let bench = Bench::new(64);
+    let st = &bench.st;
+    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    let len = 16 * PAGE_SIZE;
+    st.cache.write(st.memory(), file, 0, len, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
+    let head = st.cache.lookup(st.memory(), file, PageIndex(0)).unwrap().head;
+    assert!(st.lru.isolate(st.memory().ground(), head));
+    st.put(head);
+    assert_eq!((st.frames[head].order(), bench.stat(Stat::NrShmem)), (Order(4), 16));
+    pageout(st, &bench.state, &[head]);
+    assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrShmem)), (16, 0));
+    let fallback = st.sizes.read(SizeStat::SwpoutFallback, Order(4));
+    assert_eq!((fallback, st.sizes.read(SizeStat::Split, Order(4))), (1, 1));
+    bench.validate();
+    assert_eq!(bench.finish_io(), 16);
     bench.validate();
 }
 

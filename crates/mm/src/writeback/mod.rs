@@ -9,7 +9,7 @@
 //! amount has passed the middle between the background and the dirty threshold, until it falls when it has passed the
 //! latter. (Linux sets each writer's pace from the measured bandwidth of the device instead.)
 //!
-//! Order of one page's write: lock the folio; write-protect and clean all its entries, flushed
+//! Order of one folio's write: lock the folio; write-protect and clean all its entries, flushed
 //! ([`mkclean`](crate::rmap::Rmap::mkclean)); start. A store that comes later faults, and makes the page dirty again.
 
 mod flusher;
@@ -63,9 +63,9 @@ pub fn sync_range<M: Machine>(
     write_chosen(st, file, range.clone(), u64::MAX, Wait::ForPage);
     let mut from = range.start;
     while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::Writeback, from..range.end) {
+        from = index.0 + st.frames[pfn].pages() as u64;
         st.wait_writeback(pfn);
         st.put(pfn);
-        from = index.0 + 1;
     }
 }
 
@@ -78,27 +78,32 @@ enum Wait {
     Never,
 }
 
-/// Start writing the pages of a range that are dirty now, at most `most`, in order. Returns how many were started.
+/// Start writing the folios in a range that are dirty now, about `most` pages at most, in order. Returns how many pages
+/// were started.
 fn write_chosen<M: Machine>(st: &Store<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
     // Pages that become dirty while we write are not chosen, so this ends however fast they do.
     if st.cache.choose_dirty(file, range.clone(), most) == 0 {
         return 0;
     }
     let mut from = range.start;
-    let mut started = 0;
+    let (mut started, mut next_look) = (0, LOOK_EVERY - 1);
     while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::ToWrite, from..range.end) {
-        started += u64::from(write_page(st, file, index, pfn, wait));
+        let pages = st.frames[pfn].pages() as u64;
+        if write_folio(st, file, index, pfn, wait) {
+            started += pages;
+        }
         st.put(pfn);
-        from = index.0 + 1;
-        if started % LOOK_EVERY == LOOK_EVERY - 1 {
+        from = index.0 + pages;
+        if started >= next_look {
+            next_look = started + LOOK_EVERY;
             wait_for_queue(st);
         }
     }
     started
 }
 
-/// Start writing one page, if it still is dirty.
-fn write_page<M: Machine>(st: &Store<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
+/// Start writing one folio, which began at `index`, if it still is dirty.
+fn write_folio<M: Machine>(st: &Store<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
     let frame = &st.frames[pfn];
     st.lock_folio(pfn);
     if wait == Wait::ForPage {

@@ -1,6 +1,7 @@
 //! The tree's own consistency.
 
-use super::{ALL_MARKS, Mark, NONE, PageTree, SLOT_BITS, SLOTS};
+use super::{ALL_MARKS, Entry, Mark, NONE, PageTree, SLOT_BITS, SLOTS};
+use crate::units::PageIndex;
 use std_alloc::format;
 use std_alloc::string::String;
 
@@ -13,7 +14,7 @@ impl PageTree {
             if self.nodes[self.root as usize].parent != NONE {
                 return Err(format!("root node {} has a parent", self.root));
             }
-            self.check_node(self.root, &mut counts, &mut nodes)?;
+            self.check_node(self.root, 0, &mut counts, &mut nodes)?;
         }
         if counts != self.counts {
             return Err(format!("tree counts {:?} entries, found {counts:?}", self.counts));
@@ -33,7 +34,7 @@ impl PageTree {
     pub fn count_shadow_leaves(&self) -> u64 {
         let mut count = 0;
         let mut from = 0;
-        while let Some((index, _)) = self.next(Mark::Shadow, crate::units::PageIndex(from)) {
+        while let Some((index, _)) = self.next(Mark::Shadow, PageIndex(from)) {
             let (leaf, _) = self.find(index).expect("an entry was found there");
             count += self.nodes[leaf as usize].only_shadows() as u64;
             from = (index.0 / SLOTS as u64 + 1) * SLOTS as u64;
@@ -41,7 +42,8 @@ impl PageTree {
         count
     }
 
-    fn check_node(&self, at: u32, counts: &mut [u64; 3], nodes: &mut usize) -> Result<(), String> {
+    /// `base` is the first index below the node.
+    fn check_node(&self, at: u32, base: u64, counts: &mut [u64; 3], nodes: &mut usize) -> Result<(), String> {
         let node = &self.nodes[at as usize];
         *nodes += 1;
         if node.is_empty() {
@@ -61,7 +63,7 @@ impl PageTree {
             for (count, kind) in counts.iter_mut().zip([folios, shadows, swaps]) {
                 *count += kind.count_ones() as u64;
             }
-            return Ok(());
+            return self.check_folios(at, base);
         }
         for slot in 0..SLOTS {
             let child = node.slots[slot];
@@ -83,7 +85,33 @@ impl PageTree {
                     return Err(format!("tree node {at} has {mark:?} wrong for slot {slot}"));
                 }
             }
-            self.check_node(child as u32 - 1, counts, nodes)?;
+            let base = base + ((slot as u64) << node.shift);
+            self.check_node(child as u32 - 1, base, counts, nodes)?;
+        }
+        Ok(())
+    }
+
+    /// A folio stands in all of its slots, with the same marks.
+    fn check_folios(&self, leaf: u32, base: u64) -> Result<(), String> {
+        let node = &self.nodes[leaf as usize];
+        for slot in 0..SLOTS {
+            let index = PageIndex(base + slot as u64);
+            let Some(Entry::Folio(folio)) = node.entry(slot) else { continue };
+            let first = folio.first(index);
+            let alike = |at: &PageIndex| {
+                let (leaf, there) = self.find(*at)?;
+                let other = &self.nodes[leaf as usize];
+                let same = other.entry(there) == Some(Entry::Folio(folio))
+                    && other.marks_at(there) == node.marks_at(slot);
+                same.then_some(())
+            };
+            let ends = [first, PageIndex(first.0 + folio.pages() - 1)];
+            let before = PageIndex(first.0.max(index.0.saturating_sub(1)));
+            if !ends.iter().chain([&before]).all(|at| alike(at).is_some()) {
+                return Err(format!(
+                    "page {index} is of {folio:?}, which is not in all of its slots, or not marked alike"
+                ));
+            }
         }
         Ok(())
     }

@@ -8,15 +8,25 @@
 //! from here", "the next dirty page" and "is anything but shadows left in this node" are all answered by the same few
 //! instructions, and there is nothing else to keep in step.
 //!
+//! A large folio stands in each slot that it covers, with its marks: an entry an index, and not one entry for many, as
+//! Linux's xarray has. Slots of a node are next to each other, so marking, looking whether a place is free, and leaving
+//! shadows are an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split without memory
+//! for new nodes; and any order fits, where a node's entry spans a power of 64. The price is a leaf for 64 pages of a
+//! file, 0.3 % of them. A slot holds the folio's order beside its head, and a folio of 2^n pages begins at a multiple of
+//! 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
+//!
 //! A leaf that holds nothing but shadows costs memory without holding a page. The tree counts such leaves and tells of
 //! each new one ([`PageTree::take_news`]); the cache limits their number and has the oldest dropped
 //! ([`PageTree::drop_shadow_leaf`]).
 
 mod check;
+mod folio;
 #[cfg(test)]
 mod tests;
 
-use crate::units::{PageIndex, Pfn, Shadow, SwapSlot};
+pub use folio::{Folio, Occupied};
+
+use crate::units::{Order, PageIndex, Shadow, SwapSlot};
 use core::cell::Cell;
 use core::ops::Range;
 use std_alloc::vec::Vec;
@@ -32,7 +42,7 @@ pub const MAX_INDEX: u64 = 1 << 60;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// A folio; a large one stands in every slot that it covers.
-    Folio(Pfn),
+    Folio(Folio),
     /// What an evicted folio left.
     Shadow(Shadow),
     /// The place in swap of a shmem page.
@@ -72,7 +82,7 @@ impl Entry {
 
     const fn pack(self) -> u64 {
         match self {
-            Entry::Folio(pfn) => pfn.0 as u64,
+            Entry::Folio(folio) => folio.pack(),
             Entry::Shadow(shadow) => shadow.0,
             Entry::Swap(slot) => slot.0 as u64,
         }
@@ -142,7 +152,7 @@ impl Node {
     fn entry(&self, slot: usize) -> Option<Entry> {
         let value = self.slots[slot];
         if self.has(Mark::Folio, slot) {
-            Some(Entry::Folio(Pfn(value as u32)))
+            Some(Entry::Folio(Folio::unpack(value)))
         } else if self.has(Mark::Shadow, slot) {
             Some(Entry::Shadow(Shadow(value)))
         } else {
@@ -205,10 +215,10 @@ impl PageTree {
 
     /// The folio at an index.
     #[inline]
-    pub fn folio(&self, index: PageIndex) -> Option<Pfn> {
+    pub fn folio(&self, index: PageIndex) -> Option<Folio> {
         let (leaf, slot) = self.find(index)?;
         let node = &self.nodes[leaf as usize];
-        node.has(Mark::Folio, slot).then(|| Pfn(node.slots[slot] as u32))
+        node.has(Mark::Folio, slot).then(|| Folio::unpack(node.slots[slot]))
     }
 
     /// The entry at an index.
@@ -217,12 +227,14 @@ impl PageTree {
         self.nodes[leaf as usize].entry(slot)
     }
 
-    /// Put an entry at an index; returns what was there. Marks of the index are cleared.
+    /// Put an entry at an index; returns what was there. Marks of the index are cleared. Large folios come and go whole
+    /// ([`PageTree::insert_folio`], [`PageTree::replace_folio`]).
     ///
     /// # Panics
     /// If the index is not below [`MAX_INDEX`].
     pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
+        debug_assert!(!matches!(entry, Entry::Folio(folio) if folio.order > Order::ZERO));
         let (leaf, slot) = match self.find(index) {
             Some(found) => found,
             None => (self.leaf_for(index.0), index.0 as usize % SLOTS),
@@ -231,8 +243,8 @@ impl PageTree {
         let old = node.entry(slot);
         node.slots[slot] = entry.pack();
         let marks = node.marks_at(slot);
-        self.clear_all(leaf, slot, marks & !(1 << entry.kind() as u32));
-        self.set(leaf, slot, entry.kind());
+        self.clear_all(leaf, 1 << slot, marks & !(1 << entry.kind() as u32));
+        self.set(leaf, 1 << slot, entry.kind());
         self.counts[entry.kind() as usize] += 1;
         if let Some(old) = old {
             self.counts[old.kind() as usize] -= 1;
@@ -246,7 +258,7 @@ impl PageTree {
         let (leaf, slot) = self.find(index)?;
         let node = &self.nodes[leaf as usize];
         let (old, marks) = (node.entry(slot)?, node.marks_at(slot));
-        self.clear_all(leaf, slot, marks);
+        self.clear_all(leaf, 1 << slot, marks);
         self.counts[old.kind() as usize] -= 1;
         self.note_shadows(leaf);
         self.prune(leaf);
@@ -261,24 +273,6 @@ impl PageTree {
     /// Does any entry have the mark?
     pub fn any(&self, mark: Mark) -> bool {
         self.root != NONE && self.nodes[self.root as usize].marks[mark as usize] != 0
-    }
-
-    /// Mark the folio at an index.
-    ///
-    /// # Panics
-    /// If there is no folio, or the mark is one of the kinds.
-    pub fn set_mark(&mut self, index: PageIndex, mark: Mark) {
-        let (leaf, slot) = self.find(index).expect("only folios are marked");
-        assert!(mark as usize >= 3 && self.nodes[leaf as usize].has(Mark::Folio, slot));
-        self.set(leaf, slot, mark);
-    }
-
-    /// Clear a mark, if it is set.
-    pub fn clear_mark(&mut self, index: PageIndex, mark: Mark) {
-        assert!(mark as usize >= 3, "kinds follow from the entries");
-        if let Some((leaf, slot)) = self.find(index) {
-            self.clear(leaf, slot, mark);
-        }
     }
 
     /// The first entry from an index on that has the mark.
@@ -315,21 +309,17 @@ impl PageTree {
         }
     }
 
-    /// The entries in a range that have the mark, in order.
+    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies in the
+    /// range.
     pub fn iter(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Entry)> + '_ {
         let mut from = range.start;
         core::iter::from_fn(move || {
             let found = self.next(mark, PageIndex(from)).filter(|(index, _)| index.0 < range.end)?;
-            from = found.0.0 + 1;
+            from = match found {
+                (index, Entry::Folio(folio)) => folio.end(index),
+                (index, _) => index.0 + 1,
+            };
             Some(found)
-        })
-    }
-
-    /// The folios in a range that have the mark, in order.
-    pub fn folios_in(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Pfn)> + '_ {
-        self.iter(mark, range).filter_map(|(index, entry)| match entry {
-            Entry::Folio(pfn) => Some((index, pfn)),
-            Entry::Shadow(_) | Entry::Swap(_) => None,
         })
     }
 
@@ -351,9 +341,7 @@ impl PageTree {
             return 0;
         }
         let dropped = node.marks[Mark::Shadow as usize].count_ones() as u64;
-        for slot in 0..SLOTS {
-            self.clear(leaf.node, slot, Mark::Shadow);
-        }
+        self.clear(leaf.node, u64::MAX, Mark::Shadow);
         self.counts[Mark::Shadow as usize] -= dropped;
         self.note_shadows(leaf.node);
         self.prune(leaf.node);
@@ -471,45 +459,43 @@ impl PageTree {
         }
     }
 
+    /// Set a mark of the slots in `mask`.
     #[inline]
-    fn set(&mut self, node: u32, slot: usize, mark: Mark) {
-        let (mut at, mut slot) = (node, slot);
+    fn set(&mut self, node: u32, mask: u64, mark: Mark) {
+        let (mut at, mut mask) = (node, mask);
         loop {
             let node = &mut self.nodes[at as usize];
-            if node.has(mark, slot) {
+            let before = node.marks[mark as usize];
+            node.marks[mark as usize] = before | mask;
+            if before != 0 || node.parent == NONE {
                 return;
             }
-            node.marks[mark as usize] |= 1 << slot;
-            if node.parent == NONE {
-                return;
-            }
-            (at, slot) = (node.parent, node.offset as usize);
+            (at, mask) = (node.parent, 1 << node.offset);
         }
     }
 
+    /// Clear a mark of the slots in `mask`.
     #[inline]
-    fn clear(&mut self, node: u32, slot: usize, mark: Mark) {
-        let (mut at, mut slot) = (node, slot);
+    fn clear(&mut self, node: u32, mask: u64, mark: Mark) {
+        let (mut at, mut mask) = (node, mask);
         loop {
             let node = &mut self.nodes[at as usize];
-            if !node.has(mark, slot) {
+            let before = node.marks[mark as usize];
+            node.marks[mark as usize] = before & !mask;
+            if before & mask == 0 || before & !mask != 0 || node.parent == NONE {
                 return;
             }
-            node.marks[mark as usize] &= !(1 << slot);
-            if node.marks[mark as usize] != 0 || node.parent == NONE {
-                return;
-            }
-            (at, slot) = (node.parent, node.offset as usize);
+            (at, mask) = (node.parent, 1 << node.offset);
         }
     }
 
     /// Clear the marks that are set in `marks`, by number.
     #[inline]
-    fn clear_all(&mut self, node: u32, slot: usize, marks: u32) {
+    fn clear_all(&mut self, node: u32, mask: u64, marks: u32) {
         if marks != 0 {
             for mark in ALL_MARKS {
                 if marks >> mark as u32 & 1 != 0 {
-                    self.clear(node, slot, mark);
+                    self.clear(node, mask, mark);
                 }
             }
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::units::Pfn;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -17,7 +18,7 @@ fn has(model: &(Entry, [bool; 3]), mark: Mark) -> bool {
 
 fn entry(kind: u8, value: u32) -> Entry {
     match kind {
-        0 => Entry::Folio(Pfn(value)),
+        0 => Entry::Folio(Folio::single(Pfn(value))),
         1 => Entry::Shadow(Shadow(u64::MAX - value as u64)),
         _ => Entry::Swap(SwapSlot(value)),
     }
@@ -34,40 +35,88 @@ fn index() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
+    /// Whatever the sizes of folios, the tree is a map from indices to entries with marks; what happens to a folio happens to
+    /// all of its indices, or to none.
     #[test]
     fn tree_is_a_map_with_marks(
-        ops in prop::collection::vec((0u8..8, index(), 0u8..3, 0u32..1000), 0..300),
+        ops in prop::collection::vec((0u8..12, index(), 0u8..3, 0u32..1000), 0..300),
     ) {
         let (mut tree, mut model) = (PageTree::new(), Model::new());
         let mut leaves = 0;
         for (op, index, n, value) in ops {
             let at = PageIndex(index);
+            let folio = match model.get(&index) {
+                Some((Entry::Folio(folio), _)) => Some(*folio),
+                _ => None,
+            };
+            let covered = folio.map_or(index..index + 1, |folio| folio.first(at).0..folio.end(at));
+            let large = folio.is_some_and(|folio| folio.order > Order::ZERO);
             match op {
-                0..3 => {
+                0..3 if !large => {
                     let new = entry(n, value);
                     let old = model.insert(index, (new, [false; 3])).map(|(old, _)| old);
                     prop_assert_eq!(tree.insert(at, new), old);
                 }
-                3 => prop_assert_eq!(tree.remove(at), model.remove(&index).map(|(old, _)| old)),
-                4 => if let Some((Entry::Folio(_), marks)) = model.get_mut(&index) {
-                    marks[n as usize] = true;
+                3 if !large => prop_assert_eq!(tree.remove(at), model.remove(&index).map(|(old, _)| old)),
+                4 if folio.is_some() => {
+                    covered.for_each(|i| model.get_mut(&i).unwrap().1[n as usize] = true);
                     tree.set_mark(at, SETTABLE[n as usize]);
                 },
                 5 => {
-                    if let Some((_, marks)) = model.get_mut(&index) { marks[n as usize] = false }
+                    for i in covered {
+                        if let Some((_, marks)) = model.get_mut(&i) { marks[n as usize] = false }
+                    }
                     tree.clear_mark(at, SETTABLE[n as usize]);
                 }
                 6 => {
-                    let range = index..index.saturating_add(value as u64);
+                    let range = index..index.saturating_add(value as u64).min(MAX_INDEX);
                     let mark = ALL_MARKS[(value % 6) as usize];
-                    let found: Vec<_> = tree.iter(mark, range.clone()).map(|(i, e)| (i.0, e)).collect();
+                    let mut found = Vec::new();
+                    for (first, entry) in tree.iter(mark, range.clone()) {
+                        let end = if let Entry::Folio(folio) = entry { folio.end(first) } else { first.0 + 1 };
+                        found.extend((first.0..end.min(range.end)).map(|i| (i, entry)));
+                    }
                     let expected: Vec<_> =
                         model.range(range).filter(|(_, m)| has(m, mark)).map(|(&i, m)| (i, m.0)).collect();
                     prop_assert_eq!(found, expected);
                 }
+                7 | 8 => {
+                    let folio = Folio { head: Pfn(value << 9), order: Order((value % 10) as u8) };
+                    let range = folio.first(at).0..folio.end(at);
+                    let inside: Vec<_> = model.range(range.clone()).map(|(_, m)| m.0).collect();
+                    let taken = inside.iter().any(|e| !matches!(e, Entry::Shadow(_)));
+                    let last = inside.last().map(|e| match e { Entry::Shadow(s) => *s, _ => Shadow(0) });
+                    let expected = if taken { Err(Occupied) } else { Ok(last) };
+                    prop_assert_eq!(tree.insert_folio(folio.first(at), folio), expected);
+                    if !taken {
+                        model.extend(range.map(|i| (i, (Entry::Folio(folio), [false; 3]))));
+                    }
+                }
+                9 => if let Some(folio) = folio {
+                    let rest = (value % 4 != 0).then(|| entry(1 + (value % 2) as u8, value));
+                    prop_assert_eq!(tree.replace_folio(folio.first(at), rest), folio);
+                    for (i, at) in (0..).zip(covered) {
+                        match rest {
+                            Some(Entry::Swap(slot)) => {
+                                model.insert(at, (Entry::Swap(SwapSlot(slot.0 + i)), [false; 3]));
+                            }
+                            Some(rest) => drop(model.insert(at, (rest, [false; 3]))),
+                            None => drop(model.remove(&at)),
+                        }
+                    }
+                },
+                10 => if let Some(folio) = folio.filter(|_| large) {
+                    let to = Order((value % folio.order.0 as u32) as u8);
+                    tree.split_folio(folio.first(at), to);
+                    for i in covered {
+                        let head = folio.frame(PageIndex(i)).align_down(to);
+                        model.get_mut(&i).unwrap().0 = Entry::Folio(Folio { head, order: to });
+                    }
+                },
                 _ => {
                     let m = model.get(&index);
                     prop_assert_eq!(tree.get(at), m.map(|m| m.0));
+                    prop_assert_eq!(tree.folio(at), folio);
                     for mark in ALL_MARKS {
                         prop_assert_eq!(tree.has_mark(at, mark), m.is_some_and(|m| has(m, mark)));
                     }
@@ -81,8 +130,17 @@ proptest! {
             prop_assert_eq!(tree.shadows(), kinds(Mark::Shadow));
             prop_assert_eq!(tree.swapped(), kinds(Mark::Swap));
         }
-        for index in model.into_keys() {
-            tree.remove(PageIndex(index));
+        while let Some((&index, &(entry, _))) = model.first_key_value() {
+            match entry {
+                Entry::Folio(folio) => {
+                    tree.replace_folio(PageIndex(index), None);
+                    model.retain(|&i, _| i >= folio.end(PageIndex(index)));
+                }
+                _ => {
+                    tree.remove(PageIndex(index));
+                    model.remove(&index);
+                }
+            }
         }
         tree.validate().unwrap();
         prop_assert_eq!(tree.root, NONE);
@@ -92,7 +150,7 @@ proptest! {
 #[test]
 fn a_leaf_of_shadows_is_told_and_dropped() {
     let mut tree = PageTree::new();
-    tree.insert(PageIndex(100), Entry::Folio(Pfn(1)));
+    tree.insert(PageIndex(100), Entry::Folio(Folio::single(Pfn(1))));
     tree.insert(PageIndex(101), Entry::Shadow(Shadow(7)));
     assert_eq!(tree.take_news(), News::default());
     tree.insert(PageIndex(100), Entry::Shadow(Shadow(8)));
@@ -109,7 +167,7 @@ fn a_leaf_that_was_used_again_keeps_its_shadows() {
     let mut tree = PageTree::new();
     tree.insert(PageIndex(0), Entry::Shadow(Shadow(1)));
     let old = tree.take_news().leaf.unwrap();
-    tree.insert(PageIndex(1), Entry::Folio(Pfn(1)));
+    tree.insert(PageIndex(1), Entry::Folio(Folio::single(Pfn(1))));
     assert_eq!(tree.drop_shadow_leaf(old), 0);
     tree.insert(PageIndex(1), Entry::Shadow(Shadow(2)));
     assert_eq!(tree.drop_shadow_leaf(old), 0);

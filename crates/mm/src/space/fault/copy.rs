@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::event::{Concern, Event};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::FrameFlags;
 use crate::machine::{Machine, Work};
 use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
@@ -125,14 +125,13 @@ impl<M: Machine> Fault<'_, M> {
 
     /// The first store to a shared page that is mapped: the file must know that it is dirty.
     fn shared_store_mapped(&self, entry: Entry, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        let pfn = self.st.frames.head(entry.pfn());
         if !self.hold_if_mapped(entry) {
             return Ok(Served::MINOR);
         }
+        // A folio that is held keeps its size.
+        let pfn = self.st.frames.head(entry.pfn());
         self.st.lock_folio(pfn);
-        let frame = &self.st.frames[pfn];
-        let shown = PageIndex(frame.page_index().0 + (entry.pfn().0 - pfn.0) as u64);
-        let still_there = (frame.owner(), shown) == (Owner::File(file), index);
+        let still_there = self.st.cache.is_page(self.st.memory(), pfn, file, index);
         let mut outcome = Ok(Served::MINOR);
         if still_there {
             self.st.cache.mark_dirty(self.st.memory(), pfn);

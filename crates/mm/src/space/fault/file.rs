@@ -98,7 +98,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
-        let pages = FolioPages::one(&self.st.frames, page.pfn);
+        let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
         let mut tables = self.lock();
         match self.slot_if(&mut tables, Entry::NONE) {
             // The page may have been cut off the file while we were not looking: the folio then has no owner.
@@ -150,9 +150,9 @@ impl<M: Machine> Fault<'_, M> {
         let end = (self.page.0 / window * window + window).min(self.vma.end().0);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        self.st.cache.resident(self.st.memory(), file, first, end - start, &mut |index, pfn| {
-            let page = Vpn(start + (index.0 - first.0));
-            found.push(page, FolioPages::one(&self.st.frames, pfn));
+        self.st.cache.resident(self.st.memory(), file, first, end - start, &mut |run| {
+            let page = Vpn(start + (run.index.0 - first.0));
+            found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
         if !found.runs().any(|run| run.holds(self.page)) {
             self.put_all(&found);
@@ -228,13 +228,13 @@ impl<M: Machine> Fault<'_, M> {
         let new = match self.new_anon_page() {
             Ok(new) => new,
             Err(stop) => {
-                self.st.put(page.pfn);
+                self.st.put(page.folio);
                 return Err(stop);
             }
         };
         self.st.machine.copy(new, page.pfn, 1);
         self.st.charge(Work::CopyPage, 1);
-        self.st.put(page.pfn);
+        self.st.put(page.folio);
         self.map_new_anon(new, Entry::NONE)?;
         Ok(Served::from_major(page.major))
     }
@@ -242,12 +242,12 @@ impl<M: Machine> Fault<'_, M> {
     /// A store to a shared range: the file must know that the page is dirty before it can be written.
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let page = self.get_page(file, index)?;
-        let pfn = page.pfn;
-        self.st.lock_folio(pfn);
+        let Page { folio, pfn, .. } = page;
+        self.st.lock_folio(folio);
         let mut outcome = Ok(());
         let mut given = false;
-        if self.st.frames[pfn].owner() == Owner::File(file) {
-            self.st.cache.mark_dirty(self.st.memory(), pfn);
+        if self.st.cache.is_page(self.st.memory(), folio, file, index) {
+            self.st.cache.mark_dirty(self.st.memory(), folio);
             let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
             let mut tables = self.lock();
             outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
@@ -257,9 +257,9 @@ impl<M: Machine> Fault<'_, M> {
                 }
             });
         }
-        self.st.unlock_folio(pfn);
+        self.st.unlock_folio(folio);
         if !given {
-            self.st.put(pfn);
+            self.st.put(folio);
         }
         outcome?;
         Ok(Served { dirtied: Some(file), ..Served::from_major(page.major) })

@@ -1,0 +1,247 @@
+//! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are mapped,
+//! with too little memory, under every policy of flushes.
+
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::rng::Rng;
+use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const POLICIES: u64 = 6;
+
+fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
+    let machine = MachineSpec::preset(machine).unwrap();
+    let knobs = vec![
+        (Knob::FileMaxOrder, order),
+        (Knob::ShmemMaxOrder, order),
+        (Knob::ReadAheadKb, 2048),
+        (Knob::TlbUnmap, policy),
+        (Knob::TlbAgeLimitMs, 5),
+    ];
+    RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
+}
+
+fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
+    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
+    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
+    outcome
+}
+
+#[test]
+fn built_in_programs_run_clean_with_folios_of_all_sizes() {
+    for (i, (name, _)) in (0..).zip(builtin::LIST) {
+        for (order, policy) in [(2 + i % 8, i % POLICIES), (9, (i + 3) % POLICIES)] {
+            let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
+            let outcome = outcome(&config("laptop", 32 * MIB, order, policy), &program);
+            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+        }
+    }
+}
+
+#[test]
+fn large_folios_spare_requests_and_work() {
+    let program = builtin::from_name("read-stream", 48 * MIB).unwrap().with_passes(2);
+    let small = outcome(&config("small", 32 * MIB, 0, 1), &program);
+    let large = outcome(&config("small", 32 * MIB, 9, 1), &program);
+    let read = |outcome: &Outcome| outcome.stat(Stat::PgpgIn);
+    assert_eq!((small.progress, small.signals.len()), (large.progress, large.signals.len()));
+    assert!(read(&large) < 2 * read(&small), "{} KiB read instead of {}", read(&large), read(&small));
+    assert!(
+        large.stat(Stat::PgstealFile) > 0 && large.stat(Stat::PgscanFile) >= large.stat(Stat::PgstealFile)
+    );
+}
+
+/// Processes and threads that read and write a file by every way, while one of them cuts it and lets it grow.
+struct Cutting {
+    /// In memory and swap only.
+    shmem: bool,
+}
+
+const FILE: u64 = 3 * MIB;
+const AT: u64 = 0x4000_0000;
+const PRIVATE: u64 = 0x5000_0000;
+const PRESSURE: u64 = 0x6000_0000;
+const CUTTER: Role = 1;
+const READER: Role = 2;
+const PUSHER: Role = 3;
+const CHILD: Role = 4;
+const ROUNDS: u32 = 60;
+
+impl Cutting {
+    fn open(&self, os: &mut dyn Os) -> u32 {
+        os.open(FileSpec { name: "cut", size: FILE, in_memory: self.shmem, writable: true }).unwrap()
+    }
+
+    fn map(os: &mut dyn Os, fd: u32) {
+        os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, FILE, Prot::RW) }).unwrap();
+        let private = Map::file_shared(fd, FILE, Prot::RW);
+        let source = match private.source {
+            program::MapSource::File { fd, offset, .. } => {
+                program::MapSource::File { fd, offset, shared: false }
+            }
+            other => other,
+        };
+        os.mmap(Map { addr: Some(PRIVATE), source, ..private }).unwrap();
+    }
+
+    fn cut(os: &mut dyn Os, fd: u32) {
+        let mut rng = Rng::new(os.seed() ^ 0xc07);
+        for _ in 0..ROUNDS {
+            os.ftruncate(fd, rng.below(FILE / PAGE) * PAGE).unwrap();
+            os.compute(20_000);
+            os.ftruncate(fd, FILE).unwrap();
+            let (first, pages) = (rng.below(FILE / PAGE / 2), 1 + rng.below(300));
+            os.pwrite(fd, first * PAGE, pages * PAGE).unwrap();
+            if rng.percent(30) {
+                os.fsync(fd).unwrap();
+            }
+            if rng.percent(20) {
+                os.fadvise(fd, rng.below(FILE), MIB, FileAdvice::DontNeed).unwrap();
+            }
+            os.compute(200_000);
+        }
+    }
+
+    fn read(os: &mut dyn Os, fd: u32, role: Role) {
+        let mut rng = Rng::new(os.seed() ^ role as u64);
+        for _ in 0..4 * ROUNDS {
+            let (first, pages) = (rng.below(FILE / PAGE), 1 + rng.below(64));
+            let base = if rng.percent(30) { PRIVATE } else { AT };
+            match rng.below(5) {
+                0 => drop(os.pread(fd, first * PAGE, pages * PAGE).unwrap()),
+                1 => {
+                    let len = pages.min(FILE / PAGE - first) * PAGE;
+                    os.madvise(base + first * PAGE, len, Advice::PageOut).unwrap();
+                }
+                op => (first..(first + pages).min(FILE / PAGE)).for_each(|page| {
+                    let at = base + page * PAGE;
+                    // What is cut off is a SIGBUS meanwhile.
+                    let _ = if op == 2 && page % 4 == 0 { os.store(at) } else { os.load(at) };
+                }),
+            }
+        }
+    }
+
+    fn push(os: &mut dyn Os) -> Result<(), Signal> {
+        let len = os.memory() / 2;
+        os.mmap(Map { addr: Some(PRESSURE), ..Map::anonymous(len) }).unwrap();
+        for round in 0..3 {
+            for page in 0..len / PAGE {
+                os.store(PRESSURE + page * PAGE)?;
+            }
+            os.sleep(1_000_000 * (round + 1));
+        }
+        Ok(())
+    }
+}
+
+impl Program for Cutting {
+    fn name(&self) -> &str {
+        "cutting"
+    }
+
+    fn footprint(&self) -> u64 {
+        FILE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let fd = self.open(os);
+        match role {
+            CUTTER => Cutting::cut(os, fd),
+            READER => Cutting::read(os, fd, role),
+            PUSHER => return Cutting::push(os),
+            CHILD => {
+                Cutting::read(os, fd, role);
+            }
+            _ => {
+                Cutting::map(os, fd);
+                let mut tasks: Vec<_> = [CUTTER, READER, PUSHER].map(|role| os.spawn(role).unwrap()).into();
+                os.compute(1_000_000);
+                tasks.push(os.fork(CHILD).unwrap());
+                Cutting::read(os, fd, role);
+                tasks.into_iter().for_each(|task| os.join(task));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the run counted for folios of all sizes.
+fn sizes(outcome: &Outcome, counter: &str) -> f64 {
+    let of = |metric: &&machine_sim::Metric| {
+        metric.name.starts_with("hugepages-") && metric.name.ends_with(counter)
+    };
+    outcome.metrics.iter().filter(of).map(|metric| metric.value).sum()
+}
+
+#[test]
+fn a_file_that_is_cut_while_all_use_it_shows_what_it_should() {
+    for policy in 0..POLICIES {
+        for (seed, order) in [(1, 9), (2, 4), (3, 7), (4, 0)] {
+            let config = RunConfig { seed, ..config("laptop", 16 * MIB, order, policy) };
+            let outcome = outcome(&config, &Cutting { shmem: false });
+            assert_eq!(sizes(&outcome, "/split") > 0.0, order > 0, "{:?}", outcome.metrics);
+        }
+    }
+}
+
+#[test]
+fn shmem_that_is_cut_and_swapped_out_shows_what_it_should() {
+    let mut swapped = 0.0;
+    for policy in 0..POLICIES {
+        for (seed, order) in [(1, 9), (2, 4), (3, 0)] {
+            let config = RunConfig { seed, ..config("laptop", 16 * MIB, order, policy) };
+            let outcome = outcome(&config, &Cutting { shmem: true });
+            assert_eq!(sizes(&outcome, "/shmem_alloc") > 0.0, order > 0);
+            swapped += sizes(&outcome, "/swpout_fallback");
+        }
+    }
+    assert!(swapped > 0.0, "nothing large was swapped out");
+}
+
+#[test]
+fn every_structure_stays_whole_when_a_large_folio_is_cut() {
+    for shmem in [false, true] {
+        let config = RunConfig { validate_every_op: true, ..config("small", 16 * MIB, 9, 3) };
+        outcome(&config, &Cutting { shmem });
+    }
+}
+
+/// Reads a mapped file in order and gives it back.
+struct PagedOut;
+
+impl Program for PagedOut {
+    fn name(&self) -> &str {
+        "paged-out"
+    }
+
+    fn footprint(&self) -> u64 {
+        16 * MIB
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let len = self.footprint();
+        let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
+        let at = os.mmap(Map::file_shared(fd, len, Prot::R)).unwrap();
+        for page in 0..len / PAGE {
+            os.load(at + page * PAGE)?;
+        }
+        // Nobody else maps it, so it goes, and in one piece.
+        os.madvise(at, len, Advice::PageOut).unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_paged_out_goes_in_whole_folios() {
+    let outcome = outcome(&config("small", 64 * MIB, 9, 1), &PagedOut);
+    assert!(outcome.metric("hugepages-2048kB/file_alloc").is_some_and(|folios| folios > 0.0));
+    assert_eq!(
+        (sizes(&outcome, "/split"), outcome.stat(Stat::NrFilePages)),
+        (0.0, 0),
+        "{:?}",
+        outcome.metrics
+    );
+}

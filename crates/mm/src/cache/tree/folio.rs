@@ -1,0 +1,248 @@
+//! Folios of any size in a tree: what happens to all of a folio's slots at once.
+
+use super::{ALL_MARKS, Entry, MAX_INDEX, Mark, PageTree, SLOT_BITS, SLOTS};
+use crate::units::{Order, PageIndex, Pfn, Shadow, SwapSlot};
+use core::ops::Range;
+
+/// A folio as the tree knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Folio {
+    /// Its first frame.
+    pub head: Pfn,
+    /// Its size. It begins at a multiple of it in its file.
+    pub order: Order,
+}
+
+/// Part of a place for a folio is taken by folios or by pages in swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Occupied;
+
+const ORDER_SHIFT: u32 = 32;
+
+impl Folio {
+    /// A folio of one page.
+    pub const fn single(pfn: Pfn) -> Folio {
+        Folio { head: pfn, order: Order::ZERO }
+    }
+
+    /// Pages in it.
+    #[inline]
+    pub const fn pages(self) -> u64 {
+        self.inside() + 1
+    }
+
+    /// The bits of an index that tell a page's place in the folio. (Every lookup needs them: no check whether the order is less
+    /// than 64.)
+    #[inline]
+    const fn inside(self) -> u64 {
+        !u64::MAX.wrapping_shl(self.order.0 as u32)
+    }
+
+    /// The index of its first page; `index` is that of any of its pages.
+    #[inline]
+    pub const fn first(self, index: PageIndex) -> PageIndex {
+        PageIndex(index.0 & !self.inside())
+    }
+
+    /// The index after its last page; `index` is that of any of its pages.
+    #[inline]
+    pub const fn end(self, index: PageIndex) -> u64 {
+        self.first(index).0 + self.pages()
+    }
+
+    /// The frame of the page at `index`, one of its own.
+    #[inline]
+    pub const fn frame(self, index: PageIndex) -> Pfn {
+        Pfn(self.head.0 + (index.0 & self.inside()) as u32)
+    }
+
+    #[inline]
+    pub(super) const fn pack(self) -> u64 {
+        (self.order.0 as u64) << ORDER_SHIFT | self.head.0 as u64
+    }
+
+    #[inline]
+    pub(super) const fn unpack(value: u64) -> Folio {
+        Folio { head: Pfn(value as u32), order: Order((value >> ORDER_SHIFT) as u8) }
+    }
+}
+
+/// The leaves that an aligned range of `pages` lies in, by the first index there, and the slots there.
+#[inline]
+fn leaves(first: PageIndex, pages: u64) -> impl Iterator<Item = (PageIndex, u64)> {
+    debug_assert!(first.0.is_multiple_of(pages) && pages.is_power_of_two());
+    let mask = if pages < SLOTS as u64 { (1 << pages) - 1 } else { u64::MAX };
+    let mask = mask << (first.0 % SLOTS as u64);
+    (first.0..first.0 + pages).step_by(SLOTS).map(move |at| (PageIndex(at), mask))
+}
+
+/// The slots in a mask, in order.
+fn slots(mask: u64) -> impl Iterator<Item = usize> {
+    (0..SLOTS).filter(move |slot| mask >> slot & 1 != 0)
+}
+
+impl PageTree {
+    /// Put a folio at its indices, from `first` on, if no folio and no slot of swap stands at any of them; returns the last
+    /// shadow that stood there. If there is no room for all of it, nothing is changed.
+    ///
+    /// # Panics
+    /// If `first` is not a multiple of the folio's size, or the folio reaches beyond [`MAX_INDEX`].
+    #[inline]
+    pub fn insert_folio(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
+        if folio.order > Order::ZERO {
+            return self.insert_large(first, folio);
+        }
+        match self.get(first) {
+            Some(Entry::Folio(_) | Entry::Swap(_)) => return Err(Occupied),
+            Some(Entry::Shadow(_)) | None => {}
+        }
+        Ok(match self.insert(first, Entry::Folio(folio)) {
+            Some(Entry::Shadow(shadow)) => Some(shadow),
+            _ => None,
+        })
+    }
+
+    fn insert_large(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
+        let pages = folio.pages();
+        assert!(
+            first.0.is_multiple_of(pages) && first.0 + pages <= MAX_INDEX,
+            "{folio:?} cannot be at {first}"
+        );
+        if !self.is_free(first, pages) {
+            return Err(Occupied);
+        }
+        let mut last = None;
+        for (at, mask) in leaves(first, pages) {
+            let leaf = match self.find(at) {
+                Some((leaf, _)) => leaf,
+                None => self.leaf_for(at.0),
+            };
+            let node = &mut self.nodes[leaf as usize];
+            let shadows = node.marks[Mark::Shadow as usize] & mask;
+            if shadows != 0 {
+                last = Some(Shadow(node.slots[63 - shadows.leading_zeros() as usize]));
+            }
+            slots(mask).for_each(|slot| node.slots[slot] = folio.pack());
+            self.clear(leaf, shadows, Mark::Shadow);
+            self.set(leaf, mask, Mark::Folio);
+            self.counts[Mark::Shadow as usize] -= shadows.count_ones() as u64;
+            self.counts[Mark::Folio as usize] += mask.count_ones() as u64;
+            self.note_shadows(leaf);
+        }
+        Ok(last)
+    }
+
+    /// Does neither a folio nor a slot of swap stand in an aligned range?
+    pub fn is_free(&self, first: PageIndex, pages: u64) -> bool {
+        leaves(first, pages).all(|(at, mask)| {
+            self.find(at).is_none_or(|(leaf, _)| {
+                let marks = &self.nodes[leaf as usize].marks;
+                (marks[Mark::Folio as usize] | marks[Mark::Swap as usize]) & mask == 0
+            })
+        })
+    }
+
+    /// Take the folio out that stands at `first`, its first index, and leave `rest` at each of its indices; of a slot of
+    /// swap, the slots that follow it one by one. Returns the folio.
+    ///
+    /// # Panics
+    /// If no folio begins there, or `rest` is a folio.
+    pub fn replace_folio(&mut self, first: PageIndex, rest: Option<Entry>) -> Folio {
+        let folio = self.folio(first).expect("a folio is taken out once");
+        assert!(folio.first(first) == first && !matches!(rest, Some(Entry::Folio(_))));
+        if folio.order == Order::ZERO {
+            match rest {
+                Some(rest) => self.insert(first, rest),
+                None => self.remove(first),
+            };
+            return folio;
+        }
+        for (at, mask) in leaves(first, folio.pages()) {
+            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let kept = rest.map(Entry::kind);
+            for mark in ALL_MARKS.into_iter().filter(|&mark| Some(mark) != kept) {
+                self.clear(leaf, mask, mark);
+            }
+            self.counts[Mark::Folio as usize] -= mask.count_ones() as u64;
+            if let Some(rest) = rest {
+                let node = &mut self.nodes[leaf as usize];
+                let offset = (at.0 - first.0) as u32;
+                for (i, slot) in slots(mask).enumerate() {
+                    node.slots[slot] = match rest {
+                        Entry::Swap(place) => Entry::Swap(SwapSlot(place.0 + offset + i as u32)).pack(),
+                        other => other.pack(),
+                    };
+                }
+                self.set(leaf, mask, rest.kind());
+                self.counts[rest.kind() as usize] += mask.count_ones() as u64;
+            }
+            self.note_shadows(leaf);
+            if rest.is_none() {
+                self.prune(leaf);
+            }
+        }
+        folio
+    }
+
+    /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep its
+    /// marks.
+    pub fn split_folio(&mut self, first: PageIndex, to: Order) {
+        let folio = self.folio(first).expect("what is split is there");
+        assert!(folio.first(first) == first && to < folio.order);
+        for (at, mask) in leaves(first, folio.pages()) {
+            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (node, offset) = (&mut self.nodes[leaf as usize], (at.0 - first.0) as u32);
+            for (i, slot) in slots(mask).enumerate() {
+                let part = (offset + i as u32) >> to.0 << to.0;
+                node.slots[slot] = Folio { head: folio.head.add(part), order: to }.pack();
+            }
+        }
+    }
+
+    /// Mark the folio at an index, all of it.
+    ///
+    /// # Panics
+    /// If there is no folio, or the mark is one of the kinds.
+    pub fn set_mark(&mut self, index: PageIndex, mark: Mark) {
+        let (leaf, slot) = self.find(index).expect("only folios are marked");
+        let node = &self.nodes[leaf as usize];
+        assert!(mark as usize >= 3 && node.has(Mark::Folio, slot));
+        let folio = Folio::unpack(node.slots[slot]);
+        if folio.order == Order::ZERO {
+            return self.set(leaf, 1 << slot, mark);
+        }
+        for (at, mask) in leaves(folio.first(index), folio.pages()) {
+            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            self.set(leaf, mask, mark);
+        }
+    }
+
+    /// Clear a mark of all of a folio, if it is set.
+    pub fn clear_mark(&mut self, index: PageIndex, mark: Mark) {
+        assert!(mark as usize >= 3, "kinds follow from the entries");
+        let Some((leaf, slot)) = self.find(index) else { return };
+        let node = &self.nodes[leaf as usize];
+        if !node.has(mark, slot) {
+            return;
+        }
+        let folio = Folio::unpack(node.slots[slot]);
+        if folio.order == Order::ZERO {
+            return self.clear(leaf, 1 << slot, mark);
+        }
+        for (at, mask) in leaves(folio.first(index), folio.pages()) {
+            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            self.clear(leaf, mask, mark);
+        }
+    }
+
+    /// The folios that lie in a range, or partly in it, and have the mark, in order, each with the index of its first
+    /// page.
+    pub fn folios_in(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Folio)> + '_ {
+        self.iter(mark, range).filter_map(|(index, entry)| match entry {
+            Entry::Folio(folio) => Some((folio.first(index), folio)),
+            Entry::Shadow(_) | Entry::Swap(_) => None,
+        })
+    }
+}
+
+const _: () = assert!(SLOTS == 1 << SLOT_BITS && SLOTS == u64::BITS as usize);

@@ -1,0 +1,56 @@
+//! Cutting a file in the middle of a large folio.
+//!
+//! The folio's pages before the cut stay, those behind it go. So the folio is split, into parts as large as the cut allows;
+//! whoever cuts then drops the parts that lie behind it. That needs the folio for oneself: its mappings are taken away
+//! first (who uses them faults them in again), but somebody may be reading from it. Then it stays whole, and its end,
+//! which belongs to no page of the file any more, is filled with zeroes: what the file shows there should it grow again.
+//! (mm/truncate.c of Linux does the same, and drops a folio that it could not split if it is clean.)
+
+use crate::event::{Concern, Event};
+use crate::frame::Owner;
+use crate::machine::{Machine, Work};
+use crate::rmap::UnmapMode;
+use crate::store::Store;
+use crate::tlb::Batch;
+use crate::units::*;
+
+/// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it holds
+/// zeroes behind. The pages behind are not mapped, but for those that a fault that saw the old size is mapping just now.
+pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
+    while let Some(pfn) = st.cache.astride(st.memory(), file, first) {
+        st.lock_folio(pfn);
+        st.wait_writeback(pfn);
+        let frame = &st.frames[pfn];
+        let start = frame.page_index();
+        let held = frame.owner() == Owner::File(file) && start < first;
+        if held {
+            cut(st, file, pfn, start, first);
+        }
+        st.unlock_folio(pfn);
+        st.put(pfn);
+        if held {
+            return;
+        }
+    }
+}
+
+/// Cut one folio, which begins at `start` and is locked.
+fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
+    let memory = st.memory();
+    let mut batch = Batch::new(memory.ground());
+    let unmapped = st.rmap.try_to_unmap(memory, pfn, UnmapMode { ignore_mlock: true }, &mut batch);
+    if unmapped.dirty {
+        st.cache.mark_dirty(memory, pfn);
+    }
+    batch.settle(memory.ground(), &st.tlb);
+    let before = (first.0 - start.0) as u32;
+    if st.cache.split(memory, pfn, Order(before.trailing_zeros() as u8), None) {
+        return;
+    }
+    let (behind, pages) = (pfn.add(before), st.frames[pfn].pages() - before);
+    let settled = st.tlb.settle_file(memory.ground(), file);
+    let concern = Concern::File { file: settled.file(), first, count: pages as u64 };
+    st.event(Event::TlbHazard, concern.args());
+    st.machine.zero(behind, pages);
+    st.charge(Work::ZeroPage, pages as u64);
+}
