@@ -41,7 +41,7 @@ fn built_in_programs_run_clean_with_folios_of_all_sizes() {
 }
 
 #[test]
-fn large_folios_spare_requests_and_work() {
+fn a_stream_in_large_folios_does_the_same_work() {
     let program = builtin::from_name("read-stream", 48 * MIB).unwrap().with_passes(2);
     let small = outcome(&config("small", 32 * MIB, 0, 1), &program);
     let large = outcome(&config("small", 32 * MIB, 9, 1), &program);
