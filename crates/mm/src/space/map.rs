@@ -7,7 +7,7 @@ use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::USER_END;
 use crate::units::*;
-use std_alloc::vec::Vec;
+use smallvec::SmallVec;
 
 impl Spaces {
     /// Map memory. Returns the first page. Pages are faulted in by the caller if `populate` or `locked` is asked for.
@@ -36,7 +36,7 @@ impl Spaces {
             anon_index: PageIndex(start.0),
             anon: None,
         };
-        let vma = Vma { view, sets: Vec::new() };
+        let vma = Vma { view, sets: SmallVec::new() };
         vma.link(st, id, space.group());
         space.vmas.lock().insert(vma);
         st.charge(Work::VmaChange, 1);

@@ -5,9 +5,9 @@ use crate::api::Prot;
 use crate::table::USER_END;
 use crate::tlb::Gather;
 use crate::units::*;
+use smallvec::SmallVec;
 use std_alloc::collections::BTreeMap;
 use std_alloc::string::String;
-use std_alloc::vec::Vec;
 
 /// Lowest page that is given out without being asked for (64 KiB, so that null pointers fault).
 const LOWEST: u64 = 16;
@@ -86,7 +86,7 @@ impl VmaTree {
     }
 
     /// Starts of the ranges that lie in, or partly in, `[start, end)`.
-    pub(super) fn starts(&self, start: Vpn, end: Vpn) -> Vec<Vpn> {
+    pub(super) fn starts(&self, start: Vpn, end: Vpn) -> SmallVec<[Vpn; 4]> {
         self.overlapping(start, end).map(|vma| vma.view.start).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Taking mappings away: munmap, and the clearing of entries that everything else that does so shares.
 
-use super::vma::VmaView;
+use super::vma::{Vma, VmaView};
 use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::table::{Bits, Locked, Resident, Run, USER_END};
 use crate::tlb::{Gather, Purpose, stale_of};
 use crate::units::*;
-use std_alloc::vec::Vec;
+use smallvec::SmallVec;
 
 impl Spaces {
     /// munmap.
@@ -41,7 +41,7 @@ impl Spaces {
             self.split_at(st, id, end);
             space.vmas.lock().starts(start, end)
         };
-        let gone: Vec<_> = st.gather(id, Purpose::Meaning, |gather| {
+        let gone: SmallVec<[Vma; 2]> = st.gather(id, Purpose::Meaning, |gather| {
             for &at in &starts {
                 let vma = space.vmas.lock().range_of(at).map(|vma| vma.view).expect("it was just seen");
                 zap(st, id, &vma, vma.start, vma.end(), gather);

@@ -7,7 +7,7 @@ use crate::rmap::{Span, SpanFlags};
 use crate::store::Store;
 use crate::table::Rights;
 use crate::units::*;
-use std_alloc::vec::Vec;
+use smallvec::SmallVec;
 
 bitflags::bitflags! {
     /// Properties of a range besides its rights.
@@ -101,7 +101,7 @@ pub struct Vma {
     /// What faults need.
     pub view: VmaView,
     /// All sets that it is registered with, oldest first: those inherited by fork, then its own.
-    pub sets: Vec<AnonId>,
+    pub sets: SmallVec<[AnonId; 4]>,
 }
 
 impl Vma {

@@ -2,7 +2,7 @@
 
 use super::Range;
 use crate::units::*;
-use std_alloc::vec::Vec;
+use smallvec::SmallVec;
 
 /// Why entries are changed, which decides what must be true when the change is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,15 +29,16 @@ pub struct Gather {
     /// Pages whose meaning or rights change.
     changed: Option<(Vpn, Vpn)>,
     /// Folios that lost mappings, and the references that these held, which are dropped after the flush.
-    pub(crate) folios: Vec<(Pfn, u32)>,
+    /// A few stand in place: most calls take few.
+    pub(crate) folios: SmallVec<[(Pfn, u32); 8]>,
     /// Page-table pages to free after the flush.
-    pub(crate) tables: Vec<Pfn>,
+    pub(crate) tables: SmallVec<[Pfn; 4]>,
 }
 
 impl Gather {
     /// Nothing taken yet.
     pub(crate) fn new(space: SpaceId, purpose: Purpose) -> Gather {
-        let (folios, tables) = (Vec::new(), Vec::new());
+        let (folios, tables) = (SmallVec::new(), SmallVec::new());
         Gather {
             space,
             purpose,

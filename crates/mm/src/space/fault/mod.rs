@@ -185,7 +185,7 @@ impl<M: Machine> Fault<'_, M> {
             let set = self.st.rmap.create_anon();
             vma.view.anon = Some(set);
             vma.sets.push(set);
-            let only_new = Vma { view: VmaView { file: None, ..vma.view }, sets: std_alloc::vec![set] };
+            let only_new = Vma { view: VmaView { file: None, ..vma.view }, sets: smallvec::smallvec![set] };
             only_new.link(self.st, self.id, self.space.group());
             set
         })
