@@ -40,3 +40,4 @@ pub mod suggest;
 pub mod summary;
 pub mod svg;
 pub mod table;
+pub mod tree;

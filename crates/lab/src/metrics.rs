@@ -260,6 +260,7 @@ pub(crate) mod tests {
             costs: Default::default(),
             oracle: OracleRecord { checked: 4, violations: 0 },
             bound: None,
+            profile_tree: None,
             warnings: vec![],
         }
     }

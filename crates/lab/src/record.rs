@@ -1,6 +1,7 @@
 //! What one run leaves behind: plain data that can be written, read again and compared.
 
 use crate::human;
+use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,6 +38,9 @@ pub struct RunRecord {
     /// What any safe policy would have needed, if that was asked for.
     #[serde(default)]
     pub bound: Option<BoundRecord>,
+    /// Where CPU time went, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_tree: Option<Tree>,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
 }

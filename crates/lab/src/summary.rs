@@ -4,6 +4,7 @@ use crate::breakdown::{self, Costs, DeviceIo};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
+use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +58,9 @@ pub struct Summary {
     pub costs: BTreeMap<String, Costs>,
     /// Block devices by profile and name, summed over the runs.
     pub devices: BTreeMap<String, BTreeMap<String, DeviceIo>>,
+    /// Where CPU time went, summed over the runs; only if that was asked for, and of one profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile_tree: Option<Tree>,
     /// Did all profiles do the same work, seed by seed?
     pub same_work: bool,
     /// The oracle's account of all runs.
@@ -122,6 +126,10 @@ impl Summary {
             confidence: statistics::CONFIDENCE,
             rows,
             work,
+            profile_tree: match &by_profile[..] {
+                [only] => Tree::sum(only.iter().filter_map(|run| run.profile_tree.as_ref())),
+                _ => None,
+            },
             same_work: same_work(&by_profile),
             oracle,
             host_seconds,

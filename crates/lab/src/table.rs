@@ -125,7 +125,8 @@ fn details(summary: &Summary) -> Vec<String> {
     let costs = summary.costs.get(profile).map(|costs| breakdown::costs_text(costs, runs));
     let devices =
         summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time));
-    costs.into_iter().chain(devices).collect()
+    let tree = summary.profile_tree.as_ref().map(|tree| tree.to_text(runs));
+    costs.into_iter().chain(devices).chain(tree).collect()
 }
 
 fn change(row: &SummaryRow) -> String {

@@ -438,6 +438,28 @@ fn a_run_tells_where_the_time_went() {
 }
 
 #[test]
+fn a_run_tells_function_by_function_where_the_time_went() {
+    let dir = tempfile::tempdir().unwrap();
+    let folded = dir.path().join("zipf.folded");
+    let run = format!("run zipf:32M --machine small --memory 60% --folded {}", folded.display());
+    let json = good_json(&format!("{run} --profile-tree --runs 2 --json"));
+    let tree = &json["profile_tree"];
+    let cpu: f64 =
+        tree["children"].as_array().unwrap().iter().filter_map(|c| c["total_picos"].as_f64()).sum();
+    assert_eq!(tree["total_picos"].as_f64(), Some(cpu));
+    // Every picosecond of the tree is in a line of the stacks, which are rounded.
+    let stacks = fs::read_to_string(&folded).unwrap();
+    let nanos: f64 =
+        stacks.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert!((nanos - cpu / 1000.0).abs() <= stacks.lines().count() as f64, "{nanos} of {cpu}");
+    assert!(stacks.lines().any(|line| line.starts_with("program;exc_page_fault;")), "{stacks}");
+    assert!(!good(&run).contains("exc_page_fault"), "the stacks alone were asked for");
+    assert!(good(&format!("{run} --profile-tree")).contains("    exc_page_fault"));
+    let nowhere = bad(&["run", "zipf:1M", "--folded", "no/such/file"]);
+    assert!(nowhere.contains("no/such/file"), "{nowhere}");
+}
+
+#[test]
 fn bad_input_leaves_the_output_directory_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();

@@ -7,7 +7,8 @@
 //! - a scheduler of coroutines, which always runs the CPU that is furthest behind;
 //! - the system calls, as programs make them through the trait `Os`;
 //! - the oracle, which knows what every address must read and stops the run at the first wrong byte;
-//! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one.
+//! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one;
+//! - the profile, a tree of where CPU time went.
 //!
 //! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
 //! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
@@ -23,6 +24,7 @@ mod machine;
 mod oracle;
 mod os;
 mod outcome;
+mod profile;
 mod run;
 mod sched;
 pub mod spec;
@@ -36,5 +38,6 @@ pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use machine::{Fault, SimMachine};
 pub use oracle::OracleReport;
 pub use outcome::{Better, Metric, Outcome, WorkDone};
+pub use profile::{ProfileNode, ProfileWork};
 pub use run::{RunConfig, RunError, run};
 pub use spec::{CostRow, MachineSpec, SpecError};

@@ -8,13 +8,15 @@ use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
+use crate::profile::{Kind, Profiler};
+use crate::run::RunConfig;
 use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
 use mm::event::Event;
 use mm::machine::{
-    Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, TablePage, Ticket, WaitKey, Work,
+    Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
 };
 use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -99,6 +101,8 @@ pub struct SimMachine {
     pub(crate) content: Option<RefCell<Content>>,
     /// Counts what any safe policy would need; `None`: nobody asked.
     pub(crate) bound: Option<RefCell<Bound>>,
+    /// Keeps a tree of where CPU time went; `None`: nobody asked.
+    profile: Option<Box<Profiler>>,
     /// Does the current CPU flush because another asked it to?
     answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
@@ -117,15 +121,8 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// A machine at rest, in a run with that seed. `content`: keep what pages hold, for the oracle. `bound`: count what
-    /// any safe policy would need.
-    pub(crate) fn new(
-        spec: MachineSpec,
-        content: bool,
-        bound: bool,
-        fault: Option<Fault>,
-        seed: u64,
-    ) -> SimMachine {
+    /// A machine at rest, with what a run of `config` needs of it; it is made as `spec` says, not as the configuration does.
+    pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> SimMachine {
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
@@ -150,7 +147,7 @@ impl SimMachine {
             .devices()
             .iter()
             .zip(0..)
-            .map(|(device, id)| Device::new(device, seed.wrapping_add(id << 32)))
+            .map(|(device, id)| Device::new(device, config.seed.wrapping_add(id << 32)))
             .collect();
         SimMachine {
             latency: latency.collect(),
@@ -162,14 +159,15 @@ impl SimMachine {
             sched: RefCell::new(sched),
             devices: RefCell::new(devices),
             tables: Tables::new(frames),
-            content: content.then(|| RefCell::new(Content::new(frames))),
-            bound: bound.then(|| RefCell::new(Bound::new(nodes.len()))),
+            content: config.verify.then(|| RefCell::new(Content::new(frames))),
+            bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
+            profile: config.profile.then(|| Box::new(Profiler::new())),
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
             age: RefCell::new(Histogram::new()),
             work: std::array::from_fn(|_| Cell::new(0)),
-            fault,
+            fault: config.faulty,
             flushes: Cell::new(0),
             late: RefCell::new(Vec::new()),
             asid: nodes.iter().map(|_| Cell::default()).collect(),
@@ -197,6 +195,26 @@ impl SimMachine {
         class.set(class.get().wrapping_add(picos));
     }
 
+    /// Does something with the profile, if there is one, after what was done until now has found its place.
+    #[inline]
+    pub(crate) fn profiled<T>(&self, then: impl FnOnce(&Profiler) -> T) -> Option<T> {
+        let profile = self.profile.as_deref()?;
+        profile.settle(&self.work, self.spec.costs());
+        Some(then(profile))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_profiled(&self, scope: Scope) {
+        self.profiled(|profile| profile.enter(scope));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_profiled(&self, scope: Scope) {
+        self.profiled(|profile| profile.leave(scope));
+    }
+
     /// The current CPU goes over to a space, or to a kernel task or to nothing. Was it elsewhere?
     pub(crate) fn run_space(&self, space: Option<SpaceId>) -> bool {
         let cpu = self.here();
@@ -222,15 +240,21 @@ impl SimMachine {
         let clock = cpu.clock.get();
         let kernel = cpu.kernel[self.class.get() as usize].get();
         let work = self.work.each_ref().map(Cell::get);
+        self.profiled(|profile| profile.mute(true));
         let result = look();
         cpu.clock.set(clock);
         cpu.kernel[self.class.get() as usize].set(kernel);
         self.work.iter().zip(work).for_each(|(now, before)| now.set(before));
+        self.profiled(|profile| profile.mute(false));
         result
     }
 
     fn spend_hardware(&self, item: Hardware, count: u64) {
-        self.spend_kernel(self.spec.costs().hardware(item) * count);
+        let picos = self.spec.costs().hardware(item) * count;
+        self.spend_kernel(picos);
+        if let Some(profile) = &self.profile {
+            profile.note(Kind::Hardware(item), count, picos);
+        }
     }
 
     /// A task switch takes time.
@@ -250,7 +274,11 @@ impl SimMachine {
     /// Act as `cpu` in `class` while `work` runs.
     pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
         let (before, was) = (self.current.replace(cpu), self.class.replace(class));
+        let place = self.profiled(|profile| profile.go_to_root(class));
         let result = work();
+        if let Some(place) = place {
+            self.profiled(|profile| profile.go_to(place));
+        }
         self.current.set(before);
         self.class.set(was);
         result
@@ -271,8 +299,12 @@ impl SimMachine {
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
         let task = self.task.get();
         self.unplug();
+        let since = self.here().clock.get();
         self.sched.borrow_mut().block(self.current.get(), key, deadline);
         coroutine::suspend();
+        if let Some(profile) = &self.profile {
+            profile.was_away(self.here().clock.get().saturating_sub(since));
+        }
         self.sched.borrow().was_woken(task)
     }
 
@@ -478,7 +510,11 @@ impl Machine for SimMachine {
         local();
         if count > 0 {
             let answered = sent + deliver + slowest + self.spec.costs().hardware(Hardware::IpiAck);
-            self.spend_kernel(answered.saturating_sub(sender.clock.get()));
+            let waited = answered.saturating_sub(sender.clock.get());
+            self.spend_kernel(waited);
+            if let Some(profile) = &self.profile {
+                profile.note(Kind::IpiWait, 1, waited);
+            }
         }
     }
 
@@ -556,6 +592,20 @@ impl Machine for SimMachine {
         let total = &self.work[work as usize];
         total.set(total.get().wrapping_add(count));
         self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
+    }
+
+    #[inline]
+    fn enter(&self, scope: Scope) {
+        if self.profile.is_some() {
+            self.enter_profiled(scope);
+        }
+    }
+
+    #[inline]
+    fn leave(&self, scope: Scope) {
+        if self.profile.is_some() {
+            self.leave_profiled(scope);
+        }
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 //! What a run has shown.
 
 use crate::bound::BoundReport;
-use crate::machine::{Class, Cpu};
+use crate::machine::{Class, Cpu, SimMachine};
 use crate::oracle::OracleReport;
+use crate::profile::ProfileNode;
 use crate::run::verdict;
 use crate::world::World;
 use mm::OomReport;
@@ -66,6 +67,8 @@ pub struct Outcome {
     pub oracle: OracleReport,
     /// What any safe policy would have needed; `None` if nobody asked ([`RunConfig::bound`](crate::RunConfig::bound)).
     pub bound: Option<BoundReport>,
+    /// Where CPU time went; `None` if nobody asked ([`RunConfig::profile`](crate::RunConfig::profile)).
+    pub profile: Option<ProfileNode>,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
@@ -101,8 +104,39 @@ impl Outcome {
             tasks: kernel.programs,
             oracle: verdict(world),
             bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
+            profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
+        }
+    }
+}
+
+/// What CPUs did with their time until now, all together, in picoseconds.
+struct CpuTime {
+    user: u64,
+    system: u64,
+    kswapd: u64,
+    flusher: u64,
+    interrupt: u64,
+    idle: u64,
+}
+
+impl CpuTime {
+    fn of(machine: &SimMachine) -> CpuTime {
+        let end = machine.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or(0);
+        let clocks: u64 = machine.cpus.iter().map(|cpu| cpu.clock.get()).sum();
+        let slept: u64 = machine.sched.borrow().idle.iter().sum();
+        let kernel =
+            |class: Class| machine.cpus.iter().map(|cpu| cpu.kernel[class as usize].get()).sum::<u64>();
+        let [system, interrupt] = [Class::System, Class::Interrupt].map(kernel);
+        let [kswapd, flusher] = [Class::Kswapd, Class::Flusher].map(kernel);
+        CpuTime {
+            user: clocks - slept - system - kswapd - flusher - interrupt,
+            idle: slept + end * machine.cpus.len() as u64 - clocks,
+            system,
+            kswapd,
+            flusher,
+            interrupt,
         }
     }
 }
@@ -144,15 +178,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         count(&format!("{name}_count"), histogram.total(), "", help);
     }
     count("context_switches", sum(|cpu| &cpu.counts.switches), "", "changes of the task that a CPU runs");
-    let sched = machine.sched.borrow();
-    let end = machine.cpus.iter().map(|cpu| cpu.clock.get()).max().unwrap_or(0);
-    let clocks: u64 = machine.cpus.iter().map(|cpu| cpu.clock.get()).sum();
-    let slept: u64 = sched.idle.iter().sum();
-    let kernel = |class: Class| machine.cpus.iter().map(|cpu| cpu.kernel[class as usize].get()).sum::<u64>();
-    let [system, interrupt] = [Class::System, Class::Interrupt].map(kernel);
-    let [kswapd, flusher] = [Class::Kswapd, Class::Flusher].map(kernel);
-    let user = clocks - slept - system - kswapd - flusher - interrupt;
-    let idle = slept + end * machine.cpus.len() as u64 - clocks;
+    let CpuTime { user, system, kswapd, flusher, interrupt, idle } = CpuTime::of(machine);
     count("cpu_user", user / 1000, "ns", "CPU time of programs, page walks included");
     count("cpu_system", system / 1000, "ns", "CPU time of system calls, faults and task switches");
     count("cpu_kswapd", kswapd / 1000, "ns", "CPU time of the kswapd daemons");

@@ -36,6 +36,8 @@ pub struct RunConfig {
     pub faulty: Option<Fault>,
     /// Count what any safe policy would need ([`Outcome::bound`]); a policy that flushes less fails the run.
     pub bound: bool,
+    /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
+    pub profile: bool,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
     /// Stop the run when this becomes true.
@@ -53,6 +55,7 @@ impl RunConfig {
             verify: false,
             faulty: None,
             bound: false,
+            profile: false,
             validate_every_op: false,
             interrupt: None,
         }
@@ -120,7 +123,7 @@ pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunEr
     }
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
-    let machine = SimMachine::new(spec, config.verify, config.bound, config.faulty, config.seed);
+    let machine = SimMachine::new(spec, config);
     Ok((machine, Config { knobs, swap }))
 }
 
@@ -224,6 +227,8 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     };
     drop(kernel);
     machine.class.set(class);
+    // The way to the task and back is the class's, not the place's in which the task has been left.
+    machine.profiled(|profile| profile.go_to_root(class));
     machine.task.set(picked.task);
     machine.limit.set(picked.limit);
     if picked.switched {
@@ -239,8 +244,14 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     if space.is_some() && world.ticks {
         tick(world, cpu);
     }
+    machine.profiled(|profile| profile.resume(picked.task));
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
-    if coroutine.resume() {
+    let ended = coroutine.resume();
+    machine.profiled(|profile| {
+        profile.suspend(picked.task);
+        profile.go_to_root(Class::System);
+    });
+    if ended {
         machine.unplug();
         tasks[picked.task as usize] = None;
         machine.sched.borrow_mut().end(cpu);

@@ -4,6 +4,7 @@ use crate::event::Event;
 use crate::frame::FrameTable;
 use crate::knobs::Knobs;
 use crate::machine::{Machine, Work};
+use crate::scope::{Scope, Scoped};
 use crate::stat::{SizeStats, Stat, Stats};
 use crate::units::*;
 
@@ -39,6 +40,12 @@ impl<M: Machine> Base<M> {
     #[inline]
     pub fn charge(&self, work: Work, count: u64) {
         self.machine.charge(work, count);
+    }
+
+    /// Work is done inside `scope` until the result is dropped.
+    #[inline]
+    pub fn scope(&self, scope: Scope) -> Scoped<'_, M> {
+        Scoped::enter(&self.machine, scope)
     }
 
     /// Tell the machine of an event.

@@ -12,7 +12,7 @@
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
 //!  3  swap/      lock                      swap space; locks
-//!  2  frame/     machine  knobs  stat  event  work   (together: `base`)
+//!  2  frame/     machine  knobs  stat  event  work  scope   (together: `base`)
 //!  1  units      primitive  published
 //! ```
 #![no_std]
@@ -44,6 +44,7 @@ pub mod primitive;
 pub(crate) mod published;
 pub mod reclaim;
 pub mod rmap;
+pub mod scope;
 pub mod semaphore;
 pub mod space;
 pub mod stat;

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::primitive::{AtomicU64, Shared};
 use crate::units::*;
 
+pub use crate::scope::Scope;
 pub use crate::work::Work;
 
 /// The content of a page-table page.
@@ -289,6 +290,13 @@ pub trait Machine: Shared {
     fn listens(&self) -> bool {
         true
     }
+    /// The task that runs here enters a scope: what is charged until it leaves it is done inside. For profiles; see
+    /// [`scope`](crate::scope).
+    #[inline]
+    fn enter(&self, _scope: Scope) {}
+    /// It leaves the scope that it entered last.
+    #[inline]
+    fn leave(&self, _scope: Scope) {}
     /// A trace event happened. `args` are as the event's table entry names them.
     #[inline]
     fn event(&self, _event: Event, _args: [u64; 4]) {}

@@ -5,7 +5,7 @@ use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lru::Lru;
-use crate::machine::{Machine, WaitKey, ZoneKind};
+use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
 use crate::swap::Swap;
 use crate::table::Tables;
 use crate::tlb::{Gather, Purpose};
@@ -161,6 +161,7 @@ impl<M: Machine> Memory<M> {
     /// Free folios that nobody refers to. What many have in common (a list vector, a group, a zone) is locked and counted once
     /// for all that follow each other.
     pub fn free_folios(&self, folios: &[Pfn]) {
+        let _scope = self.ground.scope(Scope::FolioPut);
         self.lru.remove_many(&self.ground, folios);
         let (mut group, mut count, mut pages) = (GroupId(0), 0, 0);
         for &pfn in folios {
@@ -231,6 +232,7 @@ impl<M: Machine> Memory<M> {
             if !frame.has(flag) {
                 return;
             }
+            let _scope = self.ground.scope(Scope::FolioWaitBit);
             self.ground.machine.wait(ticket, None);
         }
     }
@@ -250,6 +252,7 @@ impl<M: Machine> Memory<M> {
         let mut gather = Gather::new(space, purpose);
         let result = change(&mut gather);
         let range = gather.range();
+        let _scope = ground.scope(Scope::TlbFinishMmu);
         if let Some(range) = range {
             self.tlb.flush(ground, space, range);
         }

@@ -25,7 +25,7 @@ use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lock::Lock;
 use crate::lru::Lru;
-use crate::machine::{Io, Machine, Work, ZoneKind};
+use crate::machine::{Io, Machine, Scope, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
@@ -97,11 +97,13 @@ impl<M: Machine> Mm<M> {
 
     /// A copy of `parent`: private memory is shared until written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
+        let _scope = self.ground().scope(Scope::DupMmap);
         self.on_space(parent, |gfp| self.spaces.fork(&self.store, parent, gfp))
     }
 
     /// Unmap everything and forget the space. No task may be in a call of it; CPUs may still have it loaded lazily.
     pub fn exit_space(&self, space: SpaceId) {
+        let _scope = self.ground().scope(Scope::ExitMmap);
         self.spaces.exit(&self.store, space);
     }
 
@@ -110,6 +112,7 @@ impl<M: Machine> Mm<M> {
         let base = self.ground();
         match space {
             Some(space) => {
+                let _scope = base.scope(Scope::SwitchMm);
                 base.charge(Work::Switch, 1);
                 self.store.tlb.switch(base, space, self.store.tables.root(space));
             }
@@ -137,6 +140,7 @@ impl<M: Machine> Mm<M> {
     /// A translation of `space` is missing or forbids `access` at `page`. On success the access is to be retried.
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
         let base = self.ground();
+        let _scope = base.scope(Scope::ExcPageFault);
         base.charge(Work::FaultEntry, 1);
         base.count(Stat::Pgfault, 1);
         let group = self.spaces.get(space).ok_or(FaultError::Segv)?.group();
@@ -154,6 +158,7 @@ impl<M: Machine> Mm<M> {
 
     /// mmap; returns the first page.
     pub fn mmap(&self, space: SpaceId, request: &MapRequest) -> Result<Vpn, Error> {
+        let _scope = self.ground().scope(Scope::DoMmap);
         let start = self.on_space(space, |_| self.spaces.mmap(&self.store, space, request))?;
         if request.populate || request.locked {
             self.populate(space, start, request.pages);
@@ -163,11 +168,13 @@ impl<M: Machine> Mm<M> {
 
     /// munmap; holes are fine.
     pub fn munmap(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoMunmap);
         self.on_space(space, |_| self.spaces.munmap(&self.store, space, start, pages))
     }
 
     /// mprotect.
     pub fn mprotect(&self, space: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoMprotect);
         self.on_space(space, |_| self.spaces.mprotect(&self.store, space, start, pages, prot))
     }
 
@@ -181,6 +188,7 @@ impl<M: Machine> Mm<M> {
         may_move: bool,
         fixed: Option<Vpn>,
     ) -> Result<Vpn, Error> {
+        let _scope = self.ground().scope(Scope::DoMremap);
         self.on_space(space, |gfp| {
             self.spaces.mremap(&self.store, space, start, old_pages, new_pages, may_move, fixed, gfp)
         })
@@ -188,6 +196,7 @@ impl<M: Machine> Mm<M> {
 
     /// madvise.
     pub fn madvise(&self, space: SpaceId, start: Vpn, pages: u64, advice: Advice) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoMadvise);
         let advised =
             self.on_space(space, |_| self.spaces.madvise(&self.store, space, start, pages, advice))?;
         if !advised.page_out.is_empty() {
@@ -201,6 +210,7 @@ impl<M: Machine> Mm<M> {
 
     /// mlock (`lock`) or munlock.
     pub fn mlock(&self, space: SpaceId, start: Vpn, pages: u64, lock: bool) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoMlock);
         self.on_space(space, |_| self.spaces.mlock(&self.store, space, start, pages, lock))?;
         if lock {
             self.populate(space, start, pages);
@@ -210,6 +220,7 @@ impl<M: Machine> Mm<M> {
 
     /// msync(MS_SYNC).
     pub fn msync(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoMsync);
         let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.store, space, start, pages))?;
         for (file, index, pages) in parts {
             writeback::sync_range(&self.store, &self.writeback, file, index, PageIndex(index.0 + pages));

@@ -42,6 +42,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         costs: Default::default(),
         oracle,
         bound: None,
+        profile_tree: None,
         warnings: vec![if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()],
     })
 }

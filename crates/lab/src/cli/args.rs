@@ -32,7 +32,8 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   pagefold run traces/sqlite.pft --memory 50%
-  pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json")]
+  pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json
+  pagefold run stream:256M --memory 128M --profile-tree --folded stream.folded")]
     Run(RunArgs),
     /// Run a program under several profiles and show what changes against the first
     #[command(after_help = "\
@@ -104,6 +105,12 @@ pub struct RunArgs {
     /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
     #[arg(long, default_value = "classic", value_name = "PROFILE")]
     pub profile: String,
+    /// Also show where CPU time went, function by function; --json carries the tree too
+    #[arg(long)]
+    pub profile_tree: bool,
+    /// Also write where CPU time went as folded stacks, for flame graphs; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
     /// Runs with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,

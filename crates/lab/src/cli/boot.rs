@@ -270,6 +270,7 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
             seed,
             verify: false,
             bound: false,
+            profile_tree: false,
         };
         records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
         bar.inc(1);

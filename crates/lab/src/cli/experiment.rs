@@ -18,14 +18,16 @@ use std::time::{Duration, Instant};
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
-    carry_out("run", None, &[args.profile], args.runs, None, &args.common)
+    let also = Also { svg: None, folded: args.folded.as_deref(), profile_tree: args.profile_tree };
+    carry_out("run", None, &[args.profile], args.runs, &also, &args.common)
 }
 
 /// `pagefold compare`.
 pub(super) fn compare(args: CompareArgs) -> Result<()> {
     let mut profiles = vec![args.base.clone()];
     profiles.extend(args.others);
-    carry_out("compare", Some(args.base), &profiles, args.runs, args.svg.as_deref(), &args.common)
+    let also = Also { svg: args.svg.as_deref(), ..Also::default() };
+    carry_out("compare", Some(args.base), &profiles, args.runs, &also, &args.common)
 }
 
 /// All that an experiment needs, understood and checked.
@@ -36,6 +38,15 @@ pub(super) struct Plan {
     profiles: Vec<Profile>,
     verify: bool,
     bound: bool,
+    profile_tree: bool,
+}
+
+/// What is wanted besides the table.
+#[derive(Default)]
+struct Also<'a> {
+    svg: Option<&'a Path>,
+    folded: Option<&'a Path>,
+    profile_tree: bool,
 }
 
 fn carry_out(
@@ -43,13 +54,14 @@ fn carry_out(
     base: Option<String>,
     profiles: &[String],
     runs: u32,
-    svg: Option<&Path>,
+    also: &Also,
     args: &ExperimentArgs,
 ) -> Result<()> {
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
     plan.bound = args.bound;
+    plan.profile_tree = also.profile_tree || also.folded.is_some();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
-    svg.map_or(Ok(()), output::check_file)?;
+    [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
     let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
     interrupt::install()?;
@@ -58,12 +70,18 @@ fn carry_out(
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, dir.as_ref()));
     }
-    let summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    if let (Some(path), Some(tree)) = (also.folded, &summary.profile_tree) {
+        output::save(path, &tree.folded())?;
+    }
+    if !also.profile_tree {
+        summary.profile_tree = None;
+    }
     let (text, json) = (table::render(&summary), output::json(&summary)?);
     if let Some(dir) = &dir {
         dir.save_summary(&text, &json)?;
     }
-    svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
+    also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
     output::print(if args.style.json { &json } else { &text })?;
     if summary.same_work {
         Ok(())
@@ -113,7 +131,15 @@ pub(super) fn understand(
         profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
         knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
     };
-    Ok(Plan { setup, machine, program, profiles, verify: args.verify, bound: command == "bound" })
+    Ok(Plan {
+        setup,
+        machine,
+        program,
+        profiles,
+        verify: args.verify,
+        bound: command == "bound",
+        profile_tree: false,
+    })
 }
 
 /// Finished runs are safe on disk after this time at the latest.
@@ -162,6 +188,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         seed: job.seed,
         verify: plan.verify,
         bound: plan.bound,
+        profile_tree: plan.profile_tree,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

@@ -107,6 +107,7 @@ fn one_run(case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
         seed: job.seed,
         verify: false,
         bound: false,
+        profile_tree: false,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

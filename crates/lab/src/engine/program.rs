@@ -6,7 +6,7 @@ use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
 use mm::stat::Stat;
 use program::Program as _;
-use program::builtin::{self, Builtin, LruFileMmapRead};
+use program::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop};
 use program::chaos::{self, Chaos};
 use std::path::Path;
 use trace::Replay;
@@ -24,7 +24,11 @@ const CHAOS: &str = "chaos";
 const VALIDATE_UP_TO: u64 = 256 << 20;
 
 fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let others = [(LruFileMmapRead::NAME, LruFileMmapRead::HELP), (CHAOS, chaos::HELP)];
+    let others = [
+        (LruFileMmapRead::NAME, LruFileMmapRead::HELP),
+        (PageoutLoop::NAME, PageoutLoop::HELP),
+        (CHAOS, chaos::HELP),
+    ];
     builtin::LIST.iter().copied().chain(others)
 }
 
@@ -41,6 +45,8 @@ pub enum Program {
     Builtin(Builtin),
     /// Mapped files read once, more than memory holds.
     LruFileMmapRead(LruFileMmapRead),
+    /// Mapped files given up again and again, for a second.
+    PageoutLoop(PageoutLoop),
     /// Everything at random, on about so many bytes.
     Chaos(u64),
 }
@@ -67,6 +73,9 @@ impl Program {
         if stem == LruFileMmapRead::NAME && footprint <= MAX_SIZE {
             return Ok(Program::LruFileMmapRead(LruFileMmapRead::new(footprint)));
         }
+        if stem == PageoutLoop::NAME && footprint <= MAX_SIZE {
+            return Ok(Program::PageoutLoop(PageoutLoop::new(footprint)));
+        }
         let program = (footprint <= MAX_SIZE).then(|| builtin::from_name(stem, footprint)).flatten();
         let program = program.map(|program| program.with_threads(threads.unwrap_or(1)));
         program.map(Program::Builtin).ok_or_else(|| {
@@ -92,6 +101,7 @@ impl Program {
             Program::Trace(replay) => replay.footprint(),
             Program::Builtin(builtin) => builtin.footprint(),
             Program::LruFileMmapRead(case) => case.footprint(),
+            Program::PageoutLoop(case) => case.footprint(),
             Program::Chaos(bytes) => Chaos::from_footprint(*bytes).footprint(),
         }
     }
@@ -110,6 +120,9 @@ impl Program {
             Program::LruFileMmapRead(case) => {
                 let outcome = flood(config, case)?;
                 Ok((outcome, Vec::new()))
+            }
+            Program::PageoutLoop(case) => {
+                machine_sim::run(config, case).map(|outcome| (outcome, Vec::new())).map_err(explain)
             }
             Program::Chaos(bytes) => {
                 let memory = config.memory.unwrap_or_else(|| config.machine.memory());

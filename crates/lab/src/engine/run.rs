@@ -6,7 +6,8 @@ use crate::human;
 use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, Measured, OracleRecord, RunRecord, WorkDone,
 };
-use machine_sim::{BoundLevel, BoundReport, CauseCount, Outcome, RunConfig, RunError};
+use crate::tree::{Share, Tree};
+use machine_sim::{BoundLevel, BoundReport, CauseCount, Outcome, ProfileNode, RunConfig, RunError};
 use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
 
@@ -26,6 +27,8 @@ pub struct Run<'a> {
     pub verify: bool,
     /// Count what any safe policy would need?
     pub bound: bool,
+    /// Keep a tree of where CPU time went?
+    pub profile_tree: bool,
 }
 
 impl Run<'_> {
@@ -37,6 +40,7 @@ impl Run<'_> {
         config.seed = self.seed;
         config.verify = self.verify;
         config.bound = self.bound;
+        config.profile = self.profile_tree;
         let (outcome, warnings) = self.program.run(&config)?;
         if !self.program.may_die() {
             self.finished(&outcome)?;
@@ -98,7 +102,25 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
             .collect(),
         oracle: OracleRecord { checked: outcome.oracle.checked, violations: outcome.oracle.violations },
         bound: outcome.bound.as_ref().map(bound),
+        profile_tree: outcome.profile.as_ref().map(tree),
         warnings,
+    }
+}
+
+fn tree(node: &ProfileNode) -> Tree {
+    let share = |work: &machine_sim::ProfileWork| Share {
+        name: work.name.to_owned(),
+        count: work.count,
+        picos: work.picos,
+    };
+    Tree {
+        name: node.name.to_owned(),
+        entered: node.entered,
+        total_picos: node.total(),
+        self_picos: node.own(),
+        asleep_picos: node.away,
+        work: node.work.iter().map(share).collect(),
+        children: node.children.iter().map(tree).collect(),
     }
 }
 

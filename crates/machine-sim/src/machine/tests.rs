@@ -13,7 +13,8 @@ fn raw(pfn: Pfn, bits: Bits) -> u64 {
 }
 
 fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
-    SimMachine::new(MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap(), true, false, fault, 1)
+    let spec = MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap();
+    SimMachine::new(spec.clone(), &RunConfig { verify: true, faulty: fault, ..RunConfig::new(spec) })
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
@@ -53,7 +54,7 @@ fn a_walk_sets_young_and_dirty_and_respects_rights() {
 fn without_hardware_young_bits_an_old_entry_faults() {
     let mut spec = MachineSpec::preset("small").unwrap();
     spec.set_hw_young(false, false);
-    let machine = SimMachine::new(spec, false, false, None, 1);
+    let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec));
     map(&machine, Bits::WRITE);
     assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);

@@ -38,7 +38,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lock::Lock;
-use crate::machine::{Machine, Work, ZoneKind};
+use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
@@ -306,6 +306,7 @@ impl Allocator {
         request: &Request,
         mark: Mark,
     ) -> Result<Fresh, NeedsReclaim> {
+        let _scope = base.scope(Scope::GetPageFromFreelist);
         let &Request { order, node, highest, .. } = request;
         debug_assert!(highest < ZoneKind::Movable || request.mobility == Mobility::Movable);
         let zones = self.zonelist(node, highest);

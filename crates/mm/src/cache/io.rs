@@ -9,7 +9,7 @@ use super::readahead::count_read;
 use super::tree::Mark;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Io, Machine, WaitKey, Work};
+use crate::machine::{Io, Machine, Scope, WaitKey, Work};
 use crate::memory::Memory;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
@@ -83,6 +83,7 @@ impl Cache {
 
     /// A transfer has ended.
     pub fn io_done<M: Machine>(&self, memory: &Memory<M>, io: &Io) {
+        let _scope = memory.scope(Scope::BioEndio);
         memory.charge(Work::IoComplete, 1);
         if io.write {
             self.end_write(memory, io.frame);

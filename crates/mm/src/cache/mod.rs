@@ -36,7 +36,7 @@ pub use swapin::{add_to_swap, drop_swap_entry, free_swap, remove_from_swap_cache
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, WaitKey, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
@@ -253,6 +253,7 @@ impl Cache {
         limit: impl Fn(&File) -> u64,
         gfp: Gfp,
     ) -> Result<Option<Pfn>, Shortage> {
+        let _scope = memory.scope(Scope::FilemapAddFolio);
         let pfn = memory.new_folio(order, gfp)?;
         let f = self.file(id);
         let frame = &memory.frames[pfn];

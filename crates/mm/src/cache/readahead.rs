@@ -34,7 +34,7 @@ use crate::alloc::Mark as Watermark;
 use crate::api::FileAdvice;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
@@ -297,6 +297,7 @@ impl Cache {
         order: Order,
         gfp: Gfp,
     ) {
+        let _scope = memory.scope(Scope::PageCacheRa);
         let f = self.file(id);
         let end = window.start.saturating_add(window.count).min(f.pages());
         let count = end.saturating_sub(window.start);

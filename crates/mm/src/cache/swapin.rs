@@ -4,7 +4,7 @@ use super::io::submit_read;
 use super::{CacheError, Page};
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::Stat;
 use crate::units::*;
@@ -13,6 +13,7 @@ use crate::units::*;
 /// the swap cache, it is read, and neighbours with it: slots that were filled together are wanted together. Waits for
 /// the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Page, CacheError> {
+    let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
     let mut found = memory.swap.cache_get(memory.ground(), slot);
     match found {
@@ -95,6 +96,7 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 /// Give a locked anonymous folio a slot and put it into the swap cache, dirty, so that it can be unmapped and written.
 /// `false`: swap is full.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
+    let _scope = memory.scope(Scope::AddToSwap);
     debug_assert!(memory.frames[pfn].order() == Order::ZERO);
     let Some(slot) = memory.swap.alloc(memory.ground(), memory.machine.cpu()) else { return false };
     memory.swap.cache_insert(memory.ground(), slot, pfn);

@@ -5,7 +5,7 @@ use super::{LIST_FLAGS, Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
-use crate::machine::{Machine, Work, ZoneKind};
+use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -52,6 +52,7 @@ impl Lru {
         group: GroupId,
         scan: &Scan,
     ) -> Isolated {
+        let _scope = base.scope(Scope::IsolateLruFolios);
         let frames = &base.frames;
         let mut out = Isolated::default();
         let mut skipped = List::new();

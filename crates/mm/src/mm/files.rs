@@ -4,7 +4,7 @@ use super::Mm;
 use crate::api::{Error, FileAdvice, FileKind};
 use crate::cache::{CacheError, ReadHint};
 use crate::event::{Concern, Event};
-use crate::machine::{Machine, WaitKey};
+use crate::machine::{Machine, Scope, WaitKey};
 use crate::space::zap_file;
 use crate::truncate;
 use crate::units::*;
@@ -40,6 +40,7 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         sink: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
+        let _scope = self.ground().scope(Scope::FilemapRead);
         let mut done = 0;
         while done < len {
             let got = self.with_room(None, group, |gfp| {
@@ -63,6 +64,7 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
+        let _scope = self.ground().scope(Scope::GenericPerformWrite);
         let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
@@ -76,12 +78,14 @@ impl<M: Machine> Mm<M> {
 
     /// Write the file's dirty pages and wait.
     pub fn fsync(&self, file: FileId) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::DoFsync);
         writeback::sync_range(&self.store, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
         Ok(())
     }
 
     /// Set the size; pages beyond it are unmapped everywhere and dropped.
     pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::TruncatePagecache);
         let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
         let old = self.file_size(file);
         self.store.cache.set_size(file, size);
@@ -99,6 +103,7 @@ impl<M: Machine> Mm<M> {
 
     /// posix_fadvise on `[offset, offset + len)`; `len` 0 = to the end.
     pub fn fadvise(&self, file: FileId, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Error> {
+        let _scope = self.ground().scope(Scope::GenericFadvise);
         let end = if len == 0 { self.file_size(file) } else { offset.saturating_add(len) };
         match advice {
             FileAdvice::WillNeed => {

@@ -3,7 +3,7 @@
 use super::Mm;
 use crate::alloc::Mark;
 use crate::event::Event;
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::reclaim::Retries;
 use crate::stat::Stat;
 use crate::table::Resident;
@@ -40,6 +40,7 @@ impl<M: Machine> Mm<M> {
     /// Choose the largest space (in `group`, if given), take its private memory and mark it to die. `false`: there is
     /// nobody left to choose.
     pub(super) fn out_of_memory(&self, wanted: &str, group: Option<GroupId>, retries: &mut Retries) -> bool {
+        let _scope = self.ground().scope(Scope::OutOfMemory);
         *retries = Retries::default();
         let mut candidates: Vec<(u64, SpaceId)> = self.oom_candidates(group);
         candidates.sort_by_key(|&(badness, id)| (core::cmp::Reverse(badness), id));

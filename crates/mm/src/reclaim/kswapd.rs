@@ -8,7 +8,7 @@
 use super::*;
 use crate::alloc::{KswapdRequest, Mark};
 use crate::event::Event;
-use crate::machine::{Machine, WaitKey};
+use crate::machine::{Machine, Scope, WaitKey};
 use crate::store::Store;
 use std_alloc::vec::Vec;
 
@@ -74,6 +74,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Reclaim until the node is balanced. Returns the order for which it was at the end.
     pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
+        let _scope = self.st.scope(Scope::BalancePgdat);
         let st = self.st;
         st.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
         st.count(Stat::Pageoutrun, 1);

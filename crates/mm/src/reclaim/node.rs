@@ -3,13 +3,14 @@
 use super::{COSTLY_ORDER, DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle, compact_gap};
 use crate::alloc::{Mark, Reserve};
 use crate::lru::LruList;
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
     pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
+        let _scope = self.st.scope(Scope::ShrinkNode);
         let mut reclaimable = false;
         loop {
             sc.met = Met::default();

@@ -5,7 +5,7 @@ use super::shrink::{Fate, Pass};
 use super::{Reclaim, ScanControl};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Owner};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::units::*;
@@ -47,6 +47,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean already.
     pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
+        let _scope = self.st.scope(Scope::Pageout);
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
@@ -74,6 +75,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the driving
     /// group, must know when the page returns is left in its place.
     pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
+        let _scope = self.st.scope(Scope::RemoveMapping);
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         let (swap, file) = (frame.has(FrameFlags::SWAPCACHE), matches!(frame.owner(), Owner::File(_)));
         if !(swap || file) || !frame.freeze(CACHE_AND_ISOLATION) {

@@ -12,7 +12,7 @@ use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::primitive::Ordering::Relaxed;
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
@@ -83,6 +83,7 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &mut ScanControl,
         ignore_references: bool,
     ) -> Shrunk {
+        let _scope = self.st.scope(Scope::ShrinkFolioList);
         let frames = &self.st.frames;
         self.st.charge(Work::ReclaimBatch, 1);
         self.st.charge(Work::ReclaimFolio, folios.len() as u64);
@@ -156,6 +157,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn free_batch(self, free: &mut List, batch: &mut Batch) {
         let st = self.st;
         batch.settle(st.memory().ground(), &st.tlb);
+        let _scope = st.scope(Scope::FreeUnrefFolios);
         while let Some(pfn) = free.pop_tail(&st.frames) {
             let concern = Concern::Frames { first: pfn, count: st.frames[pfn].pages() };
             st.event(Event::TlbHazard, concern.args());

@@ -5,7 +5,7 @@ use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
 use crate::alloc::Mark;
 use crate::event::Event;
 use crate::lru::LruList;
-use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::store::Store;
@@ -56,6 +56,7 @@ impl Throttle {
 impl<M: Machine> Reclaim<'_, M> {
     /// Sleep until the reason is gone or its time is over.
     pub(super) fn throttle(self, node: NodeId, reason: Throttle) {
+        let _scope = self.st.scope(Scope::ReclaimThrottle);
         let (machine, state) = (&self.st.machine, self.node(node));
         let vain = matches!(reason, Throttle::NoProgress | Throttle::Congested);
         if vain && self.need_not_throttle(node) {
@@ -138,6 +139,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Before direct reclaim: while free memory is so low that kswapd itself may run out, leave the rest to it.
     pub(super) fn throttle_direct(self, zones: &[ZoneId]) {
+        let _scope = self.st.scope(Scope::ReclaimThrottle);
         let zones = zones.iter().map(|&zone| self.st.alloc.zone(zone));
         let Some(zone) = zones.into_iter().find(|zone| zone.kind() <= ZoneKind::Normal) else { return };
         let node = zone.node();

@@ -4,7 +4,7 @@ use super::Rmap;
 use crate::base::Base;
 use crate::frame::{FolioPages, Frame, FrameFlags, Remapped};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -77,6 +77,7 @@ impl Rmap {
     /// for each afterwards. Returns whether this left the folio partly mapped.
     #[inline]
     pub fn remove_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) -> bool {
+        let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, pages.count as u64);
         let change = base.frames.unmap_pages(pages);
         count_pages(base, &base.frames[pages.head], change, -1);
@@ -100,6 +101,7 @@ impl Rmap {
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
+        let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, pages.count as u64);
         let change = base.frames.unmap_pages_of(frame, pages);
         tally.note(base, frame, -i64::from(change.pages));
@@ -117,6 +119,7 @@ impl Rmap {
     /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this left
     /// the folio partly mapped.
     pub fn remove_large<M: Machine>(&self, base: &Base<M>, head: Pfn) -> bool {
+        let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, 1);
         let change = base.frames.unmap_entirely(head);
         count_pages(base, &base.frames[head], change, -1);

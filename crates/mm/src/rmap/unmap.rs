@@ -2,7 +2,7 @@
 
 use super::{Rmap, Span, SpanFlags};
 use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Run};
 use crate::tlb::{Batch, Cleared};
@@ -37,6 +37,7 @@ impl Rmap {
         mode: UnmapMode,
         batch: &mut Batch,
     ) -> Unmapped {
+        let _scope = memory.scope(Scope::TryToUnmapOne);
         let frame = &memory.frames[pfn];
         debug_assert!(frame.has(FrameFlags::LOCKED));
         let mut dirty = false;

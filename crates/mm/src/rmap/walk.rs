@@ -3,7 +3,7 @@
 use super::{Rmap, SpanFlags, walk_spans};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
 use crate::tlb::{Range, stale};
@@ -27,6 +27,7 @@ impl Rmap {
     /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
     /// the cheap side (x86 does the same).
     pub fn referenced<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, group: Option<GroupId>) -> Referenced {
+        let _scope = memory.scope(Scope::FolioReferenced);
         let frame = &memory.frames[pfn];
         let mut found = Referenced::default();
         if frame.mapcount() == 0 {
@@ -60,6 +61,7 @@ impl Rmap {
     /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
     /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        let _scope = memory.scope(Scope::FolioMkclean);
         debug_assert!(memory.frames[pfn].has(FrameFlags::LOCKED));
         if memory.frames[pfn].mapcount() == 0 || !matches!(memory.frames[pfn].owner(), Owner::File(_)) {
             return false;

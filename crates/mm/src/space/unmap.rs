@@ -5,7 +5,7 @@ use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
 use crate::frame::{Frame, FrameFlags, Owner};
-use crate::machine::{Machine, WaitKey, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::store::Store;
 use crate::table::{Bits, Locked, Resident, Run, USER_END};
@@ -66,6 +66,7 @@ pub(super) fn zap<M: Machine>(
     end: Vpn,
     gather: &mut Gather,
 ) {
+    let _scope = st.scope(Scope::UnmapPageRange);
     zap_if(st, id, (start, end), vma.has_recency(), gather, |_| true);
 }
 

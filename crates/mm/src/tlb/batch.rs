@@ -26,7 +26,7 @@ use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, Owner};
 use crate::knobs::Knob;
-use crate::machine::{CpuSet, Machine};
+use crate::machine::{CpuSet, Machine, Scope};
 use crate::primitive::Ordering::*;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
@@ -185,6 +185,7 @@ impl Batch {
         if !self.owes {
             return;
         }
+        let _scope = base.scope(Scope::TryToUnmapFlush);
         if self.policy == LIST && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
             tlb.pay_list(base, &self.debt, &self.list);
         } else {

@@ -28,7 +28,7 @@ use super::debt::{Debt, Domain, Generation};
 use crate::base::Base;
 use crate::event::{Concern, Event};
 use crate::knobs::Knob;
-use crate::machine::{CpuSet, Flush, Machine};
+use crate::machine::{CpuSet, Flush, Machine, Scope};
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
@@ -213,6 +213,7 @@ impl Tlb {
 
     /// A CPU, on that CPU, drops all that it holds of its space.
     pub(super) fn catch_up_fully<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
+        let _scope = base.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         // Before the space's generation is read: what is drawn later may not have been seen.
         let drawn = self.newest();
@@ -240,6 +241,7 @@ impl Tlb {
     }
 
     pub(super) fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
+        let _scope = base.scope(Scope::SettleDebts);
         let started = base.machine.now();
         let owing = self.owing(debt);
         // A CPU that caught up after the oldest debt owes only for what came later.

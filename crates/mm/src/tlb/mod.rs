@@ -28,7 +28,7 @@ use crate::arena::Arena;
 use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
-use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
+use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine, Scope};
 use crate::primitive::{
     Ordering::*,
     modelled::{AtomicBool, AtomicU32, AtomicU64},
@@ -191,6 +191,7 @@ impl Tlb {
 
     /// Make every CPU that may hold translations of `range` drop them, before this returns.
     pub fn flush<M: Machine>(&self, base: &Base<M>, space: SpaceId, range: Range) {
+        let _scope = base.scope(Scope::FlushTlbMmRange);
         let context = &self.contexts[space.0];
         let generation = context.generation.fetch_add(1, SeqCst) + 1;
         let request = Request { space, range, generation };
@@ -232,6 +233,7 @@ impl Tlb {
 
     /// One CPU does what a request asks, on that CPU.
     fn catch_up<M: Machine>(&self, base: &Base<M>, cpu: CpuId, request: &Request) {
+        let _scope = base.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         if !state.runs(request.space) {
             if published::is(F7) {

@@ -4,7 +4,7 @@ use super::limits::is_over_background;
 use super::{PATIENCE, Wait, Writeback, write_chosen};
 use crate::cache::tree::MAX_INDEX;
 use crate::knobs::Knob;
-use crate::machine::{Machine, WaitKey};
+use crate::machine::{Machine, Scope, WaitKey};
 use crate::store::Store;
 use crate::units::*;
 
@@ -42,6 +42,7 @@ fn interval<M: Machine>(st: &Store<M>) -> Option<Nanos> {
 
 /// Write, the longest dirty files first, until less than the background share is dirty.
 pub(super) fn write_background<M: Machine>(st: &Store<M>) {
+    let _scope = st.scope(Scope::WbWriteback);
     while is_over_background(st) && !st.machine.stopping() {
         let Some((file, _)) = oldest(st) else { return };
         if write_file(st, file, CHUNK_PAGES) == 0 && st.cache.is_dirty(file) {
@@ -53,6 +54,7 @@ pub(super) fn write_background<M: Machine>(st: &Store<M>) {
 
 /// Write all files that have been dirty since `before` or longer.
 pub(super) fn write_older_than<M: Machine>(st: &Store<M>, before: Nanos) {
+    let _scope = st.scope(Scope::WbWriteback);
     for file in st.cache.ids() {
         if st.cache.file(file).dirtied_at().is_some_and(|at| at <= before) {
             write_file(st, file, u64::MAX);

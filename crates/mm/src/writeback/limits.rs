@@ -2,7 +2,7 @@
 
 use super::Writeback;
 use crate::knobs::Knob;
-use crate::machine::{Machine, WaitKey, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::store::Store;
@@ -75,6 +75,7 @@ pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId)
     if !calls.is_multiple_of(CALLS) && !state.pressed.load(Relaxed) {
         return;
     }
+    let _scope = st.scope(Scope::BalanceDirtyPages);
     let mut woken = false;
     loop {
         let limits = limits(st);

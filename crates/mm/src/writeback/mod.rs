@@ -22,7 +22,7 @@ pub use limits::{Limits, balance_dirty, limits};
 
 use crate::cache::tree::{MAX_INDEX, Mark};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::primitive::{AtomicBool, AtomicU32};
 use crate::stat::Stat;
 use crate::store::Store;
@@ -81,6 +81,7 @@ enum Wait {
 /// Start writing the folios in a range that are dirty now, about `most` pages at most, in order. Returns how many pages
 /// were started.
 fn write_chosen<M: Machine>(st: &Store<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
+    let _scope = st.scope(Scope::DoWritepages);
     // Pages that become dirty while we write are not chosen, so this ends however fast they do.
     if st.cache.choose_dirty(file, range.clone(), most) == 0 {
         return 0;

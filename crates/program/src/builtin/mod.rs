@@ -4,11 +4,13 @@
 //! `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed and use integers
 //! only, so a program makes the same accesses on every machine.
 
+mod pageout;
 mod scalability;
 mod storms;
 mod walks;
 mod work;
 
+pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
 
 use crate::{Os, Program, Role, Signal};

@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
 use crate::lru::{LruList, Scan, evictable};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::reclaim::{Reclaim, ScanControl};
 use crate::stat::Stat;
 use crate::units::*;
@@ -19,6 +19,7 @@ impl<M: Machine> Reclaim<'_, M> {
         pages: u64,
         sc: &ScanControl,
     ) {
+        let _scope = self.st.scope(Scope::ShrinkActiveList);
         let (st, base) = (self.st, self.st.memory().ground());
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(base, node, group, &scan);
@@ -58,6 +59,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Put folios back, and free those that nobody else refers to. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn put_back(self, folios: &mut List) -> u64 {
+        let _scope = self.st.scope(Scope::MoveFoliosToLru);
         let mut put = self.st.lru.putback_batch(self.st.memory().ground(), folios);
         while let Some(pfn) = put.dead.pop_tail(&self.st.frames) {
             self.st.free_folio(pfn);

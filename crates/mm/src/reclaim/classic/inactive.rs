@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::lru::{LruList, Scan};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{Met, Reclaim, ScanControl, Throttle};
 use crate::stat::Stat;
@@ -18,6 +18,7 @@ impl<M: Machine> Reclaim<'_, M> {
         pages: u64,
         sc: &mut ScanControl,
     ) -> u64 {
+        let _scope = self.st.scope(Scope::ShrinkInactiveList);
         let (st, file) = (self.st, list.is_file());
         if self.too_many_isolated(node, file, sc) {
             self.throttle(node, Throttle::Isolated);

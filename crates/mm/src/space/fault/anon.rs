@@ -2,13 +2,14 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::table::{Entry, Writes};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     /// A load sees the one page of zeroes; a store gets a page of its own.
     pub(super) fn anon_fault(&self) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoAnonymousPage);
         if self.is_store() { self.anon_store() } else { self.zero_page() }
     }
 

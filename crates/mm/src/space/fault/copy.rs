@@ -3,7 +3,7 @@
 use super::{Fault, FaultStop, Served};
 use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
 use crate::table::{Absent, Entry, Locked, Run, Slot, Writes};
@@ -12,6 +12,7 @@ use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     pub(super) fn write_fault(&self, entry: Entry) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoWpPage);
         if self.vma.is_shared() {
             let (file, index) = self.vma.file_index(self.page).expect("a shared range has a file");
             return self.shared_store_mapped(entry, file, index);

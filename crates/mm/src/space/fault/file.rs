@@ -4,7 +4,7 @@ use super::{Fault, FaultStop, Served};
 use crate::cache::{Page, ReadHint};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
 use crate::table::{Entry, Locked, Rights, Settled, Writes};
 use crate::units::*;
@@ -94,6 +94,7 @@ impl Around {
 impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoReadFault);
         if self.map_around(file, index)? {
             return Ok(Served::MINOR);
         }
@@ -132,6 +133,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn get_page(&self, file: FileId, index: PageIndex) -> Result<Page, FaultStop> {
+        let _scope = self.st.scope(Scope::FilemapFault);
         let hint = ReadHint {
             fault: true,
             sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
@@ -142,6 +144,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map the cached pages in the aligned window around the fault. Returns whether the page itself was among them.
     fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
+        let _scope = self.st.scope(Scope::FilemapMapPages);
         let window = (self.st.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
         if window == 1 {
             return Ok(false);
@@ -224,6 +227,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// A store to a private range: a copy of the file's page.
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoCowFault);
         let page = self.get_page(file, index)?;
         let new = match self.new_anon_page() {
             Ok(new) => new,
@@ -241,6 +245,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// A store to a shared range: the file must know that the page is dirty before it can be written.
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoSharedFault);
         let page = self.get_page(file, index)?;
         let Page { folio, pfn, .. } = page;
         self.st.lock_folio(folio);

@@ -4,7 +4,7 @@ use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::space::VmaFlags;
 use crate::table::{Entry, Resident, Writes};
 use crate::units::*;
@@ -17,6 +17,7 @@ impl<M: Machine> Fault<'_, M> {
         slot: SwapSlot,
         exclusive: bool,
     ) -> Result<Served, FaultStop> {
+        let _scope = self.st.scope(Scope::DoSwapPage);
         // Another thread may have served the fault, and the slot may be gone: hold the entry still while we look.
         {
             let tables = self.lock();

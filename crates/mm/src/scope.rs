@@ -1,0 +1,101 @@
+//! Scopes: on whose behalf work is done, for profiles.
+//!
+//! [`Machine::charge`] says *what* is done; a scope says *inside of what*. A function that a reader of a profile would look
+//! for opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns falls below that
+//! name. Scopes nest as calls do, so the machine can keep a tree by keeping where it stands.
+//!
+//! Only functions that gather several kinds of work have one: a leaf needs none, because each kind of work has a name of its
+//! own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and go on elsewhere.
+//! On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
+
+use crate::machine::Machine;
+use crate::table_macro::named_table;
+
+named_table! {
+    /// A function of the memory manager, by the name of the one in Linux that does the same, where there is one.
+    Scope {
+        ExcPageFault "exc_page_fault" "serve a page fault";
+        DoAnonymousPage "do_anonymous_page" "give a page of zeroes";
+        DoReadFault "do_read_fault" "map a page of a file for reading";
+        DoCowFault "do_cow_fault" "copy a page of a file for a private store";
+        DoSharedFault "do_shared_fault" "let a shared page of a file be written";
+        DoWpPage "do_wp_page" "serve a store that the entry forbids";
+        DoSwapPage "do_swap_page" "map a page whose entry is in swap";
+        FilemapMapPages "filemap_map_pages" "map cached pages around a fault";
+        FilemapFault "filemap_fault" "find a page of a file, or read it";
+        BalanceDirtyPages "balance_dirty_pages" "slow a writer down";
+        DoMmap "do_mmap" "map a range";
+        DoMunmap "do_munmap" "unmap a range";
+        DoMprotect "do_mprotect" "change the rights of a range";
+        DoMremap "do_mremap" "move or resize a range";
+        DoMadvise "do_madvise" "follow advice about a range";
+        DoMlock "do_mlock" "lock a range in memory, or let go of it";
+        DoMsync "do_msync" "write a mapped range of files";
+        DupMmap "dup_mmap" "copy a space (fork)";
+        ExitMmap "exit_mmap" "take a space apart";
+        FilemapRead "filemap_read" "read from a file";
+        GenericPerformWrite "generic_perform_write" "write to a file";
+        DoFsync "do_fsync" "write what is dirty of a file";
+        TruncatePagecache "truncate_pagecache" "cut a file off";
+        GenericFadvise "generic_fadvise" "follow advice about a file";
+        UnmapPageRange "unmap_page_range" "take the entries of a range away";
+        TlbFinishMmu "tlb_finish_mmu" "flush what was taken away, then free it";
+        TryToUnmapOne "try_to_unmap_one" "take all entries of a folio away";
+        FolioReferenced "folio_referenced" "look for young entries of a folio";
+        FolioMkclean "folio_mkclean" "write-protect all entries of a folio";
+        FolioRemoveRmap "folio_remove_rmap" "forget mappings of a folio, with their statistics";
+        FlushTlbMmRange "flush_tlb_mm_range" "flush a range of a space on all CPUs";
+        FlushTlbFunc "flush_tlb_func" "drop what a request names, on one CPU";
+        TryToUnmapFlush "try_to_unmap_flush" "flush for a batch of unmapped pages";
+        SettleDebts "settle_debts" "pay flushes that were put off (no equivalent in Linux)";
+        SwitchMm "switch_mm_irqs_off" "go over to another space";
+        GetPageFromFreelist "get_page_from_freelist" "take a block of free memory that the CPU's list does not have";
+        FolioPut "__folio_put" "free a folio that nobody refers to";
+        OutOfMemory "out_of_memory" "choose a space to end";
+        TryToFreePages "try_to_free_pages" "reclaim before an allocation (direct)";
+        TryToFreeMemCgroupPages "try_to_free_mem_cgroup_pages" "reclaim from one control group";
+        ReclaimPages "reclaim_pages" "reclaim chosen pages (MADV_PAGEOUT)";
+        BalancePgdat "balance_pgdat" "reclaim until a node is balanced (kswapd)";
+        ShrinkNode "shrink_node" "reclaim from one node";
+        ShrinkActiveList "shrink_active_list" "age the active list";
+        ShrinkInactiveList "shrink_inactive_list" "reclaim from the inactive list";
+        IsolateLruFolios "isolate_lru_folios" "take folios off a list";
+        MoveFoliosToLru "move_folios_to_lru" "put folios back on their lists";
+        ShrinkFolioList "shrink_folio_list" "reclaim a batch of isolated folios";
+        Pageout "pageout" "write one folio for reclaim";
+        RemoveMapping "__remove_mapping" "take a folio out of its cache for reclaim";
+        FreeUnrefFolios "free_unref_folios" "free a batch of folios";
+        ReclaimThrottle "reclaim_throttle" "make a reclaimer wait";
+        AddToSwap "add_to_swap" "give a folio a slot";
+        SwapinReadahead "swapin_readahead" "read a folio from swap, with its neighbours";
+        PageCacheRa "page_cache_ra_unbounded" "read a window of a file";
+        FilemapAddFolio "filemap_add_folio" "take a folio and add it to a file's cache";
+        WbWriteback "wb_writeback" "write old or too many dirty pages (the flusher)";
+        DoWritepages "do_writepages" "write dirty pages of one file";
+        FolioWaitBit "folio_wait_bit" "wait for a folio's lock or write-back";
+        BioEndio "bio_endio" "take note of the end of a transfer";
+    }
+}
+
+/// An open scope; it is left when this is dropped.
+#[must_use = "a scope that is dropped at once holds nothing"]
+pub struct Scoped<'a, M: Machine> {
+    machine: &'a M,
+    scope: Scope,
+}
+
+impl<'a, M: Machine> Scoped<'a, M> {
+    /// Enter a scope.
+    #[inline]
+    pub fn enter(machine: &'a M, scope: Scope) -> Scoped<'a, M> {
+        machine.enter(scope);
+        Scoped { machine, scope }
+    }
+}
+
+impl<M: Machine> Drop for Scoped<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.machine.leave(self.scope);
+    }
+}

@@ -1,0 +1,88 @@
+//! The loop that the series of batched reverse-map removal was measured with (March 2023).
+//!
+//! - a number of processes (96 there), each with a file of 2 MiB of its own on a disk's file system;
+//! - each maps its file private and writable, and for one second: loads a byte of every page, then gives the whole range up by
+//!   MADV_PAGEOUT, and counts;
+//! - the result is the number of loops of all together.
+//!
+//! The files exist before the clock starts: here each process loads its file once before it meets the others at a barrier. As
+//! the time is given and the work is what is measured, two runs do not do the same work.
+
+use super::{LEAST, PAGE, THREADS, must};
+use crate::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Bytes of each file.
+const FILE: u64 = 2 << 20;
+/// Nanoseconds of the measurement.
+const TIME: u64 = 1_000_000_000;
+/// The barrier at which the measurement begins.
+const BEGIN: u32 = 1;
+
+/// Processes that each load a private mapping of a file and give it up, for one second.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageoutLoop {
+    tasks: u32,
+    time: u64,
+}
+
+impl PageoutLoop {
+    /// Its name.
+    pub const NAME: &'static str = "pageout-loop";
+    /// One line of help.
+    pub const HELP: &'static str = "one process for each 2 MiB loads every page of a private file mapping and gives it up by MADV_PAGEOUT, for \
+                                    one second (192M: the case as published)";
+
+    /// One process for each 2 MiB of `footprint`, 1 to 1024.
+    pub fn new(footprint: u64) -> PageoutLoop {
+        let tasks = (footprint.max(LEAST) / FILE).clamp(1, THREADS as u64) as u32;
+        PageoutLoop { tasks, time: TIME }
+    }
+
+    /// Measured for so many nanoseconds instead of a second.
+    pub fn with_time(self, nanos: u64) -> PageoutLoop {
+        PageoutLoop { time: nanos, ..self }
+    }
+
+    fn load_all<O: Os>(os: &mut O, addr: u64) -> Result<(), Signal> {
+        (0..FILE / PAGE).try_for_each(|page| os.load(addr + page * PAGE))
+    }
+
+    /// What process `task` does.
+    fn turn<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
+        let name = format!("{}-{task}", Self::NAME);
+        let fd = must(os.open(FileSpec { name: &name, size: FILE, in_memory: false, writable: true }))?;
+        let source = MapSource::File { fd, offset: 0, shared: false };
+        let map = Map { addr: None, len: FILE, prot: Prot::RW, source, locked: false, populate: false };
+        let addr = must(os.mmap(map))?;
+        Self::load_all(os, addr)?;
+        os.barrier(BEGIN, self.tasks);
+        let end = os.now() + self.time;
+        while os.now() < end {
+            Self::load_all(os, addr)?;
+            must(os.madvise(addr, FILE, Advice::PageOut))?;
+            os.progress(1);
+        }
+        must(os.munmap(addr, FILE))
+    }
+}
+
+impl Program for PageoutLoop {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn footprint(&self) -> u64 {
+        self.tasks as u64 * FILE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if let Some(task) = role.checked_sub(1) {
+            return self.turn(os, task);
+        }
+        let tasks = (1..=self.tasks).map(|role| must(os.fork(role))).collect::<Result<Vec<_>, _>>()?;
+        tasks.into_iter().for_each(|task| os.join(task));
+        Ok(())
+    }
+}
