@@ -3,7 +3,7 @@
 use super::scenarios::{self, Scenario};
 use alloc::format;
 use alloc::string::String;
-use program::builtin::{self, Builtin, LruFileMmapRead};
+use program::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop};
 use program::chaos::Chaos;
 use program::{Os, Program, Role, Signal};
 
@@ -21,6 +21,8 @@ pub enum Choice {
     Builtin(Builtin),
     /// Mapped files read once.
     LruFileMmapRead(LruFileMmapRead),
+    /// Private mappings of files given up again and again.
+    PageoutLoop(PageoutLoop),
     /// Everything at random.
     Chaos(Chaos),
     /// A race, made on purpose.
@@ -54,7 +56,8 @@ impl Choice {
         let choice = match (name, threads) {
             ("chaos", None) => Choice::Chaos(Chaos::from_footprint(bytes)),
             (LruFileMmapRead::NAME, None) => Choice::LruFileMmapRead(LruFileMmapRead::new(bytes)),
-            ("chaos" | LruFileMmapRead::NAME, Some(_)) => {
+            (PageoutLoop::NAME, None) => Choice::PageoutLoop(PageoutLoop::new(bytes)),
+            ("chaos" | LruFileMmapRead::NAME | PageoutLoop::NAME, Some(_)) => {
                 return Err(format!("program: {text}: {name} chooses its number of tasks itself"));
             }
             _ => {
@@ -75,6 +78,7 @@ impl Program for Choice {
         match self {
             Choice::Builtin(program) => program.name(),
             Choice::LruFileMmapRead(program) => program.name(),
+            Choice::PageoutLoop(program) => program.name(),
             Choice::Chaos(program) => program.name(),
             Choice::Scenario(program) => program.name(),
         }
@@ -84,6 +88,7 @@ impl Program for Choice {
         match self {
             Choice::Builtin(program) => program.footprint(),
             Choice::LruFileMmapRead(program) => program.footprint(),
+            Choice::PageoutLoop(program) => program.footprint(),
             Choice::Chaos(program) => program.footprint(),
             Choice::Scenario(program) => program.footprint(),
         }
@@ -93,6 +98,7 @@ impl Program for Choice {
         match self {
             Choice::Builtin(program) => program.run(os, role),
             Choice::LruFileMmapRead(program) => program.run(os, role),
+            Choice::PageoutLoop(program) => program.run(os, role),
             Choice::Chaos(program) => program.run(os, role),
             Choice::Scenario(program) => program.run(os, role),
         }
@@ -105,7 +111,11 @@ mod tests {
 
     #[test]
     fn programs_are_found_by_name() {
-        let names = builtin::LIST.iter().map(|&(name, _)| name).chain(["chaos", LruFileMmapRead::NAME]);
+        let names = builtin::LIST.iter().map(|&(name, _)| name).chain([
+            "chaos",
+            LruFileMmapRead::NAME,
+            PageoutLoop::NAME,
+        ]);
         for name in names {
             assert_eq!(Choice::find(name).map(|found| found.name() == name), Ok(true));
             assert!(Choice::find(&format!("{name}:2000000")).is_ok_and(|found| found.footprint() > 0));
