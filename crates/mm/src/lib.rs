@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  9  mm                                   the facade: system calls, faults, daemons, the allocation slow path
-//!  7  reclaim/   space/                    find cold folios; mapped ranges, faults, fork
+//!  7  reclaim/   space/     writeback/  truncate   find cold folios; mapped ranges, faults, fork; dirty pages; a file made shorter
 //!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)

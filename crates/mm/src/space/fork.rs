@@ -102,6 +102,8 @@ fn copy_run<M: Machine>(
     shared: bool,
     tally: &mut Tally,
 ) {
+    // No fault maps 2 MiB with one entry; the child's would have to be one, too.
+    assert!(!run.is_large(), "{} is mapped by a large entry, which is not shared", run.page);
     let base = st.memory().ground();
     st.charge(Work::EntrySet, run.count as u64);
     if let Some((swap, _)) = run.entry.as_swap() {
