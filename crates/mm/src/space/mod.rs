@@ -9,7 +9,7 @@
 
 mod advise;
 mod change;
-#[cfg(all(test, not(feature = "one-thread")))]
+#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
 mod costs;
 mod exit;
 pub mod fault;
