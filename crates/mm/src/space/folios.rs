@@ -280,7 +280,7 @@ impl World {
     }
 
     /// Map a folio, of the file or anonymous, at the start of a table of a new world, so that it is one run.
-    #[cfg(not(feature = "one-thread"))]
+    #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
     pub fn one_folio(&self, order: Order, file: bool) -> Run {
         let id = self.ids[0];
         if file {
