@@ -19,6 +19,7 @@ Usage: cargo xtask TASK
 Tasks:
   test           every check and test: format, lints, documents, unit, property and end-to-end tests
   quick          format, lints and tests only, in one feature set
+  properties [N] the property tests with N cases each that nobody has tried yet (20000)
   bench [ARGS]   the benchmarks; ARGS go to them
   soak [--minutes N] [--seed N]
                  random programs on random machines, traces and built-in programs short of memory, with all flush
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
             run_all(&all())
         }
         ["quick"] => run_all(&quick()),
+        ["properties"] => run_all(&properties("20000")),
+        ["properties", cases] if cases.parse::<u32>().is_ok() => run_all(&properties(cases)),
+        ["properties", ..] => usage("properties takes a number of cases, or nothing"),
         ["bench", rest @ ..] => run_all(&benches(rest)),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
@@ -64,6 +68,26 @@ fn main() -> ExitCode {
 fn usage(problem: &str) -> ExitCode {
     eprint!("xtask: {problem}\n{HELP}");
     ExitCode::from(2)
+}
+
+/// The property tests, with cases of chance.
+fn properties(cases: &str) -> Vec<Step> {
+    let many = |name, args: &[&'static str]| {
+        let command = ["test"].iter().chain(args).copied();
+        Step::cargo(name, command).env("PROPTEST_CASES", cases)
+    };
+    vec![
+        many("properties of the memory manager", &["-p", "mm", "--lib", "--features", ONE_THREADED]),
+        many("of traces", &["-p", "trace"]),
+        many("of the simulated machine", &["-p", "machine-sim", "--lib"]),
+        many("of the lab", &["-p", "lab", "--lib"]),
+    ]
+}
+
+/// Tests of packages. The cases of the property tests are the same each time: what failed once fails again, and a change is
+/// to blame for what has changed. New cases are for [`properties`].
+fn tests<const N: usize>(name: &'static str, args: [&'static str; N]) -> Step {
+    Step::cargo(name, ["test"].into_iter().chain(args)).env("PROPTEST_RNG_SEED", "1")
 }
 
 /// What can be checked in a few minutes.
@@ -90,11 +114,11 @@ fn all() -> Vec<Step> {
         lints_of_models("loom"),
         lints_of_models("shuttle"),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        Step::cargo("tests of the memory manager", ["test", "-p", "mm"]),
-        Step::cargo("tests of its one-threaded form", ["test", "-p", "mm", "--features", ONE_THREADED]),
+        tests("tests of the memory manager", ["-p", "mm"]),
+        tests("tests of its one-threaded form", ["-p", "mm", "--features", ONE_THREADED]),
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
-        Step::cargo("tests of everything else", ["test", "--workspace", "--exclude", "mm"]),
+        tests("tests of everything else", ["--workspace", "--exclude", "mm"]),
         in_example("format of the example", &["fmt", "--check"]),
         in_example("lints of the example", &["clippy", "--all-targets", "--", "-D", "warnings"]),
         in_example(

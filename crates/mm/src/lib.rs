@@ -19,6 +19,8 @@
 #![deny(unsafe_code)]
 
 extern crate alloc as std_alloc;
+#[cfg(test)]
+extern crate std;
 
 #[cfg(any(
     all(feature = "one-thread", any(feature = "loom", feature = "shuttle")),

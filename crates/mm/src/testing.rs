@@ -12,6 +12,13 @@ use std_alloc::boxed::Box;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
+/// How a property test that takes longer than most is run: with so many cases, unless somebody asks for another number.
+pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let default = proptest::prelude::ProptestConfig::default();
+    if asked { default } else { proptest::prelude::ProptestConfig { cases, ..default } }
+}
+
 /// Whose translation of what.
 type HeldUnder = (CpuId, Asid, Vpn);
 

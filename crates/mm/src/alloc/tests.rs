@@ -152,7 +152,7 @@ fn three_zones() -> TestMachine {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(crate::testing::cases(64))]
 
     /// Whatever is taken, freed and drained on whichever CPU: no frame has two owners, everything stays consistent,
     /// and all memory comes back in one piece.

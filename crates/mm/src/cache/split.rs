@@ -18,7 +18,8 @@ const CACHE_AND_CALLER: u32 = 2;
 impl Cache {
     /// Split a folio of a file into folios of order `to`. The caller has locked it, holds a reference, and has unmapped it;
     /// it is not being written. Afterwards the caller has the first part locked, and a reference to it; the other parts are
-    /// in the cache, unlocked. If the caller has isolated the folio, they come in `isolated`, with a reference each, the
+    /// in the cache, unlocked, but for those behind the file's end, which are dropped: a truncation that could not split
+    /// left them, zeroed, inside the whole. If the caller has isolated the folio, they come in `isolated`, with a reference each, the
     /// second part at the tail. `false`: somebody uses the folio, nothing has changed.
     pub fn split<M: Machine>(
         &self,
@@ -47,7 +48,15 @@ impl Cache {
             frame.get(1);
         }
         memory.sizes.count(SizeStat::Split, order, 1);
+        let end = PageIndex(f.pages());
         for part in (to.frames()..order.frames()).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
+            // Locked since it came to be, so nobody has written to it, should the file be growing.
+            if memory.frames[part].page_index() >= end {
+                self.remove(memory, part, None);
+                memory.unlock_folio(part);
+                memory.put(part);
+                continue;
+            }
             if let Some(list) = &mut isolated {
                 memory.frames[part].get(1);
                 list.push_head(&memory.frames, part);

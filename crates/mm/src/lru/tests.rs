@@ -268,7 +268,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(crate::testing::cases(400))]
 
     /// Lists, their order, sizes, counters and charges are as a simple model says, after every operation.
     #[test]

@@ -189,7 +189,7 @@ impl Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(crate::testing::cases(200))]
 
     #[test]
     fn everyone_reads_what_they_wrote_and_nobody_else_does(ops in prop::collection::vec(op(), 1..120)) {

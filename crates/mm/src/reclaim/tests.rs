@@ -579,7 +579,7 @@ mod random {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+        #![proptest_config(crate::testing::cases(48))]
 
         #[test]
         fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {

@@ -376,7 +376,7 @@ pub(super) fn gfp() -> Gfp {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::testing::cases(60))]
 
     /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by entry.
     #[test]

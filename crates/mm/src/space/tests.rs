@@ -293,7 +293,7 @@ fn join(runs: impl Iterator<Item = Run>) -> Vec<Run> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::testing::cases(300))]
 
     /// As long as no page is touched, neighbours that fit are always one range.
     #[test]

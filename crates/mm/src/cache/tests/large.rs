@@ -172,6 +172,26 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
 }
 
 #[test]
+fn what_a_cut_could_not_split_off_goes_with_the_next_split() {
+    let st = store(4096, 64);
+    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    read(&st, file, 0, 1);
+    let held = any_cached(&st, file, 0).unwrap();
+    st.frames[held].get(1);
+    truncate(&st, file, 5);
+    assert_eq!(orders(&st, file), [(0, 4)]);
+    st.put(held);
+    // As reclaim does before it writes it to swap.
+    reclaim(&st, held);
+    check(&st);
+    assert_eq!(
+        (orders(&st, file), st.stats.read(Stat::NrShmem)),
+        ((0..5).map(|index| (index, 0)).collect(), 5)
+    );
+}
+
+#[test]
 fn shmem_comes_in_folios_that_the_file_has_room_for() {
     let st = store(4096, 64);
     st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
