@@ -1,6 +1,6 @@
 //! The bytes of a file change while CPUs hold translations of its pages that reclaim has unmapped.
 
-use crate::scene::*;
+use super::scene::*;
 use program::{FileAdvice, Os, Prot, Role, Signal};
 use std::cell::Cell;
 

@@ -106,7 +106,7 @@ fn writing_does_not_race_with_cutting() {
 
 /// A machine with 16 MiB and so much swap, on a disk that works on one request at a time and takes this long for each.
 fn with_slow_swap(swap: &str, write_ms: u64) -> RunConfig {
-    let mut text = include_str!("../machines/small.toml").to_string();
+    let mut text = include_str!("../../machines/small.toml").to_string();
     for (old, new) in [
         ("write_us = 20\n", format!("write_us = {}\n", 1000 * write_ms)),
         ("queue_depth = 128\n", "queue_depth = 1\n".into()),

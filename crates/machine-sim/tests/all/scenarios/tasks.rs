@@ -1,6 +1,6 @@
 //! Who runs where: CPUs that are idle, that run another process, spaces that end, several payers, and nothing left to take.
 
-use crate::scene::*;
+use super::scene::*;
 use machine_sim::Outcome;
 use mm::stat::Stat;
 use program::{Map, Os, Prot, Role, Signal};

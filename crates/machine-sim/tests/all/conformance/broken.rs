@@ -1,6 +1,6 @@
 //! Machines that break the contract, each in one way: the simulated machine with one method changed.
 
-use crate::harness::Below;
+use super::harness::Below;
 use machine_sim::SimMachine;
 use mm::machine::*;
 use mm::units::*;

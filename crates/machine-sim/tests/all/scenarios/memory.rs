@@ -1,6 +1,6 @@
 //! Anonymous memory: copies on write, fork and swap, and what freed frames become next.
 
-use crate::scene::*;
+use super::scene::*;
 use program::{Advice, Map, Os, Prot, Role, Signal};
 
 /// Roles of processes.

@@ -1,6 +1,6 @@
 //! An address gets another meaning, or other rights, while CPUs hold translations of the page that reclaim took from it.
 
-use crate::scene::*;
+use super::scene::*;
 use program::{Advice, Map, Os, Prot, Remap, Role, Signal};
 
 /// Three threads read a mapping of file "text" that `map` describes; `deed` changes what stands there after every gust.

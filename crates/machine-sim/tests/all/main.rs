@@ -1,0 +1,13 @@
+//! The simulated machine as a whole. One program, because each would be built from the memory manager's code anew.
+
+mod bound;
+mod chaos;
+mod conformance;
+mod flushes;
+mod large_folios;
+mod profile;
+mod programs;
+mod regressions;
+mod scenarios;
+mod stale;
+mod tasks;
