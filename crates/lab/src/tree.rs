@@ -79,17 +79,26 @@ impl Tree {
         self.asleep_picos + self.children.iter().map(Tree::asleep).sum::<u64>()
     }
 
-    /// Share of `self`'s CPU time, anywhere in the tree, that functions of this name took with what they called; a function
-    /// below another of the same name counts once.
-    pub fn share_of(&self, name: &str) -> f64 {
-        fn time(tree: &Tree, name: &str) -> u64 {
-            if tree.name == name {
-                return tree.total_picos;
-            }
-            let own: u64 = tree.work.iter().filter(|share| share.name == name).map(|share| share.picos).sum();
-            own + tree.children.iter().map(|child| time(child, name)).sum::<u64>()
+    /// Share of `self`'s CPU time that functions and kinds of work of the name `of` took inside of functions of the name
+    /// `within`, with what they called. If both are one name, all of these functions.
+    pub fn share_within(&self, within: &str, of: &str) -> f64 {
+        self.time_within(within, of) as f64 / self.total_picos.max(1) as f64
+    }
+
+    fn time_within(&self, within: &str, of: &str) -> u64 {
+        match self.name == within {
+            true => self.time_of(of),
+            false => self.children.iter().map(|child| child.time_within(within, of)).sum(),
         }
-        time(self, name) as f64 / self.total_picos.max(1) as f64
+    }
+
+    /// Time of all functions and kinds of work of a name; a function below another of the same name counts once.
+    fn time_of(&self, name: &str) -> u64 {
+        if self.name == name {
+            return self.total_picos;
+        }
+        let own: u64 = self.work.iter().filter(|share| share.name == name).map(|share| share.picos).sum();
+        own + self.children.iter().map(|child| child.time_of(name)).sum::<u64>()
     }
 
     /// One line for each place with CPU time of its own: `outer;inner;kind NANOSECONDS`, as flame-graph tools read it.
@@ -224,8 +233,12 @@ mod tests {
         assert_eq!((sum.total_picos, sum.children[0].entered), (80_000_002, 2));
         assert_eq!(sum.children[0].children[0].name, "try_to_unmap_one");
         assert_eq!(Tree::sum([]), None);
-        let share = sum.share_of("try_to_unmap_one");
-        assert!((share - 1.0).abs() < 1e-6 && (sum.share_of("rmap_remove") - 0.75).abs() < 1e-6);
+        let share = |within, of| sum.share_within(within, of);
+        assert!((share("try_to_unmap_one", "try_to_unmap_one") - 1.0).abs() < 1e-6);
+        assert!((share("try_to_unmap_one", "rmap_remove") - 0.75).abs() < 1e-6);
+        assert!(
+            (share("folio_remove_rmap", "entry_clear")).abs() < 1e-6 && share("absent", "rmap_remove") == 0.0
+        );
     }
 
     #[test]

@@ -367,7 +367,7 @@ fn a_reproduction_stands_beside_what_was_published() {
         let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["User", "System", "Elapsed", "lru-file-mmap-read-elapsed"]);
         for row in rows {
-            assert!(row["seconds"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
+            assert!(row["values"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
             assert!(row["ratio"].as_f64().unwrap() > 0.0 && row["published_ratio"].as_f64().unwrap() > 0.0);
         }
         let reclaimed = &setting["counts"]["pgsteal_direct"];
@@ -384,6 +384,23 @@ fn a_reproduction_stands_beside_what_was_published() {
     for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
+}
+
+#[test]
+fn a_reproduction_whose_time_is_given_counts_loops_and_shares() {
+    let json = good_json("reproduce rmap --scale 1/256 --runs 1 --no-host-time --quiet --json");
+    let setting = &json["settings"][0];
+    assert_eq!((&setting["same_work"], &json["knobs"]["file.max_order"]), (&Value::Null, &9.into()));
+    let row = |i: usize| {
+        let values = &setting["rows"][i]["values"];
+        [&values["eager+rmap.batch=0"], &values["eager"]].map(|value| value.as_f64().unwrap())
+    };
+    let ([loops, more], [unmap, less]) = (row(0), row(1));
+    assert!(0.0 < loops && loops < more, "{loops} {more}");
+    assert!(0.0 < less && less < unmap && unmap < 100.0, "{unmap} {less}");
+    // Parts of the whole.
+    let ([removal, _], [statistics, _], [flush, _]) = (row(2), row(3), row(4));
+    assert!(0.0 < statistics && statistics < removal && 0.0 < flush && removal + flush < unmap);
 }
 
 #[cfg(unix)]

@@ -52,6 +52,7 @@ Memory and files shrink together by the scale. Each reproduction has its own def
 Examples:
   pagefold list reproductions
   pagefold reproduce pfn-flush
+  pagefold reproduce rmap
   pagefold reproduce pfn-flush --scale 1 --runs 1 --json")]
     Reproduce(ReproduceArgs),
     /// Hold policies of deferred flushes against the fewest flushes that can be safe
@@ -145,7 +146,7 @@ pub struct ReproduceArgs {
     /// Which ('pagefold list reproductions')
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Share of the memory and files of the published measurement, up to 1, like 1/16 [default: the reproduction's own]
+    /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the reproduction's own]
     #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
     pub scale: Option<f64>,
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...

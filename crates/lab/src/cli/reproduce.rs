@@ -22,7 +22,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
         return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
     }
     let profiles: Vec<Profile> =
-        what.profiles().iter().map(|name| Profile::parse(name, &[])).collect::<Result<_>>()?;
+        what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
     interrupt::install()?;
@@ -37,7 +37,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
             eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * args.runs as usize);
         }
         let case = Arc::new(case);
-        let (records, how) = measure(&case, &profiles, args, &bar, done)?;
+        let (records, how) = measure(what, &case, &profiles, args, &bar, done)?;
         outcome.add(&case, &records);
         done += records.len();
         ended = how;
@@ -56,7 +56,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
             if outcome.settings.is_empty() { "nothing is finished" } else { "what they have shown is above" };
         return Err(Error::Interrupted(format!("interrupted after {done} of {all} runs; {shown}")));
     }
-    match outcome.settings.iter().all(|setting| setting.same_work) {
+    match outcome.settings.iter().all(|setting| setting.same_work != Some(false)) {
         true => Ok(()),
         false => Err(Error::Failed(
             "the profiles did not do the same work, so their results cannot be compared".into(),
@@ -66,6 +66,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
 
 /// Do the runs of one setting; `before` have been done already.
 fn measure(
+    what: &'static Reproduction,
     case: &Arc<Case>,
     profiles: &[Profile],
     args: &ReproduceArgs,
@@ -80,25 +81,14 @@ fn measure(
         Ok(())
     };
     let (case, profiles) = (case.clone(), profiles.to_vec());
-    run_jobs(jobs, threads, move |job| one_run(&case, &profiles, job), interrupt::requested, finished)
+    run_jobs(jobs, threads, move |job| one_run(what, &case, &profiles, job), interrupt::requested, finished)
 }
 
-fn one_run(case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
+fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
     let profile = &profiles[job.profile];
-    let command = replay::shell_line([
-        "pagefold",
-        "run",
-        &case.name,
-        "--machine",
-        case.setting.machine,
-        "--memory",
-        &case.memory.to_string(),
-        "--profile",
-        &profile.name,
-        "--seed",
-        &job.seed.to_string(),
-        "--verify",
-    ]);
+    let (scale, seed) = (case.scale.to_string(), job.seed.to_string());
+    let words = ["pagefold", "reproduce", what.name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
+    let command = replay::shell_line(words);
     let run = engine::Run {
         machine: &case.machine,
         program: &case.program,
@@ -107,7 +97,7 @@ fn one_run(case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
         seed: job.seed,
         verify: false,
         bound: false,
-        profile_tree: false,
+        profile_tree: what.wants_profile(),
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

@@ -85,6 +85,14 @@ impl Program {
         })
     }
 
+    /// The program; if it is one that measures for a given time, for a share of it.
+    pub fn for_share_of_its_time(self, share: f64) -> Program {
+        match self {
+            Program::PageoutLoop(case) => Program::PageoutLoop(case.for_share_of_its_time(share)),
+            other => other,
+        }
+    }
+
     /// Name, bytes and threads of the built-in program that the user named, for a machine that builds it itself; `None` for a
     /// trace.
     pub fn words(&self, name: &str) -> Result<Option<(String, u64, u32)>> {

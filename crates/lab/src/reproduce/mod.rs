@@ -5,10 +5,12 @@
 //! absolute times carry every difference of the machines. Nothing is tuned so that a published figure comes out; where a
 //! ratio misses, the result says by how much.
 //!
-//! Memory and files shrink together by the scale. Times are shown divided by it, as if everything grew with memory.
+//! Memory and files shrink together by the scale, or the time that is measured for does. Times and numbers of loops are
+//! shown divided by it, as if everything grew with it.
 
 mod pfn_flush;
 mod result;
+mod rmap;
 mod text;
 
 pub use result::{Outcome, Row, SettingOutcome};
@@ -18,9 +20,10 @@ use crate::engine::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
 use crate::suggest;
+use mm::knobs::Knob;
 
 /// All that there are.
-pub const ALL: &[Reproduction] = &[pfn_flush::PFN_FLUSH];
+pub const ALL: &[Reproduction] = &[pfn_flush::PFN_FLUSH, rmap::RMAP];
 
 /// A published comparison that can be done again.
 #[derive(Debug)]
@@ -31,8 +34,10 @@ pub struct Reproduction {
     pub help: &'static str,
     /// Where the figures are published.
     pub source: &'static str,
-    /// Share of memory and files that is used if nothing is said.
+    /// Share of full size that is used if nothing is said.
     pub scale: f64,
+    /// Knobs that differ from their defaults under all profiles.
+    pub knobs: &'static [(Knob, u64)],
     /// The two sides.
     pub sides: [Side; 2],
     /// Further profiles, without published figures.
@@ -59,26 +64,44 @@ pub struct Setting {
     pub title: &'static str,
     /// A preset.
     pub machine: &'static str,
-    /// A built-in program.
-    pub program: &'static str,
-    /// Bytes that it touches for each byte of memory.
-    pub times_memory: u64,
+    /// What runs on it.
+    pub load: Load,
     /// The figures.
     pub published: &'static [Published],
 }
 
-/// A published pair of times, in seconds.
+/// A program and its memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// A built-in program on the scale's share of the machine's memory.
+    Filling {
+        /// Its name.
+        program: &'static str,
+        /// Bytes that it touches for each byte of memory.
+        times_memory: u64,
+    },
+    /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result, so two
+    /// runs do not do the same work.
+    Timed {
+        /// As `pagefold run` takes it.
+        program: &'static str,
+        /// Bytes of memory.
+        memory: u64,
+    },
+}
+
+/// A published pair of values.
 #[derive(Debug)]
 pub struct Published {
     /// As it was published.
     pub name: &'static str,
     /// What we hold against it.
     pub measure: Measure,
-    /// Of the first side and of the second.
-    pub seconds: [f64; 2],
+    /// Of the first side and of the second, in the measure's unit.
+    pub values: [f64; 2],
 }
 
-/// A time that both worlds have.
+/// What both worlds have measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// CPU time of the processes outside the kernel.
@@ -88,10 +111,19 @@ pub enum Measure {
     System,
     /// From start to end.
     Elapsed,
+    /// The progress that the program reports.
+    Progress,
+    /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
+    Share {
+        /// The other function.
+        within: &'static str,
+        /// Their names; that of the other itself stands for all of it.
+        of: &'static [&'static str],
+    },
 }
 
 impl Measure {
-    /// Seconds of a run.
+    /// Of a run, which was profiled if the measure is a share.
     pub fn of(self, run: &RunRecord) -> f64 {
         let metric = |name: &str| {
             run.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value / 1e9)
@@ -100,7 +132,28 @@ impl Measure {
             Measure::User => metric("cpu_user"),
             Measure::System => metric("cpu_system") + metric("cpu_interrupt"),
             Measure::Elapsed => run.nanos as f64 / 1e9,
+            Measure::Progress => run.work.progress as f64,
+            Measure::Share { within, of } => {
+                let tree = run.profile_tree.as_ref();
+                tree.map_or(0.0, |tree| {
+                    of.iter().map(|name| tree.share_within(within, name)).sum::<f64>() * 100.0
+                })
+            }
         }
+    }
+
+    /// Of what it is a number.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Measure::User | Measure::System | Measure::Elapsed => "s",
+            Measure::Progress => "loops",
+            Measure::Share { .. } => "% of CPU time",
+        }
+    }
+
+    /// Does it grow with the scale?
+    pub const fn scales(self) -> bool {
+        !matches!(self, Measure::Share { .. })
     }
 }
 
@@ -113,6 +166,12 @@ impl Reproduction {
         })
     }
 
+    /// Do runs have to keep a profile?
+    pub fn wants_profile(&self) -> bool {
+        let mut rows = self.settings.iter().flat_map(|setting| setting.published);
+        rows.any(|row| matches!(row.measure, Measure::Share { .. }))
+    }
+
     /// Profiles: the two sides, then the context.
     pub fn profiles(&self) -> Vec<&'static str> {
         self.sides.iter().map(|side| side.profile).chain(self.context.iter().copied()).collect()
@@ -123,6 +182,8 @@ impl Reproduction {
 pub struct Case {
     /// What it is.
     pub setting: &'static Setting,
+    /// The share of full size.
+    pub scale: f64,
     /// The machine.
     pub machine: Machine,
     /// Bytes of memory.
@@ -134,18 +195,24 @@ pub struct Case {
 }
 
 impl Case {
-    /// `setting` with `scale` of its memory, in whole MiB.
+    /// `setting` with `scale` of its memory, in whole MiB, or of its time.
     pub fn new(setting: &'static Setting, scale: f64) -> Result<Case> {
         let machine = Machine::find(setting.machine)?;
-        let memory = (machine.memory() as f64 * scale / f64::from(1 << 20)).round() as u64 * (1 << 20);
+        let (memory, name, time) = match setting.load {
+            Load::Filling { program, times_memory } => {
+                let memory =
+                    (machine.memory() as f64 * scale / f64::from(1 << 20)).round() as u64 * (1 << 20);
+                (memory, format!("{program}:{}", memory * times_memory), 1.0)
+            }
+            Load::Timed { program, memory } => (memory, program.to_owned(), scale),
+        };
         machine.check_memory(memory).map_err(|error| {
             let text = error.to_string();
             let why = text.split(';').next().unwrap_or_default().trim_start_matches("--memory: ").to_owned();
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
-        let name = format!("{}:{}", setting.program, memory * setting.times_memory);
-        let program = Program::find(&name)?;
-        Ok(Case { setting, machine, memory, name, program })
+        let program = Program::find(&name)?.for_share_of_its_time(time);
+        Ok(Case { setting, scale, machine, memory, name, program })
     }
 }
 
@@ -171,11 +238,13 @@ mod tests {
     fn every_reproduction_can_be_set_up() {
         for one in ALL {
             assert_eq!(Reproduction::find(one.name).unwrap().help, one.help);
-            assert!(one.profiles().iter().all(|name| Profile::parse(name, &[]).is_ok()));
+            assert!(one.profiles().iter().all(|name| Profile::parse(name, one.knobs).is_ok()));
             for setting in one.settings {
                 let case = Case::new(setting, one.scale).unwrap();
-                assert_eq!(case.program.footprint(), case.memory * setting.times_memory);
-                assert!(setting.published.iter().all(|row| row.seconds.iter().all(|&time| time > 0.0)));
+                if let Load::Filling { times_memory, .. } = setting.load {
+                    assert_eq!(case.program.footprint(), case.memory * times_memory);
+                }
+                assert!(setting.published.iter().all(|row| row.values.iter().all(|&value| value > 0.0)));
             }
         }
     }

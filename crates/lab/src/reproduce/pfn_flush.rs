@@ -1,9 +1,9 @@
 //! Seed 004: "mm: Send one IPI per CPU to TLB flush pages that were recently unmapped", by page list, 2015.
 
-use super::{Measure, Published, Reproduction, Setting, Side};
+use super::{Load, Measure, Published, Reproduction, Setting, Side};
 
-const fn published(name: &'static str, measure: Measure, seconds: [f64; 2]) -> Published {
-    Published { name, measure, seconds }
+const fn published(name: &'static str, measure: Measure, values: [f64; 2]) -> Published {
+    Published { name, measure, values }
 }
 
 pub(super) const PFN_FLUSH: Reproduction = Reproduction {
@@ -11,6 +11,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     help: "unmap batches flushed page by page against whole TLBs (Linux 4.1-rc6 of 2015, lru-file-mmap-read)",
     source: "Mel Gorman, batched unmap TLB flush, v6, June 2015: batchdirty-v6 against batchunmap-v6 on 4.1.0-rc6",
     scale: 1.0 / 16.0,
+    knobs: &[],
     sides: [
         Side { profile: "classic", published: "batchdirty-v6" },
         Side { profile: "list", published: "batchunmap-v6" },
@@ -20,8 +21,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
         Setting {
             title: "1 socket",
             machine: "uma-1s-2015",
-            program: "lru-file-mmap-read",
-            times_memory: 10,
+            load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
                 published("User", Measure::User, [58.02, 60.70]),
                 published("System", Measure::System, [77.57, 81.92]),
@@ -32,8 +32,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
         Setting {
             title: "4 sockets",
             machine: "numa-4s-2015",
-            program: "lru-file-mmap-read",
-            times_memory: 10,
+            load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
                 published("User", Measure::User, [620.84, 608.48]),
                 published("System", Measure::System, [4245.35, 4152.89]),

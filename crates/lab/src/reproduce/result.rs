@@ -1,13 +1,13 @@
 //! What a reproduction has shown.
 
-use super::{Case, Reproduction};
+use super::{Case, Load, Reproduction};
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{CONFIDENCE, Change, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the JSON document.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Counts that explain the times.
 const COUNTS: &[&str] = &[
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub seed: u64,
     /// Seeds for each setting.
     pub runs: u32,
+    /// Knobs that differ from their defaults under all profiles, with their values.
+    pub knobs: BTreeMap<String, u64>,
     /// The first two are the sides.
     pub profiles: Vec<String>,
     /// What the publication calls the two sides.
@@ -74,12 +76,12 @@ pub struct SettingOutcome {
     pub footprint: u64,
     /// Seeds that were finished under all profiles.
     pub finished: u32,
-    /// The published times.
+    /// What was published, and ours.
     pub rows: Vec<Row>,
     /// By name and profile, at this scale: what the times come from.
     pub counts: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Did all profiles do the same work with every seed?
-    pub same_work: bool,
+    /// Did all profiles do the same work with every seed? `None` if the work is what was measured.
+    pub same_work: Option<bool>,
 }
 
 /// A published pair, and ours.
@@ -87,12 +89,14 @@ pub struct SettingOutcome {
 pub struct Row {
     /// As published.
     pub name: String,
-    /// Seconds as published: of the first side and of the second.
+    /// Of what the values are a number: `s`, `loops`, `% of CPU time`.
+    pub unit: String,
+    /// As published: of the first side and of the second.
     pub published: [f64; 2],
     /// Second / first, as published.
     pub published_ratio: f64,
-    /// By profile: our seconds, divided by the scale.
-    pub seconds: BTreeMap<String, f64>,
+    /// By profile: our values; times and loops divided by the scale.
+    pub values: BTreeMap<String, f64>,
     /// Second / first, ours.
     pub ratio: Option<f64>,
     /// Its interval.
@@ -114,6 +118,7 @@ impl Outcome {
             scale,
             seed,
             runs,
+            knobs: of.knobs.iter().map(|(knob, value)| (knob.info().name.to_owned(), *value)).collect(),
             profiles: of.profiles().into_iter().map(str::to_owned).collect(),
             published_sides: of.sides.each_ref().map(|side| side.published.to_owned()),
             confidence: CONFIDENCE,
@@ -144,15 +149,17 @@ impl Outcome {
             self.profiles.iter().map(|name| (name.clone(), of(name))).collect()
         };
         let row = |published: &super::Published| {
-            let measure = |run: &RunRecord| published.measure.of(run) / self.scale;
+            let size = if published.measure.scales() { self.scale } else { 1.0 };
+            let measure = |run: &RunRecord| published.measure.of(run) / size;
             let side = |i: usize| of_profile(&self.profiles[i]).into_iter().map(measure).collect::<Vec<_>>();
             let change = Change::of(&side(0), &side(1));
-            let published_ratio = published.seconds[1] / published.seconds[0];
+            let published_ratio = published.values[1] / published.values[0];
             Row {
                 name: published.name.to_owned(),
-                published: published.seconds,
+                unit: published.measure.unit().to_owned(),
+                published: published.values,
                 published_ratio,
-                seconds: by_profile(&measure),
+                values: by_profile(&measure),
                 ratio: change.ratio,
                 ratio_ci: change.ratio_interval,
                 miss_pct: change.ratio.map(|ratio| (ratio / published_ratio - 1.0) * 100.0),
@@ -176,7 +183,7 @@ impl Outcome {
             finished: seeds.len() as u32,
             rows: case.setting.published.iter().map(row).collect(),
             counts,
-            same_work: seeds.iter().all(same),
+            same_work: matches!(case.setting.load, Load::Filling { .. }).then(|| seeds.iter().all(same)),
         };
         self.settings.push(setting);
     }
@@ -234,10 +241,10 @@ pub(super) mod tests {
     fn ratios_are_of_the_second_side_to_the_first_and_times_of_full_size() {
         let outcome = outcome();
         let setting = &outcome.settings[0];
-        assert_eq!((setting.finished, setting.memory, setting.same_work), (2, 4 << 30, true));
+        assert_eq!((setting.finished, setting.memory, setting.same_work), (2, 4 << 30, Some(true)));
         let user = &setting.rows[0];
         assert!((user.ratio.unwrap() - 11.0 / 10.005).abs() < 1e-9);
-        assert!((user.seconds["eager"] - 20.0).abs() < 1e-9);
+        assert!((user.values["eager"] - 20.0).abs() < 1e-9);
         assert!((user.published_ratio - 60.70 / 58.02).abs() < 1e-12);
         assert!((user.miss_pct.unwrap() - (11.0 / 10.005 / (60.70 / 58.02) - 1.0) * 100.0).abs() < 1e-9);
         let agree: Vec<_> = setting.rows.iter().map(Row::agrees).collect();

@@ -12,9 +12,9 @@ const WIDTH: usize = 110;
 pub fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
     for setting in &outcome.settings {
-        let _ = write!(text, "\n{}\n{}", title(setting), times(outcome, setting));
+        let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, setting));
         let _ = write!(text, "\n{}", counts(outcome, setting));
-        if !setting.same_work {
+        if setting.same_work == Some(false) {
             text.push_str("WARNING: the profiles did not do the same work, so the ratios mean nothing\n");
         }
     }
@@ -35,9 +35,12 @@ fn heading(outcome: &Outcome) -> String {
         0 | 1 => format!("seed {}", outcome.seed),
         runs => format!("seeds {}..{}", outcome.seed, outcome.seed + u64::from(runs) - 1),
     };
+    let knobs: Vec<String> = outcome.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let knobs =
+        if knobs.is_empty() { String::new() } else { format!("\nknobs         {}", knobs.join(", ")) };
     let partial = if outcome.complete { "" } else { "; INTERRUPTED, not all were finished" };
     format!(
-        "reproduction  {}\nsource        {}\nsides         {first} against {second}\nscale         {} of memory and files\n\
+        "reproduction  {}\nsource        {}\nsides         {first} against {second}\nscale         {}{knobs}\n\
          runs          {} ({seeds}){partial}\n",
         outcome.reproduction,
         outcome.source,
@@ -50,9 +53,9 @@ fn heading(outcome: &Outcome) -> String {
 fn scale(value: f64) -> String {
     let parts = 1.0 / value;
     match (parts - parts.round()).abs() < 1e-9 {
-        true if parts.round() == 1.0 => "all".to_owned(),
-        true => format!("1/{parts:.0}"),
-        false => format!("{value}"),
+        true if parts.round() == 1.0 => "full size".to_owned(),
+        true => format!("1/{parts:.0} of full size"),
+        false => format!("{value} of full size"),
     }
 }
 
@@ -66,28 +69,34 @@ fn title(setting: &SettingOutcome) -> String {
     )
 }
 
-fn times(outcome: &Outcome, setting: &SettingOutcome) -> String {
+fn values(outcome: &Outcome, setting: &SettingOutcome) -> String {
     let [first, second] = &outcome.published_sides;
-    let mut headings = vec!["seconds".to_owned(), first.clone(), second.clone(), "ratio".to_owned()];
+    let mut headings =
+        vec!["".to_owned(), "unit".to_owned(), first.clone(), second.clone(), "ratio".to_owned()];
     headings.extend(outcome.profiles[..2].iter().cloned());
     headings.extend(["ratio", "95% interval", "miss", "direction"].map(str::to_owned));
     headings.extend(outcome.profiles[2..].iter().cloned());
     let words = headings.len() - 1 - outcome.profiles[2..].len();
     let mut grid = Grid::new(headings);
     for row in &setting.rows {
-        let seconds = |name: &String| format!("{:.2}", row.seconds[name]);
-        let mut cells = vec![row.name.clone()];
-        cells.extend(row.published.map(|time| format!("{time:.2}")));
+        let ours = |name: &String| value(row, row.values[name]);
+        let mut cells = vec![row.name.clone(), row.unit.clone()];
+        cells.extend(row.published.map(|published| value(row, published)));
         cells.push(format!("{:.3}", row.published_ratio));
-        cells.extend(outcome.profiles[..2].iter().map(seconds));
+        cells.extend(outcome.profiles[..2].iter().map(ours));
         cells.push(row.ratio.map_or("n/a".into(), |ratio| format!("{ratio:.3}")));
         cells.push(row.ratio_ci.map_or("n/a".into(), |[low, high]| format!("{low:.3} .. {high:.3}")));
         cells.push(row.miss_pct.map_or("n/a".into(), human::percent));
         cells.push(direction(row).to_owned());
-        cells.extend(outcome.profiles[2..].iter().map(seconds));
+        cells.extend(outcome.profiles[2..].iter().map(ours));
         grid.row(cells);
     }
-    grid.render(|column| column == 0 || column == words)
+    grid.render(|column| column < 2 || column == words)
+}
+
+/// A value of a row, without its unit.
+fn value(row: &Row, value: f64) -> String {
+    if row.unit == "loops" { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
 fn direction(row: &Row) -> &'static str {
@@ -113,8 +122,8 @@ fn counts(outcome: &Outcome, setting: &SettingOutcome) -> String {
 fn explanations(outcome: &Outcome) -> Vec<String> {
     let [first, second] = [0, 1].map(|i| outcome.profiles[i].as_str());
     vec![format!(
-        "Ratios are {second} / {first}: below 1, {second} is faster. miss = our ratio against the published one. Our seconds \
-         are divided by the scale. No number of the machines is tuned so that a published result comes out."
+        "Ratios are {second} / {first}. miss = our ratio against the published one. Our times and loops are divided by the \
+         scale. No number of the machines is tuned so that a published result comes out."
     )]
 }
 
@@ -151,14 +160,14 @@ mod tests {
         assert_eq!(
             line("User"),
             [
-                "User", "58.02", "60.70", "1.046", "20.01", "22.00", "1.099", "1.093", "..", "1.106",
+                "User", "s", "58.02", "60.70", "1.046", "20.01", "22.00", "1.099", "1.093", "..", "1.106",
                 "+5.09%", "same", "20.00"
             ]
         );
         assert_eq!(line("System").last_chunk(), Some(&["opposite", "80.00"]));
-        assert_eq!(line("Elapsed")[6..11], ["1.000", "1.000", "..", "1.000", "-4.40%"]);
+        assert_eq!(line("Elapsed")[7..12], ["1.000", "1.000", "..", "1.000", "-4.40%"]);
         assert_eq!(line("ipis_received"), ["ipis_received", "5", "5", "5"]);
-        assert_eq!(line("scale"), ["scale", "1/2", "of", "memory", "and", "files"]);
+        assert_eq!(line("scale"), ["scale", "1/2", "of", "full", "size"]);
         assert!(text.contains("INTERRUPTED") && text.contains("INVLPG"));
         assert!(text.lines().all(|line| line == line.trim_end()));
         outcome.complete = true;
@@ -167,6 +176,6 @@ mod tests {
 
     #[test]
     fn scales_that_are_no_fractions_stand_as_they_are() {
-        assert_eq!([1.0, 0.0625, 0.3].map(scale), ["all", "1/16", "0.3"]);
+        assert_eq!([1.0, 0.0625, 0.3].map(scale), ["full size", "1/16 of full size", "0.3 of full size"]);
     }
 }

@@ -5,8 +5,10 @@
 //!   MADV_PAGEOUT, and counts;
 //! - the result is the number of loops of all together.
 //!
-//! The files exist before the clock starts: here each process loads its file once before it meets the others at a barrier. As
-//! the time is given and the work is what is measured, two runs do not do the same work.
+//! How the files were made is not told. 58,865 loops of 2 MiB a second are 120 GB/s, which no disk delivers, so they are
+//! sparse here: a page that is read is filled with zeroes and no device works. The files exist before the clock starts: each
+//! process loads its file once before it meets the others at a barrier. As the time is given and the work is what is measured,
+//! two runs do not do the same work.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
@@ -40,9 +42,9 @@ impl PageoutLoop {
         PageoutLoop { tasks, time: TIME }
     }
 
-    /// Measured for so many nanoseconds instead of a second.
-    pub fn with_time(self, nanos: u64) -> PageoutLoop {
-        PageoutLoop { time: nanos, ..self }
+    /// Measured for a share of the second.
+    pub fn for_share_of_its_time(self, share: f64) -> PageoutLoop {
+        PageoutLoop { time: (self.time as f64 * share) as u64, ..self }
     }
 
     fn load_all<O: Os>(os: &mut O, addr: u64) -> Result<(), Signal> {
@@ -52,7 +54,8 @@ impl PageoutLoop {
     /// What process `task` does.
     fn turn<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let name = format!("{}-{task}", Self::NAME);
-        let fd = must(os.open(FileSpec { name: &name, size: FILE, in_memory: false, writable: true }))?;
+        let fd = must(os.open(FileSpec { name: &name, size: 0, in_memory: false, writable: true }))?;
+        must(os.ftruncate(fd, FILE))?;
         let source = MapSource::File { fd, offset: 0, shared: false };
         let map = Map { addr: None, len: FILE, prot: Prot::RW, source, locked: false, populate: false };
         let addr = must(os.mmap(map))?;
