@@ -35,6 +35,7 @@ const PROGRAMS: &[&str] = &[
     "stream:12M:4",
     "read-stream:12M:2",
     "lru-file-mmap-read:40M",
+    "pageout-loop:8M",
     "chaos:6M",
 ];
 
@@ -49,6 +50,15 @@ const OTHERS: &[&str] = &[
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
     "uniform-file:9M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",
     "zipf:9M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
+];
+
+/// Programs with folios of many pages, under the policies that differ most, on one CPU and on four.
+const LARGE: &[&str] = &[
+    "pageout-loop:8M --memory 16M --set file.max_order=9",
+    "zipf-file:24M:4 --memory 16M --set file.max_order=9",
+    "stream:24M:4 --memory 16M --set file.max_order=9",
+    "shared-writers:9M:4 --memory 8M --set file.max_order=4",
+    "chaos:12M --memory 16M --set file.max_order=9 --set shmem.max_order=9",
 ];
 
 /// Policies that differ in what they leave for later.
@@ -109,6 +119,13 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
                 cases.push(Case::good(format!(
                     "{program} --memory 8M --cpus {cpus} --set tlb.unmap={policy}"
                 )));
+            }
+        }
+    }
+    for program in LARGE {
+        for policy in DEFERRING {
+            for cpus in [1, 4] {
+                cases.push(Case::good(format!("{program} --cpus {cpus} --set tlb.unmap={policy}")));
             }
         }
     }

@@ -43,7 +43,7 @@ pub fn run(run: Run) -> ! {
     ENTRY.call_once(|| entry);
     let home = Home::new(&program, check, seed, machine.cpus() as u32, machine.bytes());
     let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
-    let may_die = matches!(Choice::find(&program), Ok(Choice::Chaos(_)));
+    let may_die = Choice::find(&program).is_ok_and(|program| program.may_die());
     // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
     unsafe { HOME.write(home) };
     hooks::set(&Programs);

@@ -12,10 +12,12 @@ extern crate alloc;
 
 pub mod builtin;
 pub mod chaos;
+pub mod named;
 pub mod os;
 pub mod rng;
 pub mod zipf;
 
+pub use named::Named;
 pub use os::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
     Signal, TaskHandle,

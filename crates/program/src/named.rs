@@ -1,0 +1,168 @@
+//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`.
+
+use crate::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop};
+use crate::chaos::{self, Chaos};
+use crate::{Os, Program, Role, Signal};
+use alloc::format;
+use alloc::string::String;
+
+/// Bytes that a program touches if nothing is said.
+const DEFAULT_BYTES: u64 = 64 << 20;
+/// The most that it may be told to touch: half of a 47-bit address space.
+const MAX_BYTES: u64 = 1 << 46;
+/// Most threads.
+const MAX_THREADS: u32 = 1024;
+/// Name of the random program.
+const CHAOS: &str = "chaos";
+
+/// A program that has a name.
+#[derive(Debug)]
+pub enum Named {
+    /// A synthetic one.
+    Builtin(Builtin),
+    /// Mapped files read once, more than memory holds.
+    LruFileMmapRead(LruFileMmapRead),
+    /// Private mappings of files given up again and again, for a second.
+    PageoutLoop(PageoutLoop),
+    /// Everything at random.
+    Chaos(Chaos),
+}
+
+/// The parts of a program's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Words<'a> {
+    /// The name proper.
+    pub name: &'a str,
+    /// Bytes to touch.
+    pub bytes: u64,
+    /// Tasks, if it was said.
+    pub threads: Option<u32>,
+}
+
+/// What is wrong with a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// No program is called so.
+    Unknown(String),
+    /// Something else, in words.
+    Other(String),
+}
+
+impl<'a> Words<'a> {
+    /// Take a name apart; `bytes` reads a number of bytes and says what is wrong with it.
+    pub fn parse(text: &'a str, bytes: impl Fn(&str) -> Result<u64, String>) -> Result<Words<'a>, Wrong> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let size = parts.next().map_or(Ok(DEFAULT_BYTES), bytes).map_err(Wrong::Other)?;
+        let threads = parts.next().map(|word| threads(text, word)).transpose()?;
+        if parts.next().is_some() {
+            return Err(Wrong::Other(format!("{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS")));
+        }
+        Ok(Words { name, bytes: size, threads })
+    }
+}
+
+fn threads(text: &str, word: &str) -> Result<u32, Wrong> {
+    let threads = word.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+    threads.ok_or_else(|| {
+        Wrong::Other(format!("{text}: '{word}' is no number of threads from 1 to {MAX_THREADS}"))
+    })
+}
+
+impl Named {
+    /// All names, with a line of help each.
+    pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let others = [
+            (LruFileMmapRead::NAME, LruFileMmapRead::HELP),
+            (PageoutLoop::NAME, PageoutLoop::HELP),
+            (CHAOS, chaos::HELP),
+        ];
+        builtin::LIST.iter().copied().chain(others)
+    }
+
+    /// The program of that name.
+    pub fn new(words: Words<'_>) -> Result<Named, Wrong> {
+        let Words { name, bytes, threads } = words;
+        if !Named::list().any(|(known, _)| known == name) {
+            return Err(Wrong::Unknown(name.into()));
+        }
+        if bytes > MAX_BYTES {
+            return Err(Wrong::Other(format!(
+                "{name}: no address space holds {bytes} bytes; give it less, like {name}:64M"
+            )));
+        }
+        if let Some(program) = builtin::from_name(name, bytes) {
+            return Ok(Named::Builtin(program.with_threads(threads.unwrap_or(1))));
+        }
+        if threads.is_some() {
+            return Err(Wrong::Other(format!("{name} chooses its number of tasks itself")));
+        }
+        Ok(match name {
+            LruFileMmapRead::NAME => Named::LruFileMmapRead(LruFileMmapRead::new(bytes)),
+            PageoutLoop::NAME => Named::PageoutLoop(PageoutLoop::new(bytes)),
+            _ => Named::Chaos(Chaos::from_footprint(bytes)),
+        })
+    }
+}
+
+impl Program for Named {
+    fn name(&self) -> &str {
+        match self {
+            Named::Builtin(program) => program.name(),
+            Named::LruFileMmapRead(program) => program.name(),
+            Named::PageoutLoop(program) => program.name(),
+            Named::Chaos(program) => program.name(),
+        }
+    }
+
+    fn footprint(&self) -> u64 {
+        match self {
+            Named::Builtin(program) => program.footprint(),
+            Named::LruFileMmapRead(program) => program.footprint(),
+            Named::PageoutLoop(program) => program.footprint(),
+            Named::Chaos(program) => program.footprint(),
+        }
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        match self {
+            Named::Builtin(program) => program.run(os, role),
+            Named::LruFileMmapRead(program) => program.run(os, role),
+            Named::PageoutLoop(program) => program.run(os, role),
+            Named::Chaos(program) => program.run(os, role),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(text: &str) -> Result<Named, Wrong> {
+        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is no number of bytes"));
+        Named::new(Words::parse(text, number)?)
+    }
+
+    #[test]
+    fn every_program_is_found_by_its_name_and_described() {
+        for (name, help) in Named::list() {
+            assert!(find(name).is_ok_and(|found| found.name() == name), "{name}");
+            assert!(find(&format!("{name}:2000000")).is_ok_and(|found| found.footprint() > 0), "{name}");
+            assert!(!help.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert_eq!(find("zippf:1000").err(), Some(Wrong::Unknown("zippf".into())));
+        for (text, reason) in [
+            ("zipf:1M", "no number of bytes"),
+            ("zipf:1000000:0", "no number of threads"),
+            ("zipf:1:1:1", "NAME:SIZE:THREADS"),
+            ("chaos:1000000:2", "chooses its number"),
+            ("chaos:100000000000000", "no address space holds"),
+        ] {
+            assert!(matches!(find(text), Err(Wrong::Other(why)) if why.contains(reason)), "{text}");
+        }
+    }
+}
