@@ -243,10 +243,12 @@ fn map_file(name: &str, pages: u64) -> u64 {
 /// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts meanwhile.
 fn beside_spinners(work: impl FnOnce()) -> (u64, u64) {
     let ticks = || own_call(call::TICKS, [0; 6]);
-    let (turns_before, ticks_before) = (turns(), ticks());
+    let ticks_before = ticks();
+    // Nothing stands between the clock and the turns: while a call is made there, others might have theirs.
+    let turns_before = turns();
     let all = count(work);
-    let ticks = ticks() - ticks_before;
-    (all - (turns() - turns_before) * TURN, ticks)
+    let turned = turns() - turns_before;
+    (all - turned * TURN, ticks() - ticks_before)
 }
 
 /// Turns of a wait during which timers tick on all CPUs, and instructions of each.

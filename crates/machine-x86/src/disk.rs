@@ -1,8 +1,9 @@
 //! Block storage: virtio disks on PCI, the first for files, the second for swap.
 //!
-//! The driver is the crate `virtio-drivers`; here stand the requests under way, and who may touch what:
-//! - The memory manager submits from tasks and never waits, so what the device's ring has no room for stands in a line
-//!   ([`Disk::line`]), behind an ordinary lock.
+//! The queue and the transport are the crate `virtio-drivers`'; here stand the requests under way, and who may touch what:
+//! - The memory manager submits from tasks and never waits, so what the device is not given yet stands in a line
+//!   ([`Disk::line`]), behind an ordinary lock. The device has two requests at a time. What comes meanwhile and follows on the
+//!   disk what came before it, as read-ahead and write-back do page by page, goes out as one request with a list of frames.
 //! - The device itself is also reached by the interrupt handler, which must acknowledge it; its lock keeps interrupts off,
 //!   and nothing is allocated under it: who allocates may be interrupted by the handler, which would then wait for a lock
 //!   whose holder waits for the heap.
@@ -24,16 +25,22 @@ use mm::lock::Lock;
 use mm::machine::Io;
 use mm::units::{DeviceId, PAGE_SIZE};
 use spin::Once;
-use virtio_drivers::device::blk::{BlkReq, BlkResp, RespStatus, SECTOR_SIZE, VirtIOBlk};
-use virtio_drivers::transport::DeviceType;
+use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::pci::bus::{Cam, Command, DeviceFunction, MmioCam, PciRoot};
 use virtio_drivers::transport::pci::{PciTransport, virtio_device_type};
+use virtio_drivers::transport::{DeviceStatus, DeviceType, Transport};
 use virtio_drivers::{BufferDirection, Error, Hal, PhysAddr};
 
-/// Requests that the driver's ring holds at once.
-const RING: usize = 16;
+/// Requests that the device has at once.
+const REQUESTS: usize = 2;
+/// Most transfers in one request.
+const PARTS: usize = 32;
+/// Descriptors: one for each transfer of a request, for its header and for its status.
+const RING: usize = (REQUESTS * (PARTS + 2)).next_power_of_two();
+/// Bytes of a sector, the unit that devices count in.
+const SECTOR_SIZE: u64 = 512;
 /// Sectors of a page.
-const SECTORS: u64 = PAGE_SIZE / SECTOR_SIZE as u64;
+const SECTORS: u64 = PAGE_SIZE / SECTOR_SIZE;
 
 /// How the driver reaches memory: devices see physical addresses, the heap and all frames are mapped in one piece.
 struct KernelMemory;
@@ -64,20 +71,78 @@ unsafe impl Hal for KernelMemory {
     unsafe fn unshare(_: PhysAddr, _: NonNull<[u8]>, _: BufferDirection) {}
 }
 
-/// A request under way: what the device reads and writes besides the frames.
-struct Slot {
-    io: Option<Io>,
-    request: BlkReq,
-    response: BlkResp,
+/// What a device reads at the head of a request.
+#[repr(C)]
+struct Header {
+    kind: u32,
+    reserved: u32,
+    sector: u64,
+}
+
+impl Header {
+    const READ: u32 = 0;
+    const WRITE: u32 = 1;
+
+    fn of(first: &Io) -> Header {
+        let kind = if first.write { Header::WRITE } else { Header::READ };
+        Header { kind, reserved: 0, sector: first.block * SECTORS }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: three integers without room between them.
+        unsafe { core::slice::from_raw_parts((&raw const *self).cast(), size_of::<Header>()) }
+    }
+}
+
+/// A request under way: its transfers, which follow each other on the disk, and what the device reads and writes besides their
+/// frames.
+struct Request {
+    /// None: it is free. Has room for all that a request can have.
+    parts: Vec<Io>,
+    header: Header,
+    status: [u8; 1],
+}
+
+impl Request {
+    const DONE: u8 = 0;
+
+    /// Have `exchange` see what the device reads, and what it writes.
+    ///
+    /// # Safety
+    /// As for [`frames`]. The request stays where it is while the device has it.
+    unsafe fn buffers<R>(
+        &mut self,
+        exchange: impl for<'a> FnOnce(&'a [&'a [u8]], &'a mut [&'a mut [u8]]) -> R,
+    ) -> R {
+        let (parts, header) = (&self.parts, self.header.bytes());
+        if self.header.kind == Header::WRITE {
+            let mut inputs: [&[u8]; PARTS + 1] = [&[]; PARTS + 1];
+            inputs[0] = header;
+            for (input, io) in inputs[1..].iter_mut().zip(parts) {
+                // SAFETY: as the caller promises.
+                *input = unsafe { frames(io) };
+            }
+            exchange(&inputs[..=parts.len()], &mut [&mut self.status])
+        } else {
+            let mut outputs: [&mut [u8]; PARTS + 1] = core::array::from_fn(|_| <&mut [u8]>::default());
+            for (output, io) in outputs.iter_mut().zip(parts) {
+                // SAFETY: as the caller promises.
+                *output = unsafe { frames(io) };
+            }
+            outputs[parts.len()] = &mut self.status;
+            exchange(&[header], &mut outputs[..=parts.len()])
+        }
+    }
 }
 
 /// The device and what it was given.
 struct Device {
-    driver: VirtIOBlk<KernelMemory, PciTransport>,
+    transport: PciTransport,
+    queue: VirtQueue<KernelMemory, RING>,
     /// In the heap, which devices reach.
-    slots: Box<[Slot]>,
-    /// The slot of a request that is known by its token.
-    slot_of: [u8; RING],
+    requests: Box<[Request]>,
+    /// The request that is known by a token.
+    request_of: [u8; RING],
 }
 
 /// The frames of a transfer.
@@ -90,50 +155,74 @@ unsafe fn frames(io: &Io) -> &'static mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(start, io.pages as usize * PAGE_SIZE as usize) }
 }
 
+/// Number of a device's only queue.
+const QUEUE: u16 = 0;
+
 impl Device {
-    fn new(driver: VirtIOBlk<KernelMemory, PciTransport>) -> Device {
-        let slot = || Slot { io: None, request: BlkReq::default(), response: BlkResp::default() };
-        Device { driver, slots: (0..RING).map(|_| slot()).collect(), slot_of: [0; RING] }
+    /// Begin to use the device.
+    fn new(mut transport: PciTransport) -> Result<Device, Error> {
+        /// Both sides say from where on they want to be told.
+        const EVENT_INDEX: u64 = 1 << 29;
+        /// The device is as the standard describes it.
+        const VERSION_1: u64 = 1 << 32;
+        let known = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
+        transport.set_status(DeviceStatus::empty());
+        transport.set_status(known);
+        let features = transport.read_device_features() & (EVENT_INDEX | VERSION_1);
+        transport.write_driver_features(features);
+        transport.set_status(known | DeviceStatus::FEATURES_OK);
+        let queue = VirtQueue::new(&mut transport, QUEUE, false, features & EVENT_INDEX != 0)?;
+        transport.finish_init();
+        let request = || Request {
+            parts: Vec::with_capacity(PARTS),
+            header: Header { kind: 0, reserved: 0, sector: 0 },
+            status: [0],
+        };
+        let requests = (0..REQUESTS).map(|_| request()).collect();
+        Ok(Device { transport, queue, requests, request_of: [0; RING] })
     }
 
-    /// Hand a request over. `false`: there is no room for it now.
-    fn start(&mut self, io: Io) -> bool {
-        let Some(at) = self.slots.iter().position(|slot| slot.io.is_none()) else { return false };
-        let Slot { request, response, .. } = &mut self.slots[at];
-        let sector = (io.block * SECTORS) as usize;
-        // SAFETY: the frames stay the memory manager's until it is told of the end; request and response stay in their slot,
-        // which nobody touches before.
-        let started = unsafe {
-            match io.write {
-                true => self.driver.write_blocks_nb(sector, request, frames(&io), response),
-                false => self.driver.read_blocks_nb(sector, request, frames(&io), response),
-            }
+    /// Its size in sectors.
+    fn sectors(&self) -> Result<u64, Error> {
+        let word = |at| self.transport.read_config_space::<u32>(at).map(u64::from);
+        self.transport.read_consistent(|| Ok(word(0)? | word(4)? << 32))
+    }
+
+    /// Hand over as many of the first transfers of a line as can be one request. `false`: there are none, or the device has
+    /// enough to do.
+    fn start(&mut self, line: &mut VecDeque<Io>) -> bool {
+        let Some(at) = self.requests.iter().position(|request| request.parts.is_empty()) else {
+            return false;
         };
-        match started {
-            Ok(token) => {
-                self.slots[at].io = Some(io);
-                self.slot_of[token as usize] = at as u8;
-                true
-            }
-            Err(Error::QueueFull) => false,
-            Err(error) => panic!("{io:?} was refused: {error}"),
+        let parts = one_request(line);
+        if parts == 0 {
+            return false;
         }
+        let request = &mut self.requests[at];
+        request.parts.extend(line.drain(..parts));
+        request.header = Header::of(&request.parts[0]);
+        // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which nobody
+        // touches before.
+        let token = unsafe { request.buffers(|inputs, outputs| self.queue.add(inputs, outputs)) };
+        let token = token.unwrap_or_else(|error| panic!("{:?} was refused: {error}", request.parts));
+        self.request_of[token as usize] = at as u8;
+        if self.queue.should_notify() {
+            self.transport.notify(QUEUE);
+        }
+        true
     }
 
-    /// A request that has ended.
-    fn finish(&mut self) -> Option<Io> {
-        let token = self.driver.peek_used()?;
-        let Slot { io, request, response } = &mut self.slots[self.slot_of[token as usize] as usize];
-        let io = io.take().expect("the device ends only what it was given");
+    /// Take a request that has ended: its transfers are appended to `ended`.
+    fn finish(&mut self, ended: &mut Vec<Io>) -> bool {
+        let Some(token) = self.queue.peek_used() else { return false };
+        let request = &mut self.requests[self.request_of[token as usize] as usize];
         // SAFETY: the same memory as at the start.
-        let ended = unsafe {
-            match io.write {
-                true => self.driver.complete_write_blocks(token, request, frames(&io), response),
-                false => self.driver.complete_read_blocks(token, request, frames(&io), response),
-            }
-        };
-        assert!(ended.is_ok() && response.status() == RespStatus::OK, "{io:?} failed: {ended:?}");
-        Some(io)
+        let popped =
+            unsafe { request.buffers(|inputs, outputs| self.queue.pop_used(token, inputs, outputs)) };
+        let done = popped.is_ok() && request.status == [Request::DONE];
+        assert!(done, "{:?} failed: {popped:?}, status {:?}", request.parts, request.status);
+        ended.append(&mut request.parts);
+        true
     }
 }
 
@@ -145,16 +234,19 @@ struct Disk {
 }
 
 impl Disk {
-    /// Hand over what there is room for.
+    /// Hand over what the device can take.
     fn pump(&self) {
         let mut line = self.line.lock();
-        while let Some(&io) = line.front() {
-            if !self.device.lock().start(io) {
-                break;
-            }
-            line.pop_front();
-        }
+        while self.device.lock().start(&mut line) {}
     }
+}
+
+/// How many of the first transfers of a line follow each other on the disk, and so can be one request.
+fn one_request(line: &VecDeque<Io>) -> usize {
+    let goes_on =
+        |(io, next): &(&Io, &Io)| io.write == next.write && io.block + io.pages as u64 == next.block;
+    let first = line.len().min(1);
+    first + line.iter().zip(line.iter().skip(1)).take(PARTS - 1).take_while(goes_on).count()
 }
 
 static FOUND: Once<Vec<Disk>> = Once::new();
@@ -200,9 +292,10 @@ fn open(root: &mut PciRoot<MmioCam<'static>>, function: DeviceFunction) -> Disk 
     root.set_command(function, Command::MEMORY_SPACE | Command::BUS_MASTER);
     let transport = PciTransport::new::<KernelMemory, _>(root, function);
     let transport = transport.unwrap_or_else(|error| panic!("the disk at {function}: {error}"));
-    let driver = VirtIOBlk::new(transport).unwrap_or_else(|error| panic!("the disk at {function}: {error}"));
-    let pages = driver.capacity() / SECTORS;
-    Disk { device: IrqLock::new(Device::new(driver)), line: Lock::default(), pages }
+    let failed = |error| -> ! { panic!("the disk at {function}: {error}") };
+    let device = Device::new(transport).unwrap_or_else(|error| failed(error));
+    let pages = device.sectors().unwrap_or_else(|error| failed(error)) / SECTORS;
+    Disk { device: IrqLock::new(device), line: Lock::default(), pages }
 }
 
 /// Is no transfer under way?
@@ -244,7 +337,7 @@ fn submit(io: Io) {
 /// Make the disks take their interrupts back.
 fn interrupt() {
     for disk in disks() {
-        disk.device.lock().driver.ack_interrupt();
+        disk.device.lock().transport.ack_interrupt();
     }
     sched::wake(ENDED);
 }
@@ -252,13 +345,16 @@ fn interrupt() {
 /// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does. It outlives the daemons, as they
 /// end only when what they have begun has ended.
 pub fn tell_of_ends() -> ! {
+    let mut ended = Vec::with_capacity(PARTS);
     loop {
         let mark = sched::mark(ENDED);
-        while let Some(io) = next_ended() {
-            if !WATCH.get().is_some_and(|claims| claims(&io)) {
-                machine::mm().io_done(&io);
+        while take_ended(&mut ended) {
+            for io in ended.drain(..) {
+                if !WATCH.get().is_some_and(|claims| claims(&io)) {
+                    machine::mm().io_done(&io);
+                }
+                UNDER_WAY.fetch_sub(1, Relaxed);
             }
-            UNDER_WAY.fetch_sub(1, Relaxed);
         }
         // While the machine stops, waits end at once: daemons that wait for a transfer must still get to run.
         if sched::stopping() {
@@ -268,11 +364,13 @@ pub fn tell_of_ends() -> ! {
     }
 }
 
-/// A transfer that has ended. From one task only.
-fn next_ended() -> Option<Io> {
-    disks().iter().find_map(|disk| {
-        let io = disk.device.lock().finish()?;
-        disk.pump();
-        Some(io)
+/// Take what has ended of one disk. From one task only. `ended` is empty and has room for a request, so nothing is allocated.
+fn take_ended(ended: &mut Vec<Io>) -> bool {
+    disks().iter().any(|disk| {
+        let some = disk.device.lock().finish(ended);
+        if some {
+            disk.pump();
+        }
+        some
     })
 }

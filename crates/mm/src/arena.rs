@@ -37,9 +37,10 @@ impl<T> Default for Arena<T> {
 /// Chunk of an index, and place in it.
 #[inline]
 fn place(index: u32) -> (usize, usize) {
-    let n = index as u64 + (1 << FIRST);
-    let top = n.ilog2();
-    ((top - FIRST) as usize, (n ^ 1 << top) as usize)
+    // Nothing here can overflow: 64 bits have room for every index, and bit FIRST or a higher one is set.
+    let n = (index as u64).wrapping_add(1 << FIRST);
+    let top = 63 ^ n.leading_zeros();
+    (top.wrapping_sub(FIRST) as usize, (n ^ 1u64.wrapping_shl(top)) as usize)
 }
 
 impl<T: Default> Arena<T> {

@@ -21,7 +21,8 @@ pub use crate::work::Work;
 pub type TablePage = [AtomicU64; TABLE_ENTRIES];
 
 /// Most CPUs that a machine can have.
-pub const MAX_CPUS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) { 64 } else { 512 };
+pub const MAX_CPUS: usize =
+    if cfg!(any(feature = "loom", feature = "shuttle", feature = "few-cpus")) { 64 } else { 512 };
 
 /// A set of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -143,9 +143,10 @@ impl<M: Machine> Mm<M> {
         let _scope = base.scope(Scope::ExcPageFault);
         base.charge(Work::FaultEntry, 1);
         base.count(Stat::Pgfault, 1);
-        let group = self.spaces.get(space).ok_or(FaultError::Segv)?.group();
-        let served = self
-            .with_room(Some(space), group, |gfp| self.spaces.fault(&self.store, space, page, access, gfp))?;
+        let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
+        let group = found.group();
+        let served =
+            self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
             base.count(Stat::Pgmajfault, 1);
         }

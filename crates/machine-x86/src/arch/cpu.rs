@@ -11,8 +11,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use mm::units::{CpuId, NodeId};
 use spin::Once;
 
-/// Most CPUs; more are left asleep. Local interrupt controllers of this kind have 8-bit numbers, one of which means "all".
-pub const MAX_CPUS: usize = 255;
+/// Most CPUs; more are left asleep.
+pub use mm::machine::MAX_CPUS;
+// Local interrupt controllers of this kind have 8-bit numbers, one of which means "all".
+const _: () = assert!(MAX_CPUS < 256);
 
 /// Selectors, in the order that `syscall` and `sysret` want.
 const KERNEL_CODE: u64 = 0x08;

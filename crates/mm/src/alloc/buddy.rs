@@ -231,7 +231,7 @@ impl<'a, M: Machine> Area<'a, M> {
             while end.0 - at.0 < order.frames() {
                 order.0 -= 1;
             }
-            self.frame(at).place(self.zone.node(), self.zone.id());
+            self.frame(at).place(self.zone.node(), self.zone.id(), Mobility::Movable);
             self.insert(at, order, Mobility::Movable, true, Generation::NONE);
             at = at.add(order.frames());
         }
@@ -264,9 +264,11 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Make every part of 2^`order` frames of a block that was taken one of its own, for [`pcp`](super::pcp).
     pub fn cut(&self, block: &Owing, order: Order) {
+        let (node, zone, mobility) = (self.zone.node(), self.zone.id(), self.zone.mobility_of(block.pfn()));
+        self.frame(block.pfn()).set_mobility(mobility);
         for part in block.parts(order).skip(1) {
             let frame = self.frame(part);
-            frame.place(self.zone.node(), self.zone.id());
+            frame.place(node, zone, mobility);
             frame.set_debt(0);
             frame.set_private(0);
         }
@@ -275,10 +277,11 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         self.lists.free += order.frames() as u64;
-        self.frame(pfn).assign(FrameFlags::empty());
+        let frame = self.frame(pfn);
+        frame.assign(FrameFlags::empty());
         let mobility = self.zone.mobility_of(pfn);
-        let mut generation = self.base.tlb.owed_by_tag(self.zone.id(), self.frame(pfn).debt());
-        self.frame(pfn).set_debt(0);
+        let mut generation = self.base.tlb.owed_by_tag(self.zone.id(), frame.debt());
+        frame.set_debt(0);
         if published::is(F1) {
             generation = Generation(order.0 as u64);
         }
@@ -291,10 +294,10 @@ impl<'a, M: Machine> Area<'a, M> {
             if !self.is_free(buddy, order) {
                 break;
             }
-            let group = self.zone.mobility_of(buddy);
+            // Only whole page blocks can differ; later splits must find one group in the merged block.
+            let group = if order < PAGEBLOCK_ORDER { mobility } else { self.zone.mobility_of(buddy) };
             generation = newer(generation, self.remove(buddy, order, group));
             if group != mobility {
-                // Only whole page blocks can differ; later splits must find one group in the merged block.
                 self.zone.set_mobility(buddy, order, mobility);
             }
             head = head.min(buddy);
@@ -312,16 +315,16 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Is this the head of a free block of exactly this order, in this zone?
     fn is_free(&self, pfn: Pfn, order: Order) -> bool {
-        pfn < self.zone.end()
-            && self.frame(pfn).has(FrameFlags::BUDDY)
-            && self.frame(pfn).private() as u8 == order.0
+        let frame = || self.frame(pfn);
+        pfn < self.zone.end() && frame().has(FrameFlags::BUDDY) && frame().private() as u8 == order.0
     }
 
     /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that was
     /// taken from the head (`!tail`) back there.
     fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, generation: Generation) {
-        self.frame(pfn).set_private(generation.0 << 8 | order.0 as u64);
-        self.frame(pfn).assign(FrameFlags::BUDDY);
+        let frame = self.frame(pfn);
+        frame.set_private(generation.0 << 8 | order.0 as u64);
+        frame.assign(FrameFlags::BUDDY);
         let frames = &self.base.frames;
         if generation == Generation::NONE {
             self.lists.clean.push(frames, pfn, order, mobility, tail);
@@ -369,7 +372,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let generation = self.remove(pfn, from, was);
         for half in (order.0..from.0).rev().map(Order) {
             let rest = pfn.add(half.frames());
-            self.frame(rest).place(self.zone.node(), self.zone.id());
+            self.frame(rest).place(self.zone.node(), self.zone.id(), is);
             self.frame(rest).set_debt(0);
             self.insert(rest, half, is, false, if published::is(F2) { Generation::NONE } else { generation });
         }

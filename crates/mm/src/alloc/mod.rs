@@ -384,7 +384,7 @@ impl Allocator {
             let mut blocks = blocks.settle(base, zone);
             let first = blocks.pop(&base.frames);
             let taken = first.map(|block| pcp::form(base, zone, block, order, FrameFlags::PCP));
-            self.pcp(cpu, zone.id()).lock().accept(base, zone, (order, mobility), blocks);
+            self.pcp(cpu, zone.id()).lock().accept(base, (order, mobility), blocks);
             (taken, boosted)
         } else {
             let mut area = Area::lock(base, zone);

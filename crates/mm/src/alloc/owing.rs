@@ -85,9 +85,8 @@ impl OwingList {
     /// Add a block that has been cut into blocks of this list's order.
     pub fn push(&mut self, frames: &FrameTable, block: Owing) {
         self.newest = self.newest.max(block.generation);
-        for part in block.parts(self.order) {
-            self.blocks.push_tail(frames, part);
-        }
+        let step = self.order.frames();
+        self.blocks.push_tail_run(frames, block.pfn, block.order.frames() / step, step);
     }
 
     pub fn len(&self) -> usize {

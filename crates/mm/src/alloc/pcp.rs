@@ -5,9 +5,9 @@
 //! keeps its shape as a folio while it lies here (flag PCP beside HEAD), so that a folio that goes round costs the
 //! same whatever its order.
 //!
-//! **Stacks.** The last few single pages of each mobility, at most one batch, are kept in a small array before the
-//! list: taking one of them touches no record but its own, and no limit is looked at. A stack that runs full or empty
-//! exchanges half of it with its list.
+//! **Stacks.** The last few single pages of each mobility, at most a quarter of what the lists may always hold, are kept in a
+//! small array before the list: taking one of them touches no record but its own, and no limit is looked at. A stack that
+//! runs full or empty exchanges half of it with its list.
 //!
 //! **Debts.** What lies here owes no flush: blocks are settled on the way from the buddy, and a folio that owes goes back to
 //! the buddy past these lists, where it waits behind others.
@@ -190,7 +190,6 @@ impl Pcp {
         let stack = &mut self.stacks[mobility as usize];
         let want = (self.depth.div_ceil(2) as usize).min(list.len());
         list.pop_heads(frames, &mut stack.pages[..want]);
-        stack.pages[..want].reverse();
         stack.len = want as u32;
         self.count -= want as u32;
         self.freed = 0;
@@ -199,7 +198,7 @@ impl Pcp {
     /// New sizes were set for the zone.
     pub fn resize(&mut self, frames: &FrameTable, sizes: PcpSizes) {
         self.high = self.high.clamp(sizes.high_min, sizes.high_max);
-        self.depth = sizes.batch.clamp(1, STACK as u32);
+        self.depth = (sizes.high_min / 4).clamp(1, STACK as u32 - 1);
         for mobility in Mobility::ALL {
             let over = self.stacks[mobility as usize].len.saturating_sub(self.depth);
             self.empty_stack(frames, mobility, over);
@@ -210,13 +209,13 @@ impl Pcp {
     pub fn accept<M: Machine>(
         &mut self,
         base: &Ground<M>,
-        zone: &Zone,
         (order, mobility): (Order, Mobility),
         blocks: CleanList,
     ) {
         let mut blocks = blocks.into_list();
-        for pfn in blocks.iter(&base.frames) {
-            shape(base, zone, pfn, order, FrameFlags::PCP);
+        for (pfn, frame) in blocks.records(&base.frames) {
+            frame.assign(FrameFlags::PCP);
+            base.frames.make_folio(pfn, order);
         }
         self.count += blocks.len() as u32 * order.frames();
         // Behind what is there: blocks come in ascending order and leave in it.
@@ -229,7 +228,8 @@ impl Pcp {
         self.freed = self.freed.min(sizes.batch << SCALE_MAX);
         let limit = self.limit(zone, sizes);
         if self.count >= limit {
-            let least = sizes.batch.max(1);
+            // No less than a stack that runs full brings.
+            let least = sizes.batch.max(self.depth.div_ceil(2));
             let most = limit.saturating_sub(sizes.batch).max(least);
             self.spill(base, zone, self.freed.clamp(least, most));
         }
@@ -255,10 +255,15 @@ impl Pcp {
         }
         let mut area = Area::lock(base, zone);
         let (mut freed, mut blocks, mut at) = (0, 0, 0);
+        // By bit: lists that may hold something still.
+        let mut left = (1u32 << LISTS) - 1;
         while freed < pages && self.count > 0 {
-            at = (at + 1) % LISTS;
-            let Some(pfn) = self.lists[at].pop_tail(&base.frames) else { continue };
-            let order = order_of(at);
+            at = (at + 1 + left.rotate_right(at + 1).trailing_zeros()) % u32::BITS;
+            let Some(pfn) = self.lists[at as usize].pop_tail(&base.frames) else {
+                left &= !(1 << at);
+                continue;
+            };
+            let order = order_of(at as usize);
             area.put(pfn, order);
             self.count -= order.frames();
             freed += order.frames();

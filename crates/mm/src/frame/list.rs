@@ -1,7 +1,7 @@
 //! Doubly linked lists of frames, linked through the frame table: no memory of their own, any frame is removed in
 //! constant time. A frame is on at most one list; which one is known from its flags.
 
-use super::FrameTable;
+use super::{Frame, FrameTable};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::Pfn;
 
@@ -93,6 +93,28 @@ impl List {
         self.len += 1;
     }
 
+    /// Add `count` entries at the tail that stand `step` frames apart, the lowest first.
+    pub fn push_tail_run(&mut self, frames: &FrameTable, first: Pfn, count: u32, step: u32) {
+        let (mut before, mut at) = (self.tail, first);
+        if count == 0 {
+            return;
+        }
+        if before.is_some() {
+            frames[before].next.store(first.0, Relaxed);
+        } else {
+            self.head = first;
+        }
+        for left in (0..count).rev() {
+            let record = &frames[at];
+            let behind = if left > 0 { at.add(step) } else { Pfn::NONE };
+            record.prev.store(before.0, Relaxed);
+            record.next.store(behind.0, Relaxed);
+            (before, at) = (at, behind);
+        }
+        self.tail = before;
+        self.len += count as usize;
+    }
+
     /// Add behind `at`, which is on this list: on its tail's side.
     pub fn insert_behind(&mut self, frames: &FrameTable, at: Pfn, pfn: Pfn) {
         let next = frames[at].next();
@@ -133,11 +155,11 @@ impl List {
         Some(pfn)
     }
 
-    /// Take as many heads as `out` has room for, the first first. There must be so many.
+    /// Take as many heads as `out` has room for, the first last. There must be so many.
     pub fn pop_heads(&mut self, frames: &FrameTable, out: &mut [Pfn]) {
         assert!(out.len() <= self.len, "{} of {} entries", out.len(), self.len);
         let mut at = self.head;
-        for slot in out.iter_mut() {
+        for slot in out.iter_mut().rev() {
             *slot = at;
             at = frames[at].next();
         }
@@ -190,11 +212,18 @@ impl List {
 
     /// Entries from head to tail.
     pub fn iter<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = Pfn> + use<'a> {
+        self.records(frames).map(|(pfn, _)| pfn)
+    }
+
+    /// Entries from head to tail, with their records.
+    #[inline]
+    pub fn records<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = (Pfn, &'a Frame)> + use<'a> {
         let mut at = self.head;
         core::iter::from_fn(move || {
             let pfn = at.is_some().then_some(at)?;
-            at = frames[pfn].next();
-            Some(pfn)
+            let record = &frames[pfn];
+            at = record.next();
+            Some((pfn, record))
         })
     }
 
@@ -258,7 +287,7 @@ mod tests {
     proptest! {
         /// A list behaves as a deque under any sequence of operations.
         #[test]
-        fn list_is_a_deque(ops in prop::collection::vec((0u8..8, 0u32..12), 0..200)) {
+        fn list_is_a_deque(ops in prop::collection::vec((0u8..9, 0u32..12), 0..200)) {
             let frames = FrameTable::new(12);
             let (mut list, mut model) = (List::new(), VecDeque::new());
             for (op, n) in ops {
@@ -279,12 +308,17 @@ mod tests {
                         let mut out = [Pfn::NONE; 12];
                         let out = &mut out[..(n as usize).min(list.len())];
                         list.pop_heads(&frames, out);
-                        prop_assert!(model.drain(..out.len()).eq(out.iter().copied()));
+                        prop_assert!(model.drain(..out.len()).eq(out.iter().rev().copied()));
                     }
                     7 => {
                         let off: Vec<_> = (n..12).map(Pfn).filter(|pfn| !model.contains(pfn)).collect();
                         list.push_head_all(&frames, &off);
                         off.into_iter().for_each(|pfn| model.push_front(pfn));
+                    }
+                    8 => {
+                        let run: Vec<_> = (n..12).step_by(2).map(Pfn).take_while(|pfn| !model.contains(pfn)).collect();
+                        list.push_tail_run(&frames, pfn, run.len() as u32, 2);
+                        model.extend(run);
                     }
                     _ => {}
                 }

@@ -267,9 +267,10 @@ impl Frame {
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
 
-    /// Note where the frame lives, as order 0. The allocator does this before the frame heads a block or joins a folio.
-    pub fn place(&self, node: NodeId, zone: ZoneId) {
-        self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16, Relaxed);
+    /// Note where the frame lives, as order 0, and its page block's mobility group. The allocator does this before the frame heads a block or joins a folio.
+    #[inline]
+    pub fn place(&self, node: NodeId, zone: ZoneId, mobility: Mobility) {
+        self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16 | (mobility as u32) << 24, Relaxed);
     }
 
     /// Who owns the content.
@@ -404,6 +405,7 @@ impl FrameTable {
     ///
     /// The head's order before says how many tails are already in place, from the last folio here: a large block that
     /// comes and goes whole is not written again.
+    #[inline]
     pub fn make_folio(&self, head: Pfn, order: Order) {
         let record = &self[head];
         let done = record.order().frames();
@@ -416,10 +418,15 @@ impl FrameTable {
             return;
         }
         record.set(FrameFlags::HEAD);
-        let (node, zone) = (record.node(), record.zone());
-        for i in done..order.frames() {
+        self.make_tails(head, done..order.frames());
+    }
+
+    fn make_tails(&self, head: Pfn, places: core::ops::Range<u32>) {
+        let record = &self[head];
+        let (node, zone, mobility) = (record.node(), record.zone(), record.mobility());
+        for i in places {
             let tail = &self[head.add(i)];
-            tail.place(node, zone);
+            tail.place(node, zone, mobility);
             tail.assign(FrameFlags::TAIL);
             tail.set_private(head.0 as u64);
         }

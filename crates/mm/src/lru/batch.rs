@@ -112,7 +112,7 @@ impl Lru {
                 self.clear_list_flags(base, frame);
                 continue;
             }
-            let mut lists = self.lock_of(frame);
+            let mut lists = self.lock_of(frame).lists;
             let (node, group) = (frame.node(), frame.group());
             let mut gone: [ByKind; LruList::COUNT] = Default::default();
             let mut next = Some((first, frame, before));

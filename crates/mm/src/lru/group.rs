@@ -153,6 +153,12 @@ impl Groups {
         core::iter::successors(Some(group), |&group| if group == ROOT { None } else { self.parent(group) })
     }
 
+    /// The groups above `group`, up to the root.
+    #[inline]
+    pub fn above(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        self.upwards(group).skip(1)
+    }
+
     /// Is `group` this `top` or below it?
     pub fn is_below(&self, group: GroupId, top: GroupId) -> bool {
         self.upwards(group).any(|group| group == top)

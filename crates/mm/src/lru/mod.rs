@@ -49,6 +49,12 @@ enum End {
     Tail,
 }
 
+/// A vector whose lock is held.
+struct Held<'a> {
+    vec: &'a LruVec,
+    lists: Guard<'a, Lists>,
+}
+
 /// All list vectors and groups.
 pub struct Lru {
     vecs: Arena<LruVec>,
@@ -155,8 +161,8 @@ impl Lru {
     pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         if frame.test_and_clear(FrameFlags::LRU) {
-            let mut lists = self.lock_of(frame);
-            self.unlink(base, &mut lists, pfn);
+            let mut held = self.lock_of(frame);
+            self.unlink(base, &mut held, pfn);
         }
         self.clear_list_flags(base, frame);
     }
@@ -182,8 +188,8 @@ impl Lru {
         }
         frame.get(1);
         base.charge(Work::LruMove, 1);
-        let mut lists = self.lock_of(frame);
-        self.unlink(base, &mut lists, pfn);
+        let mut held = self.lock_of(frame);
+        self.unlink(base, &mut held, pfn);
         true
     }
 
@@ -201,13 +207,13 @@ impl Lru {
             return split();
         }
         base.charge(Work::LruMove, 1);
-        let mut lists = self.lock_of(frame);
+        let mut held = self.lock_of(frame);
         let list = LruList::of(frame.flags());
         split();
         frame.set(FrameFlags::LRU);
         let mut last = pfn;
         for part in (to.frames()..pages).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
-            lists.lists[list as usize].insert_behind(&base.frames, last, part);
+            held.lists.lists[list as usize].insert_behind(&base.frames, last, part);
             base.frames[part].set(FrameFlags::LRU);
             last = part;
         }
@@ -217,12 +223,12 @@ impl Lru {
         let frame = &base.frames[pfn];
         debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
         loop {
-            let mut lists = self.lock_of(frame);
-            if !lists.dead {
-                self.link(base, &mut lists, pfn, end);
+            let mut held = self.lock_of(frame);
+            if !held.lists.dead {
+                self.link(base, &mut held, pfn, end);
                 return;
             }
-            drop(lists);
+            drop(held);
             let (tomb, group) = (frame.group(), self.groups.nearest_live(frame.group()));
             self.groups.hand_up(tomb, group, frame.pages() as u64);
             frame.set_group(group);
@@ -234,61 +240,66 @@ impl Lru {
     fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End, set: FrameFlags, clear: FrameFlags) {
         base.charge(Work::LruMove, 1);
         let frame = &base.frames[pfn];
-        let mut lists = self.lock_of(frame);
-        self.unlink(base, &mut lists, pfn);
+        let mut held = self.lock_of(frame);
+        self.unlink(base, &mut held, pfn);
         frame.set(set);
         frame.clear(clear);
-        self.link(base, &mut lists, pfn, end);
+        self.link(base, &mut held, pfn, end);
     }
 
     /// Lock the vector that the folio belongs to.
-    fn lock_of(&self, frame: &Frame) -> Guard<'_, Lists> {
+    #[inline]
+    fn lock_of(&self, frame: &Frame) -> Held<'_> {
         loop {
             let group = frame.group();
-            let lists = self.vec(frame.node(), group).lock();
+            let vec = self.vec(frame.node(), group);
+            let lists = vec.lock();
             if frame.group() == group {
-                return lists;
+                return Held { vec, lists };
             }
         }
     }
 
-    fn unlink<M: Machine>(&self, base: &Base<M>, lists: &mut Lists, pfn: Pfn) {
+    fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         let list = LruList::of(frame.flags());
-        lists.lists[list as usize].remove(&base.frames, pfn);
-        self.account_one(base, lists, frame, list, -(frame.pages() as i64));
+        held.lists.lists[list as usize].remove(&base.frames, pfn);
+        self.account_one(base, held, frame, list, -(frame.pages() as i64));
     }
 
     /// Link and set LRU. A folio that must stay in memory goes to the unevictable list whatever it was before.
-    fn link<M: Machine>(&self, base: &Base<M>, lists: &mut Lists, pfn: Pfn, end: End) {
+    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, end: End) {
         let frame = &base.frames[pfn];
         settle_evictable(base, frame);
         let list = LruList::of(frame.flags());
         match end {
-            End::Head => lists.lists[list as usize].push_head(&base.frames, pfn),
-            End::Tail => lists.lists[list as usize].push_tail(&base.frames, pfn),
+            End::Head => held.lists.lists[list as usize].push_head(&base.frames, pfn),
+            End::Tail => held.lists.lists[list as usize].push_tail(&base.frames, pfn),
         }
         frame.set(FrameFlags::LRU);
-        self.account_one(base, lists, frame, list, frame.pages() as i64);
+        self.account_one(base, held, frame, list, frame.pages() as i64);
     }
 
+    #[inline]
     fn account_one<M: Machine>(
         &self,
         base: &Base<M>,
-        lists: &mut Lists,
+        held: &mut Held<'_>,
         frame: &Frame,
         list: LruList,
         by: i64,
     ) {
         let (node, kind) = (frame.node(), self.kind(frame.zone()));
-        lists.pages[list as usize][kind as usize] += by;
-        for group in self.groups.upwards(frame.group()) {
+        held.lists.pages[list as usize][kind as usize] += by;
+        held.vec.add_subtree_of(list, kind, by);
+        for group in self.groups.above(frame.group()) {
             self.vec(node, group).add_subtree_of(list, kind, by);
         }
         base.count(list.stat(), by);
     }
 
     /// `by` pages came to, or left, a list of the vector whose lock is held.
+    #[inline]
     fn account<M: Machine>(
         &self,
         base: &Base<M>,

@@ -20,7 +20,11 @@ fn base() -> Base<TestMachine> {
     let base = Base::new(TestMachine::new(&[0, 1], &memory), Knobs::default());
     for (zone, range) in memory.iter().enumerate() {
         for i in 0..range.frames {
-            base.frames[range.start.add(i)].place(range.node, ZoneId(zone as u8));
+            base.frames[range.start.add(i)].place(
+                range.node,
+                ZoneId(zone as u8),
+                crate::frame::Mobility::Movable,
+            );
         }
     }
     base

@@ -158,11 +158,14 @@ impl<M: Machine> Reclaim<'_, M> {
         let st = self.st;
         batch.settle(st.memory().ground(), &st.tlb);
         let _scope = st.scope(Scope::FreeUnrefFolios);
-        while let Some(pfn) = free.pop_tail(&st.frames) {
+        let mut folios = [Pfn::NONE; FREE_BATCH];
+        let folios = &mut folios[..free.len()];
+        free.pop_heads(&st.frames, folios);
+        for &pfn in folios.iter() {
             let concern = Concern::Frames { first: pfn, count: st.frames[pfn].pages() };
             st.event(Event::TlbHazard, concern.args());
-            st.free_folio(pfn);
         }
+        st.free_folios(folios);
     }
 
     /// The steps for one folio, which is locked and isolated.

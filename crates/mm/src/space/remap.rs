@@ -133,7 +133,7 @@ impl Spaces {
             st.tlb.flush(base, id, moved_away);
             let concern = Concern::FlushedAtOnce { space: id, first: start, count: old };
             st.event(Event::TlbHazard, concern.args());
-            tables.take_empty_tables(start, end, gather);
+            tables.take_empty_tables((start, end), (Vpn(0), USER_END), gather);
             drop(tables);
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);

@@ -62,6 +62,25 @@ impl VmaTree {
         Some(vma)
     }
 
+    /// As [`VmaTree::remove`], for the last of the ranges in `[start, end)`, of which none begins before.
+    pub(super) fn remove_last(&mut self, end: Vpn, start: Vpn, gather: &mut Gather) -> Option<Vma> {
+        let (&last, _) = self.ranges.range(..end.0).next_back().filter(|&(&last, _)| last >= start.0)?;
+        self.remove(Vpn(last), gather)
+    }
+
+    /// The free addresses around `[start, end)`, in which no range lies.
+    pub(super) fn hole(&self, start: Vpn, end: Vpn) -> (Vpn, Vpn) {
+        let below = self.ranges.range(..start.0).next_back();
+        let above = self.ranges.range(end.0..).next();
+        (below.map_or(Vpn(0), |(_, vma)| vma.view.end()), above.map_or(USER_END, |(_, vma)| vma.view.start))
+    }
+
+    /// Does a range lie in, or partly in, `[start, end)`?
+    pub(super) fn holds_any(&self, start: Vpn, end: Vpn) -> bool {
+        let last = self.ranges.range(..end.0).next_back();
+        last.is_some_and(|(_, vma)| vma.view.end() > start)
+    }
+
     /// Give a range other rights, with the same promise.
     pub fn protect(&mut self, start: Vpn, prot: Prot, gather: &mut Gather) {
         self.recent = None;

@@ -31,26 +31,26 @@ impl Spaces {
             return;
         }
         let space = self.at(id);
-        let starts = {
-            let vmas = space.vmas.lock();
-            if vmas.overlapping(start, end).next().is_none() {
-                return;
+        if !space.vmas.lock().holds_any(start, end) {
+            return;
+        }
+        self.split_at(st, id, start);
+        self.split_at(st, id, end);
+        let mut gone: SmallVec<[Vma; 1]> = SmallVec::new();
+        st.gather(id, Purpose::Meaning, |gather| {
+            let hole = {
+                let mut vmas = space.vmas.lock();
+                while let Some(vma) = vmas.remove_last(end, start, gather) {
+                    gone.push(vma);
+                }
+                vmas.hole(start, end)
+            };
+            for vma in gone.iter().rev() {
+                zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
-            drop(vmas);
-            self.split_at(st, id, start);
-            self.split_at(st, id, end);
-            space.vmas.lock().starts(start, end)
-        };
-        let gone: SmallVec<[Vma; 2]> = st.gather(id, Purpose::Meaning, |gather| {
-            for &at in &starts {
-                let vma = space.vmas.lock().range_of(at).map(|vma| vma.view).expect("it was just seen");
-                zap(st, id, &vma, vma.start, vma.end(), gather);
-            }
-            st.tables.lock(st.memory().ground(), id).take_empty_tables(start, end, gather);
-            let mut vmas = space.vmas.lock();
-            starts.iter().map(|&at| vmas.remove(at, gather).expect("it was just seen")).collect()
+            st.tables.lock(st.memory().ground(), id).take_empty_tables((start, end), hole, gather);
         });
-        for vma in gone {
+        for vma in gone.iter().rev() {
             vma.unlink(st);
             st.charge(Work::VmaChange, 1);
         }

@@ -199,7 +199,7 @@ impl Tables {
     /// Take the tree of a space that ends. All of its entries have been cleared; what tables are left goes to `gather`.
     pub fn destroy<M: Machine>(&self, base: &Ground<M>, space: SpaceId, gather: &mut Gather) {
         let mut locked = self.lock(base, space);
-        locked.take_empty_tables(Vpn(0), USER_END, gather);
+        locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
         let counts = &*locked.counts;
         assert_eq!((counts.resident, counts.tables), ([0; 4], 1), "{space} ends with pages or tables left");
         let root = Pfn(self.trees[space.0].root.swap(Pfn::NONE.0, AcqRel));

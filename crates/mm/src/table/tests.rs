@@ -145,7 +145,7 @@ proptest! {
                 }
                 Op::TakeEmpty(start, end) => {
                     let mut gather = Gather::new(SPACE, Purpose::Age);
-                    bench.lock().take_empty_tables(Vpn(start), Vpn(end), &mut gather);
+                    bench.lock().take_empty_tables((Vpn(start), Vpn(end)), (Vpn(0), USER_END), &mut gather);
                     bench.finish(gather);
                 }
                 Op::Visit(start, end) => {

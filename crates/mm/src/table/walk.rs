@@ -170,13 +170,21 @@ impl<'a, M: Machine> Locked<'a, M> {
         base.charge(Work::EntryScan, empty);
     }
 
-    /// Take all tables out of the tree that lie in `[start, end)`, or partly in it, and have no entry left.
-    pub fn take_empty_tables(&mut self, start: Vpn, end: Vpn, gather: &mut Gather) {
+    /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span nothing beyond
+    /// `hole`. What a table spans beside it, ranges will probably need a table for again.
+    pub fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
         let root = self.root;
-        self.take_empty_below(root, LEVELS - 1, start, end, gather);
+        self.take_empty_below(root, LEVELS - 1, range, hole, gather);
     }
 
-    fn take_empty_below(&mut self, table: Pfn, level: u32, start: Vpn, end: Vpn, gather: &mut Gather) {
+    fn take_empty_below(
+        &mut self,
+        table: Pfn,
+        level: u32,
+        (start, end): (Vpn, Vpn),
+        hole: (Vpn, Vpn),
+        gather: &mut Gather,
+    ) {
         let mut page = start;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
@@ -185,9 +193,11 @@ impl<'a, M: Machine> Locked<'a, M> {
             if entry.is_present() && !entry.has(Bits::LARGE) {
                 let below = entry.pfn();
                 if level > 1 {
-                    self.take_empty_below(below, level - 1, page, next, gather);
+                    self.take_empty_below(below, level - 1, (page, next), hole, gather);
                 }
-                if self.base.frames[below].private() == 0 {
+                let first = page.0 & !(span(level) - 1);
+                let inside = hole.0.0 <= first && first + span(level) <= hole.1.0;
+                if inside && self.base.frames[below].private() == 0 {
                     self.replace(slot, Entry::NONE);
                     self.counts.tables -= 1;
                     self.counts.recent.forget();

@@ -5,8 +5,8 @@ mod copy;
 mod file;
 mod swap;
 
+use super::Space;
 use super::vma::{Vma, VmaFlags, VmaView};
-use super::{Space, Spaces};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::FolioPages;
@@ -69,8 +69,8 @@ struct Fault<'a, M> {
     gfp: Gfp,
 }
 
-impl Spaces {
-    /// Serve a fault. After success the access is tried again; it may fault again if another task was faster.
+impl Space {
+    /// Serve a fault of the space, whose number is `id`. After success the access is tried again; it may fault again if another task was faster.
     pub fn fault<M: Machine>(
         &self,
         st: &Store<M>,
@@ -79,22 +79,36 @@ impl Spaces {
         access: AccessKind,
         gfp: Gfp,
     ) -> Result<Served, FaultStop> {
-        let space = self.at(id);
-        if space.is_killed() {
+        if self.is_killed() {
             return Err(FaultStop::Error(FaultError::Killed));
         }
-        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
+        let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
         st.charge(Work::VmaLookup, 1);
-        let found = space.vmas.lock().find(page);
+        let found = self.vmas.lock().find(page);
         let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let fault = Fault { st, id, space, vma, page, access, gfp };
+        let fault = Fault { st, id, space: self, vma, page, access, gfp };
         let served = fault.serve()?;
         if vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
         }
         Ok(served)
+    }
+}
+
+#[cfg(test)]
+impl super::Spaces {
+    /// [`Space::fault`] of the space of this number.
+    pub fn fault<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        page: Vpn,
+        access: AccessKind,
+        gfp: Gfp,
+    ) -> Result<Served, FaultStop> {
+        self.at(id).fault(st, id, page, access, gfp)
     }
 }
 

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::machine::{ModelMachine, become_cpu};
-use crate::frame::Owner;
+use crate::frame::{Mobility, Owner};
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::{Guard, Lock};
@@ -44,7 +44,7 @@ impl World {
         }
         ground.tlb.files.ensure(FILE.0);
         for pfn in (0..frames).map(Pfn) {
-            ground.frames[pfn].place(NodeId(0), ZoneId(0));
+            ground.frames[pfn].place(NodeId(0), ZoneId(0), Mobility::Movable);
             ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
             ground.machine.fill(pfn, OLD);
         }
