@@ -131,7 +131,8 @@ impl SimMachine {
         (level..=3).rev().try_fold(root, |table, level| {
             let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
             let entry = Entry::from_raw(raw);
-            entry.is_present().then(|| entry.pfn())
+            let leads_to_table = entry.is_present() && !entry.has(Bits::LARGE);
+            leads_to_table.then(|| entry.pfn())
         })
     }
 

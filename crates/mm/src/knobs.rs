@@ -75,6 +75,9 @@ knobs! {
          large folios have";
     ShmemMaxOrder "shmem.max_order" 0 0..=9 "log2 pages"
         "largest folio of shmem: the largest that lies in the file and where none is yet; 0 = single pages";
+    ThpFilePmd "thp.file_pmd" 0 0..=1 ""
+        "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
+         page (0)";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""

@@ -262,8 +262,8 @@ impl Machine for TestMachine {
             let named = match what {
                 Flush::All => true,
                 Flush::Current => asid == loaded,
-                Flush::Pages { start, count, .. } => {
-                    asid == loaded && (start.0..start.0 + count as u64).contains(&page.0)
+                Flush::Pages { start, count, stride } => {
+                    asid == loaded && (start.0..start.0 + ((count as u64) << stride.0)).contains(&page.0)
                 }
             };
             cpu != me || !named

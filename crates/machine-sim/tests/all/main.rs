@@ -4,6 +4,7 @@ mod bound;
 mod chaos;
 mod conformance;
 mod flushes;
+mod huge_entries;
 mod large_folios;
 mod profile;
 mod programs;

@@ -207,6 +207,29 @@ impl Cache {
         f.readahead.lock().mapped(fresh);
     }
 
+    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting; with a reference.
+    pub fn resident_large<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        first: PageIndex,
+    ) -> Option<Pfn> {
+        let f = self.file(file);
+        memory.charge(Work::CacheLookup, 1);
+        let folio = {
+            let tree = f.tree.lock();
+            let folio = tree.folio(first).filter(|folio| folio.order == PAGEBLOCK_ORDER)?;
+            let frame = &memory.frames[folio.head];
+            let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
+            let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
+            (fit && frame.try_get()).then_some(folio)?
+        };
+        if !memory.frames[folio.head].has(FrameFlags::WORKINGSET) {
+            f.readahead.lock().mapped(folio.pages() as u32);
+        }
+        Some(folio.head)
+    }
+
     /// Is the folio, which the caller has locked, in the cache of that file, and does it hold that page of it? (A page behind
     /// the end of its file is none, even if its folio is still there.)
     pub fn is_page<M: Machine>(

@@ -542,8 +542,17 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
 fn reclaim_meanwhile(bench: &Bench) {
     let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
     let (space, page, pfn, head) = (bench.space, NEIGHBOUR, store.zero, store.zero);
-    let cleared =
-        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false };
+    let cleared = Cleared {
+        space,
+        page,
+        pages: 1,
+        order: Order::ZERO,
+        pfn,
+        head,
+        writable: false,
+        never_used: false,
+        dropped: false,
+    };
     let mut batch = Batch::new(base);
     let _ = batch.note(base, &store.tlb, &cleared);
     assert_eq!(store.frames[head].debt(), 0, "a flush was deferred");

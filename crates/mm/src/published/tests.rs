@@ -108,7 +108,17 @@ impl World {
     }
 
     fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        Cleared { space, page, pages: 1, pfn, head: pfn, writable: false, never_used: false, dropped: false }
+        Cleared {
+            space,
+            page,
+            pages: 1,
+            order: Order::ZERO,
+            pfn,
+            head: pfn,
+            writable: false,
+            never_used: false,
+            dropped: false,
+        }
     }
 
     /// Reclaim unmaps a page that could only be read.

@@ -126,6 +126,16 @@ impl Rmap {
         count_large(base, &base.frames[head], change, -1);
         change.partly
     }
+
+    /// A 2 MiB entry that mapped a whole folio has become one for each of its pages. Each of these holds a reference.
+    pub fn split_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
+        let pages = FolioPages::all(&base.frames, head);
+        base.frames[head].get(pages.count - 1);
+        // In this order the folio is mapped all the time.
+        self.add_range(base, pages);
+        self.remove_large(base, head);
+        base.count(Stat::ThpSplitPmd, 1);
+    }
 }
 
 #[inline]

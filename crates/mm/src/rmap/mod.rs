@@ -119,10 +119,16 @@ impl Rmap {
     ) -> Result<(), std_alloc::string::String> {
         memory.frames.validate_mapcounts(pfn)?;
         let mut found = std_alloc::vec![0; memory.frames[pfn].pages() as usize];
+        let mut entire = 0;
         self.walk(memory, pfn, |_, _, run| {
+            entire += u32::from(run.is_large());
             run.mapped(&memory.frames).iter().for_each(|page| found[(page.0 - pfn.0) as usize] += 1);
             true
         });
+        if entire != memory.frames.entire_mapcount(pfn) {
+            let counted = memory.frames.entire_mapcount(pfn);
+            return Err(std_alloc::format!("{pfn}: {entire} large entries found, entire mapcount {counted}"));
+        }
         for (page, found) in FolioPages::all(&memory.frames, pfn).iter().zip(found) {
             let counted = memory.frames.page_mapcount(page);
             if found != counted {

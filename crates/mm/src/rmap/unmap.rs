@@ -44,13 +44,42 @@ impl Rmap {
         if frame.mapcount() > 0 {
             self.walk(memory, pfn, |tables, span, run| {
                 let locked = span.flags.contains(SpanFlags::LOCKED) && !mode.ignore_mlock;
-                let taken = if locked { None } else { self.unmap_run(memory, tables, span, run, batch) };
+                if locked {
+                    return false;
+                }
+                if run.is_large() && frame.is_anon() {
+                    return self.unmap_split(memory, tables, span, run, batch, &mut dirty);
+                }
+                let taken = self.unmap_run(memory, tables, span, run, batch);
                 dirty |= taken.is_some_and(|old| old.has(Bits::DIRTY));
                 // Where it stops, what was taken away before is counted off already.
                 taken.is_some()
             });
         }
         Unmapped { all: frame.mapcount() == 0, dirty }
+    }
+
+    /// Take a 2 MiB entry of anonymous memory away: its pages have an entry of swap each, so it is split first.
+    #[cold]
+    fn unmap_split<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        tables: &mut Locked<'_, M>,
+        span: &Span,
+        large: &Run,
+        batch: &mut Batch,
+        dirty: &mut bool,
+    ) -> bool {
+        tables.split_large(large);
+        self.split_large(memory.ground(), large.entry.pfn());
+        let mut page = large.page;
+        while page < large.end() {
+            let run = tables.find_run(page, large.end()).expect("it has just been split");
+            let Some(old) = self.unmap_run(memory, tables, span, &run, batch) else { return false };
+            *dirty |= old.has(Bits::DIRTY);
+            page = run.end();
+        }
+        true
     }
 
     /// Take one run of a folio's entries away; returns what it was. `None`: it has to stay, and is as it was.

@@ -73,7 +73,11 @@ impl Rmap {
                 memory.charge(Work::EntryClear, run.count as u64);
                 dirty |= old.has(Bits::DIRTY);
                 stale(memory.ground(), &run.cleared(span.space, old, pfn), true);
-                memory.tlb.flush(memory.ground(), span.space, Range::pages(run.page, run.pages()));
+                memory.tlb.flush(
+                    memory.ground(),
+                    span.space,
+                    Range::entries(run.page, run.pages(), run.order),
+                );
                 let concern =
                     Concern::FlushedAtOnce { space: span.space, first: run.page, count: run.pages() };
                 memory.event(Event::TlbHazard, concern.args());

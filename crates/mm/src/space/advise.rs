@@ -1,8 +1,9 @@
 //! madvise.
 
+use super::split::split_entry_at;
 use super::unmap::{resident_kind, zap};
 use super::vma::{VmaFlags, VmaView};
-use super::{Spaces, Stop};
+use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
 use crate::frame::{FolioPages, FrameFlags};
@@ -60,7 +61,7 @@ impl Spaces {
         st.gather(id, purpose, |gather| {
             views.iter().try_for_each(|view| {
                 let (from, to) = (start.max(view.start), end.min(view.end()));
-                advise_range(st, id, view, from, to, advice, gather, &mut advised)
+                advise_range(st, (id, space), view, from, to, advice, gather, &mut advised)
             })
         })?;
         // As the system call does: the mapped parts are served, then the holes are complained about.
@@ -71,7 +72,7 @@ impl Spaces {
 #[allow(clippy::too_many_arguments)]
 fn advise_range<M: Machine>(
     st: &Store<M>,
-    id: SpaceId,
+    (id, space): (SpaceId, &Space),
     vma: &VmaView,
     from: Vpn,
     to: Vpn,
@@ -80,6 +81,10 @@ fn advise_range<M: Machine>(
     advised: &mut Advised,
 ) -> Result<(), Error> {
     let locked = vma.flags.contains(VmaFlags::LOCKED);
+    if matches!(advice, Advice::Free | Advice::Cold | Advice::PageOut) {
+        split_entry_at(st, space, id, from);
+        split_entry_at(st, space, id, to);
+    }
     match advice {
         Advice::DontNeed | Advice::Cold | Advice::PageOut if locked => return Err(Error::Invalid),
         Advice::Free if locked || vma.file.is_some() => return Err(Error::Invalid),
@@ -93,7 +98,10 @@ fn advise_range<M: Machine>(
         _ => {
             let mut tables = st.tables.lock(st.memory().ground(), id);
             let mut whole = WholeFolio::default();
+            // A fault may have mapped one across a border since: of that, only a part is meant.
+            let reaches_out = |run: &Run| run.page < from || run.end() > to;
             tables.for_each(from, to, |tables, run| match advice {
+                _ if run.is_large() && reaches_out(&run) => {}
                 Advice::Free => {
                     if let Some(folio) = whole.completed_by(st, &run) {
                         lazyfree_folio(st, tables, folio, run.end(), gather);
@@ -122,10 +130,13 @@ impl WholeFolio {
     /// Pass a run. If it ends a folio whose first page the walk has passed too, and which is mapped nowhere else, that folio.
     fn completed_by<M: Machine>(&mut self, st: &Store<M>, run: &Run) -> Option<FolioPages> {
         let before = self.passed.take();
-        if !run.entry.is_present() || run.is_large() {
+        if !run.entry.is_present() {
             return None;
         }
         let mut pages = run.mapped(&st.frames);
+        if run.is_large() {
+            return (st.frames[pages.head].mapcount() == 1).then_some(pages);
+        }
         if pages.offset() > 0 {
             let (passed, end) = before.filter(|(passed, _)| passed.head == pages.head)?;
             if (passed.count, end) != (pages.offset(), run.page) {
@@ -148,7 +159,7 @@ fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, ga
     if run.entry.has(Bits::YOUNG) {
         tables.clear_young(run);
         st.charge(Work::EntryClear, run.count as u64);
-        gather.touched(run.page, run.pages());
+        run.touch(gather);
     }
     st.frames[pages.head].clear(FrameFlags::REFERENCED);
     st.lru.deactivate(st.memory().ground(), pages.head);
@@ -181,11 +192,10 @@ fn lazyfree_folio<M: Machine>(
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
-        let start = Vpn(end.0 - pages.count as u64);
-        gather.touched(start, pages.count as u64);
-        let mut page = start;
+        let mut page = Vpn(end.0 - pages.count as u64);
         while page < end {
             let run = tables.find_run(page, end).expect("the walk has just passed it");
+            run.touch(gather);
             tables.clear_young_and_dirty(&run);
             st.charge(Work::EntryClear, run.count as u64);
             stale(st.memory().ground(), &run.cleared(tables.space(), run.entry, pfn), true);

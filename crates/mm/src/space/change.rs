@@ -1,5 +1,6 @@
 //! Splitting, merging and changing ranges; mprotect.
 
+use super::split::split_entry_at;
 use super::vma::{Vma, VmaFlags, rights_of};
 use super::{Space, Spaces, Stop, VmaTree};
 use crate::api::{Error, Prot};
@@ -13,6 +14,7 @@ impl Spaces {
     /// Make `page` a border between ranges. The caller holds the mapping semaphore alone.
     pub(super) fn split_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
         let space = self.at(id);
+        split_entry_at(st, space, id, page);
         let mut vmas = space.vmas.lock();
         let Some(whole) = vmas.range_of(page) else { return };
         if whole.view.start == page {
@@ -151,7 +153,7 @@ fn change_entries<M: Machine>(
             st.charge(Work::EntrySet, run.count as u64);
             let head = run.mapped(&st.frames).head;
             stale(st.memory().ground(), &run.cleared(id, run.entry, head), true);
-            gather.touched(run.page, run.pages());
+            run.touch(gather);
         }
     });
 }

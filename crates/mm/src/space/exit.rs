@@ -79,7 +79,16 @@ impl Spaces {
                         return Err(in_space(std_alloc::format!("{owner:?} does not know {span:?}")));
                     }
                 }
-                tables.for_each(vma.view.start, vma.view.end(), |_, run| inside += run.count as u64);
+                let mut astray = None;
+                tables.for_each(vma.view.start, vma.view.end(), |_, run| {
+                    inside += run.count as u64;
+                    if run.page < vma.view.start || run.end() > vma.view.end() {
+                        astray = Some(run);
+                    }
+                });
+                if let Some(run) = astray {
+                    return Err(in_space(std_alloc::format!("{run:?} reaches out of {:?}", vma.view)));
+                }
             }
             if entries != inside {
                 return Err(in_space(std_alloc::format!(

@@ -6,6 +6,7 @@ use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
+use crate::primitive::Ordering::*;
 use crate::rmap::Tally;
 use crate::store::Store;
 use crate::table::{Absent, Bits, Locked, Resident, Rights, Run, Settled, Slot};
@@ -63,6 +64,7 @@ impl Spaces {
         if source.sets.is_empty() {
             return Ok(());
         }
+        self.at(child).large.store(self.at(parent).large.load(Relaxed), Relaxed);
         self.copy_entries(st, parent, child, source, gfp)
     }
 
@@ -80,7 +82,12 @@ impl Spaces {
         let mut outcome = Ok(());
         let mut tally = Tally::new(base);
         from.for_each(range.view.start, range.view.end(), |from, run| {
-            if outcome.is_ok() {
+            if run.is_large() {
+                // One of a file can be faulted in again.
+                if outcome.is_ok() && st.frames[run.entry.pfn()].is_anon() {
+                    outcome = copy_large(st, from, &mut to, &run, gfp);
+                }
+            } else if outcome.is_ok() {
                 outcome = to
                     .reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)
                     .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut tally))
@@ -90,6 +97,35 @@ impl Spaces {
         tally.settle(base);
         outcome
     }
+}
+
+/// Share a 2 MiB entry of anonymous memory. The child's has a table in reserve as the parent's has.
+#[cold]
+fn copy_large<M: Machine>(
+    st: &Store<M>,
+    from: &mut Locked<'_, M>,
+    to: &mut Settled<'_, M>,
+    run: &Run,
+    gfp: Gfp,
+) -> Result<(), Stop> {
+    let base = st.memory().ground();
+    let slot =
+        to.reserve_large(&st.alloc, run.page, gfp.mark, gfp.reserve)?.expect("the child has nothing there");
+    to.deposit(&st.alloc, gfp.mark, gfp.reserve)?;
+    st.charge(Work::EntrySet, 1);
+    let pages = run.mapped(&st.frames);
+    if run.entry.has(Bits::WRITE) {
+        let old = from.forbid_writes(run);
+        stale(base, &run.cleared(from.space(), old, pages.head), true);
+    }
+    for page in pages.iter() {
+        st.frames[page].clear(FrameFlags::EXCLUSIVE);
+    }
+    st.frames[pages.head].get(1);
+    st.rmap.add_large(base, pages.head);
+    to.counts().add(Resident::Anon, i64::from(pages.count));
+    to.inherit(slot, from, run, Rights::YOUNG);
+    Ok(())
 }
 
 /// Share a run of pages, or one slot of swap, between parent and child.
@@ -102,8 +138,6 @@ fn copy_run<M: Machine>(
     shared: bool,
     tally: &mut Tally,
 ) {
-    // No fault maps 2 MiB with one entry; the child's would have to be one, too.
-    assert!(!run.is_large(), "{} is mapped by a large entry, which is not shared", run.page);
     let base = st.memory().ground();
     st.charge(Work::EntrySet, run.count as u64);
     if let Some((swap, _)) = run.entry.as_swap() {

@@ -1,8 +1,9 @@
 //! mmap.
 
 use super::vma::{Vma, VmaFlags, VmaView};
-use super::{Spaces, Stop};
+use super::{Spaces, Stop, VmaTree};
 use crate::api::{Backing, Error, FileKind, MapRequest, Prot};
+use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::USER_END;
@@ -23,7 +24,7 @@ impl Spaces {
                 self.unmap_range(st, id, at, Vpn(at.0 + request.pages));
                 at
             }
-            None => space.vmas.lock().gap(request.pages).ok_or(Error::NoMemory)?,
+            None => place(st, &space.vmas.lock(), request).ok_or(Error::NoMemory)?,
         };
         let (file, flags) = self.backing(st, request)?;
         let view = VmaView {
@@ -71,5 +72,22 @@ impl Spaces {
             }
         };
         Ok((file, flags))
+    }
+}
+
+/// Where there is room. What shows 2 MiB of a file or more begins where large entries fit.
+fn place<M: Machine>(st: &Store<M>, vmas: &VmaTree, request: &MapRequest) -> Option<Vpn> {
+    const LARGE: u64 = TABLE_ENTRIES as u64;
+    let offset = match request.backing {
+        Backing::File { offset, .. } => Some(offset.0),
+        Backing::AnonymousShared => Some(0),
+        Backing::Anonymous => None,
+    };
+    match offset.filter(|_| st.knobs.get(Knob::ThpFilePmd) == 1 && request.pages >= LARGE) {
+        Some(offset) => {
+            let start = vmas.gap(request.pages + LARGE - 1)?;
+            Some(Vpn(start.0 + (offset.wrapping_sub(start.0)) % LARGE))
+        }
+        None => vmas.gap(request.pages),
     }
 }

@@ -19,6 +19,7 @@ mod fork;
 mod map;
 mod mlock;
 mod remap;
+mod split;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -72,6 +73,8 @@ pub struct Space {
     group: AtomicU32,
     mapping: Semaphore,
     vmas: Lock<VmaTree>,
+    /// Has a 2 MiB entry ever been made in its tables? If not, nobody looks for one.
+    large: AtomicBool,
 }
 
 impl Space {
@@ -129,6 +132,7 @@ impl Spaces {
         let space = self.list.ensure(id.0);
         space.group.store(gfp.group.0 as u32, Relaxed);
         space.killed.store(false, Relaxed);
+        space.large.store(false, Relaxed);
         *space.vmas.lock() = VmaTree::default();
         space.alive.store(true, Release);
         Ok(id)

@@ -1,5 +1,6 @@
 //! mremap.
 
+use super::split::split_entries;
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::api::Error;
@@ -107,6 +108,7 @@ impl Spaces {
 
         self.split_at(st, id, start);
         self.split_at(st, id, end);
+        split_entries(st, space, id, start, end);
         let source = space.vmas.lock().range_of(start).expect("checked by the caller").clone();
         let mut moved: Vma = source.clone();
         moved.view.id = self.new_vma_id();
@@ -129,7 +131,7 @@ impl Spaces {
                 from = next;
             }
             // Under the lock: nobody may find an entry empty while a CPU can still use it.
-            let moved_away = Range { start, pages: old, freed_tables: false };
+            let moved_away = Range::pages(start, old);
             st.tlb.flush(base, id, moved_away);
             let concern = Concern::FlushedAtOnce { space: id, first: start, count: old };
             st.event(Event::TlbHazard, concern.args());

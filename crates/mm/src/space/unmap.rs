@@ -7,10 +7,12 @@ use crate::cache::drop_swap_entry;
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
+use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::{Bits, Locked, Resident, Run, USER_END};
-use crate::tlb::{Gather, Purpose, stale_of};
+use crate::tlb::{Gather, Purpose, stale, stale_of};
 use crate::units::*;
+use core::cell::Cell;
 use smallvec::SmallVec;
 
 impl Spaces {
@@ -82,10 +84,35 @@ pub(super) fn zap_if<M: Machine>(
     let base = st.memory().ground();
     let mut tally = Tally::new(base);
     let mut tables = st.tables.lock(base, id);
-    tables.take_each(start, end, wanted, |tables, run| {
-        forget_run(st, tables, run, recency, gather, &mut tally);
-    });
+    let mut from = start;
+    loop {
+        // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
+        let split = Cell::new(None);
+        let wanted = |run: &Run| {
+            if run.is_large() && reaches_out(run, start, end) && st.frames[run.entry.pfn()].is_anon() {
+                split.set(Some(*run));
+                return false;
+            }
+            wanted(run)
+        };
+        tables.take_each(from, end, wanted, |tables, run| {
+            if run.is_large() {
+                let partly = reaches_out(run, start, end);
+                return forget_large(st, tables, run, partly, recency, gather);
+            }
+            forget_run(st, tables, run, recency, gather, &mut tally);
+        });
+        let Some(run) = split.get() else { break };
+        tables.split_large(&run);
+        st.rmap.split_large(base, run.entry.pfn());
+        from = run.page.max(start);
+    }
     tally.settle(base);
+}
+
+/// Does a large entry map more than pages of `[start, end)`?
+fn reaches_out(run: &Run, start: Vpn, end: Vpn) -> bool {
+    run.page < start || run.end() > end
 }
 
 /// A run of entries was cleared: see to what it said.
@@ -114,20 +141,51 @@ fn forget_run<M: Machine>(
     }
     let kind = kind_of(frame);
     if kind != Resident::Anon {
-        if run.entry.has(Bits::DIRTY) {
-            st.cache.mark_dirty(st.memory(), pages.head);
-        }
-        if recency && run.entry.has(Bits::YOUNG) && matches!(frame.owner(), Owner::File(_)) {
-            st.lru.mark_accessed(base, pages.head);
-        }
+        tell_file(st, run, pages.head, recency);
     }
     tables.counts().add(kind, -i64::from(pages.count));
-    if run.is_large() {
-        st.rmap.remove_large(base, pages.head);
-    } else {
-        st.rmap.remove_tallied(base, frame, pages, tally);
-    }
+    st.rmap.remove_tallied(base, frame, pages, tally);
     gather.folio(pages.head, run.count);
+}
+
+/// A folio of a file learns what hardware marked in its entries.
+#[inline(always)]
+fn tell_file<M: Machine>(st: &Store<M>, run: &Run, head: Pfn, recency: bool) {
+    if run.entry.has(Bits::DIRTY) {
+        st.cache.mark_dirty(st.memory(), head);
+    }
+    if recency && run.entry.has(Bits::YOUNG) && matches!(st.frames[head].owner(), Owner::File(_)) {
+        st.lru.mark_accessed(st.memory().ground(), head);
+    }
+}
+
+/// The same for a 2 MiB entry. `partly`: more went than was to go, as it was not split before.
+#[cold]
+fn forget_large<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    run: &Run,
+    partly: bool,
+    recency: bool,
+    gather: &mut Gather,
+) {
+    let base = st.memory().ground();
+    st.charge(Work::EntryClear, 1);
+    gather.touched_large(run.page);
+    let head = run.entry.pfn();
+    stale(base, &run.cleared(tables.space(), run.entry, head), true);
+    let kind = resident_kind(st, head);
+    if kind == Resident::Anon {
+        assert!(!partly, "{} lies in a large entry of anonymous memory that was not split", run.page);
+        let table = tables.withdraw();
+        gather.unused_table(table);
+    } else {
+        tell_file(st, run, head, recency);
+        st.count(Stat::ThpSplitPmd, i64::from(partly));
+    }
+    tables.counts().add(kind, -(run.pages() as i64));
+    st.rmap.remove_large(base, head);
+    gather.folio(head, 1);
 }
 
 /// What kind of page a folio counts as where it is mapped.

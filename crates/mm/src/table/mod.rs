@@ -14,6 +14,7 @@
 //! entries, so that a fault pays only for its own surroundings.
 
 pub mod entry;
+mod large;
 mod run;
 mod settled;
 mod walk;
@@ -34,6 +35,7 @@ use crate::stat::Stat;
 use crate::tlb::{Gather, Generation};
 use crate::units::*;
 use core::cell::Cell;
+use std_alloc::vec::Vec;
 
 /// Levels of a tree; level 0 holds the entries of pages.
 pub const LEVELS: u32 = 4;
@@ -63,6 +65,8 @@ pub struct Counts {
     /// Page-table pages.
     tables: u32,
     recent: Recent,
+    /// Empty tables in reserve, one for each large entry of anonymous memory: splitting it takes one, and cannot fail.
+    deposits: Vec<Pfn>,
     /// Number of the present hold of the lock. Slots are good in the hold in which they were found, and in no other.
     hold: u16,
 }
@@ -201,6 +205,7 @@ impl Tables {
         let mut locked = self.lock(base, space);
         locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
         let counts = &*locked.counts;
+        assert!(counts.deposits.is_empty(), "{space} ends with tables in reserve for large entries");
         assert_eq!((counts.resident, counts.tables), ([0; 4], 1), "{space} ends with pages or tables left");
         let root = Pfn(self.trees[space.0].root.swap(Pfn::NONE.0, AcqRel));
         drop(locked);
@@ -422,7 +427,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.replace(slot, Entry::new(pfn, bits));
     }
 
-    /// Make the way to the entry of `page`, with new tables where they are missing.
+    /// Make the way to the entry of `page`, with new tables where they are missing; to the large entry that maps it, if one does.
     pub fn reserve(
         &mut self,
         alloc: &Allocator,
@@ -438,19 +443,37 @@ impl<'a, M: Machine> Locked<'a, M> {
         for level in (1..LEVELS).rev() {
             let slot = self.slot(table, page, level);
             let entry = self.read(slot);
-            debug_assert!(!entry.has(Bits::LARGE), "a page inside a large entry");
-            table = if entry.is_present() {
-                entry.pfn()
-            } else {
-                let new = new_table(self.base, alloc, mark, reserve)?;
-                self.replace(slot, Entry::table(new));
-                self.counts.tables += 1;
-                new
-            };
+            if entry.has(Bits::PRESENT.union(Bits::LARGE)) {
+                return Ok(slot);
+            }
+            table =
+                if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, mark, reserve)? };
         }
         self.base.charge(Work::TableLevel, LEVELS as u64);
         self.counts.recent.set(page, table);
         Ok(self.slot(table, page, 0))
+    }
+}
+
+impl<M: Machine> Locked<'_, M> {
+    /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much as the
+    /// new one does, is owed for its own.
+    fn add_table(
+        &mut self,
+        alloc: &Allocator,
+        slot: Slot,
+        mark: Mark,
+        reserve: Reserve,
+    ) -> Result<Pfn, NeedsReclaim> {
+        let new = new_table(self.base, alloc, mark, reserve)?;
+        self.link_table(slot, new);
+        Ok(new)
+    }
+
+    fn link_table(&mut self, slot: Slot, table: Pfn) {
+        self.base.frames[table].set_debt(self.base.frames[slot.table].debt());
+        self.replace(slot, Entry::table(table));
+        self.counts.tables += 1;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
-use crate::tlb::Cleared;
+use crate::tlb::{Cleared, Gather};
 use crate::units::*;
 
 /// Marks that entries of one run may differ in.
@@ -94,11 +94,24 @@ impl Run {
             space,
             page: self.page,
             pages: self.pages() as u32,
+            order: self.order,
             pfn: old.pfn(),
             head,
             writable: old.has(Bits::WRITE),
             never_used: !old.bits().intersects(MARKS),
             dropped: false,
+        }
+    }
+}
+
+impl Run {
+    /// Note that the entries were cleared or have lost rights.
+    #[inline]
+    pub fn touch(&self, gather: &mut Gather) {
+        if self.is_large() {
+            gather.touched_large(self.page);
+        } else {
+            gather.touched(self.page, self.pages());
         }
     }
 }

@@ -1,8 +1,7 @@
 //! A locked tree of a space that nobody holds an old translation of.
 
 use super::run::MARKS;
-use super::{Bits, Entry, LEVELS, Locked, Paid, Rights, Run, Slot, TABLE_ENTRIES, new_table};
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use super::{Bits, Entry, Locked, Paid, Rights, Run, Slot};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
 use crate::machine::Machine;
@@ -59,25 +58,31 @@ impl<'a, M: Machine> Settled<'a, M> {
         debug_assert!(!present, "an entry for {page} was not cleared first");
     }
 
-    /// Let a present entry be written; it counts as written and used.
+    /// Let the present entry that maps `page` be written; it counts as written and used.
     #[inline]
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
-        let mapped = FolioPages::one(&self.base.frames, self.read(slot).pfn());
+        let entry = self.read(slot);
+        let mut mapped = FolioPages::one(&self.base.frames, entry.pfn());
+        let mut first = page;
+        if entry.has(Bits::LARGE) {
+            mapped.count = TABLE_ENTRIES as u32;
+            first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
+        }
         let allowed = self.admit(slot.table, mapped, writes);
         assert!(allowed, "nothing is allowed to {page}");
-        self.means_something_else(page, 1);
+        self.means_something_else(first, mapped.count);
         self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
 
     /// Tells who traces that pages show something else, or allow more, from here on.
     #[inline]
-    fn means_something_else(&self, page: Vpn, count: u32) {
+    pub(super) fn means_something_else(&self, page: Vpn, count: u32) {
         let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
         self.base.event(Event::TlbHazard, concern.args());
     }
 
     /// May pages be written through entries of a table? Tells who traces that a file is about to change.
-    fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
+    pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
         // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
         assert!(settled, "the lock of {} is not the one that was settled", self.space);
@@ -123,36 +128,5 @@ impl<'a, M: Machine> Settled<'a, M> {
             new += 1;
         }
         self.count_entries(slot.table, new);
-    }
-
-    /// Map an aligned 2 MiB range with one large entry. The range has no table.
-    pub fn map_large(
-        &mut self,
-        alloc: &Allocator,
-        page: Vpn,
-        (pfn, rights, writes): (Pfn, Rights, Writes),
-        mark: Mark,
-        reserve: Reserve,
-    ) -> Result<(), NeedsReclaim> {
-        assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64));
-        let mut table = self.root;
-        for level in (2..LEVELS).rev() {
-            let slot = self.slot(table, page, level);
-            let next = self.read(slot);
-            table = if next.is_present() {
-                next.pfn()
-            } else {
-                let new = new_table(self.base, alloc, mark, reserve)?;
-                self.replace(slot, Entry::table(new));
-                self.counts.tables += 1;
-                new
-            };
-        }
-        let mut bits = Bits::PRESENT | Bits::LARGE | rights.bits_of_entry();
-        bits.set(Bits::WRITE, self.admit(table, FolioPages::all(&self.base.frames, pfn), writes));
-        let slot = self.slot(table, page, 1);
-        let old = self.replace(slot, Entry::new(pfn, bits));
-        assert!(old.is_none(), "a large entry over {old:?}");
-        Ok(())
     }
 }

@@ -36,6 +36,15 @@ impl Bench {
         tables.replace(slot, entry)
     }
 
+    /// Map a folio that fills a large entry.
+    fn map_large(&self, page: Vpn, head: Pfn) {
+        self.base.frames.make_folio(head, PAGEBLOCK_ORDER);
+        let mut tables = self.lock().settle();
+        tables.deposit(&self.alloc, Mark::Min, Reserve::None).unwrap();
+        let slot = tables.reserve_large(&self.alloc, page, Mark::Min, Reserve::None).unwrap();
+        tables.install_large(slot.unwrap(), page, head, Rights::USER, Writes::No);
+    }
+
     fn finish(&self, gather: Gather) {
         self.tables.free_tables(&self.base, &self.alloc, &gather.tables);
     }
@@ -60,14 +69,32 @@ fn an_entry_is_found_where_it_was_put() {
 fn a_large_entry_is_found_from_each_of_its_pages() {
     let bench = Bench::new();
     let page = Vpn(512 * 9);
-    let entry = (Pfn(512), Rights::USER, Writes::No);
-    bench.lock().settle().map_large(&bench.alloc, page, entry, Mark::Min, Reserve::None).unwrap();
+    bench.map_large(page, Pfn(512));
     let leaf = bench.lock().find(Vpn(page.0 + 77)).unwrap();
     assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (page, Order(9), Pfn(512)));
     let mut seen = Vec::new();
     bench.lock().for_each(Vpn(0), USER_END, |_, leaf| seen.push((leaf.page, leaf.order)));
     assert_eq!(seen, [(page, Order(9))]);
     assert_eq!(bench.lock().validate(), Ok(1));
+}
+
+#[test]
+fn a_large_entry_becomes_a_table_that_says_the_same() {
+    let bench = Bench::new();
+    let page = Vpn(512 * 9);
+    bench.map_large(page, Pfn(512));
+    let mut tables = bench.lock();
+    assert_eq!(tables.reserve_large(&bench.alloc, page, Mark::Min, Reserve::None), Ok(None));
+    let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
+    tables.mark_used(leaf.slot, true);
+    // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
+    tables.owe(leaf.slot, Generation(5));
+    tables.split_large(&leaf);
+    let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
+    assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (Vpn(page.0 + 77), Order::ZERO, Pfn(512 + 77)));
+    assert_eq!(leaf.entry.bits(), Bits::PRESENT | Bits::USER | Bits::YOUNG | Bits::DIRTY);
+    assert_eq!(bench.base.frames[leaf.slot.table].debt(), 5);
+    assert_eq!((tables.validate(), tables.counts().tables()), (Ok(512), 4));
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct Cleared {
     pub page: Vpn,
     /// Number of pages; they lie in one table.
     pub pages: u32,
+    /// Size of what each entry mapped.
+    pub order: Order,
     /// The frame that the first page showed; the others follow.
     pub pfn: Pfn,
     /// The folio's head.
@@ -67,7 +69,9 @@ struct Listed {
     /// The space's unique id: its number may have gone to another since.
     context: u64,
     page: Vpn,
-    pages: u32,
+    /// Their number, and their size.
+    entries: u32,
+    order: Order,
     /// The space's generation after their entries were cleared.
     generation: u64,
 }
@@ -86,7 +90,7 @@ pub struct Batch {
     writable: bool,
     /// All of what `debt` is for; kept by the policy `list` only.
     list: Vec<Listed>,
-    /// Pages on the list.
+    /// Entries on the list.
     listed: u64,
 }
 
@@ -113,7 +117,8 @@ impl Batch {
                 None
             }
             EAGER | ABIS => {
-                tlb.flush(base, cleared.space, Range::pages(cleared.page, cleared.pages as u64));
+                let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
+                tlb.flush(base, cleared.space, range);
                 None
             }
             _ => {
@@ -132,8 +137,10 @@ impl Batch {
                 if !must && matches!(self.policy, LAZY | LATR) {
                     self.defer(base, tlb, cleared, &debt);
                 } else {
-                    let (page, pages) = (cleared.page, cleared.pages);
-                    let listed = Listed { context: context.id.load(Acquire), page, pages, generation };
+                    let (page, order) = (cleared.page, cleared.order);
+                    let entries = cleared.pages >> order.0;
+                    let context = context.id.load(Acquire);
+                    let listed = Listed { context, page, entries, order, generation };
                     self.add(base, tlb, debt, cleared.writable, listed);
                 }
                 Some(debt.generation)
@@ -155,7 +162,7 @@ impl Batch {
         self.writable |= writable;
         if self.policy == LIST {
             self.list.push(listed);
-            self.listed += listed.pages as u64;
+            self.listed += listed.entries as u64;
             if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
                 self.settle(base, tlb);
             }
@@ -217,7 +224,10 @@ impl Tlb {
             return;
         }
         base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(Event::TlbFlush, [4, list.iter().map(|listed| listed.pages as u64).sum(), 0, 0]);
+        base.event(
+            Event::TlbFlush,
+            [4, list.iter().map(|listed| (listed.entries as u64) << listed.order.0).sum(), 0, 0],
+        );
         let remote = |cpu| {
             base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             self.catch_up_listed(base, cpu, list);
@@ -244,7 +254,7 @@ impl Tlb {
             return self.catch_up_fully(base, cpu);
         }
         for listed in list.iter().filter(missed) {
-            self.drop_pages(base, cpu, listed.page, listed.pages);
+            self.drop_pages(base, cpu, listed.page, listed.entries, listed.order);
         }
         state.set_generation(newest);
         state.set_done(drawn, base.machine.now());

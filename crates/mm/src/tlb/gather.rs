@@ -25,6 +25,8 @@ pub struct Gather {
     pub(crate) purpose: Purpose,
     start: Vpn,
     end: Vpn,
+    /// What 2 MiB entries mapped.
+    large: Option<(Vpn, Vpn)>,
     freed_tables: bool,
     /// Pages whose meaning or rights change.
     changed: Option<(Vpn, Vpn)>,
@@ -44,6 +46,7 @@ impl Gather {
             purpose,
             start: Vpn(u64::MAX),
             end: Vpn(0),
+            large: None,
             freed_tables: false,
             changed: None,
             folios,
@@ -84,19 +87,38 @@ impl Gather {
         self.end = self.end.max(Vpn(page.0 + pages));
     }
 
+    /// A 2 MiB entry was cleared or lost rights.
+    pub fn touched_large(&mut self, page: Vpn) {
+        let end = Vpn(page.0 + TABLE_ENTRIES as u64);
+        let (first, last) = self.large.unwrap_or((page, end));
+        self.large = Some((first.min(page), last.max(end)));
+    }
+
     /// A page-table page was taken out of the tree.
     pub fn table(&mut self, table: Pfn) {
         self.freed_tables = true;
         self.tables.push(table);
     }
 
+    /// A page-table page that was kept for a tree is not needed any more; hardware never saw it.
+    pub fn unused_table(&mut self, table: Pfn) {
+        self.tables.push(table);
+    }
+
     /// What must be flushed, if anything.
     pub(crate) fn range(&self) -> Option<Range> {
-        let something = self.start < self.end || self.freed_tables;
-        (something && self.purpose != Purpose::Exit).then(|| Range {
-            start: self.start.min(self.end),
-            pages: if self.freed_tables { u64::MAX } else { self.end.0 - self.start.0 },
-            freed_tables: self.freed_tables,
+        let pages = self.start < self.end;
+        let something = pages || self.large.is_some() || self.freed_tables;
+        (something && self.purpose != Purpose::Exit).then(|| {
+            let (mut start, mut end) = (self.start.min(self.end), self.end);
+            let mut stride = Order::ZERO;
+            if let Some((first, last)) = self.large {
+                let only = !pages && !self.freed_tables;
+                (start, end) = if pages { (start.min(first), end.max(last)) } else { (first, last) };
+                stride = if only { PAGEBLOCK_ORDER } else { Order::ZERO };
+            }
+            let pages = if self.freed_tables { u64::MAX } else { end.0 - start.0 };
+            Range { start, pages, stride, freed_tables: self.freed_tables }
         })
     }
 }

@@ -84,6 +84,8 @@ pub struct Range {
     pub start: Vpn,
     /// Number of pages; `u64::MAX`: the whole space.
     pub pages: u64,
+    /// What each entry of it mapped: a page, or 2 MiB. One invalidation drops what an entry said.
+    pub stride: Order,
     /// Were page-table pages freed? Then lazy CPUs must catch up too: they may walk the tables speculatively.
     pub freed_tables: bool,
 }
@@ -96,11 +98,16 @@ impl Range {
 
     /// Some pages.
     pub const fn pages(start: Vpn, pages: u64) -> Range {
-        Range { start, pages, freed_tables: false }
+        Range::entries(start, pages, Order::ZERO)
+    }
+
+    /// Pages that were mapped by entries of one size.
+    pub const fn entries(start: Vpn, pages: u64, stride: Order) -> Range {
+        Range { start, pages, stride, freed_tables: false }
     }
 
     /// Everything.
-    pub const ALL: Range = Range { start: Vpn(0), pages: u64::MAX, freed_tables: false };
+    pub const ALL: Range = Range::pages(Vpn(0), u64::MAX);
 }
 
 /// A request to catch up.
@@ -253,8 +260,10 @@ impl Tlb {
         }
         let ceiling = base.knobs.get(Knob::TlbSinglePageFlushCeiling);
         let exactly_next = request.generation == caught_up + 1 && request.generation == newest;
-        if exactly_next && request.range.pages <= ceiling {
-            self.drop_pages(base, cpu, request.range.start, request.range.pages as u32);
+        let range = request.range;
+        let entries = range.pages >> range.stride.0;
+        if exactly_next && entries <= ceiling {
+            self.drop_pages(base, cpu, range.start, entries as u32, range.stride);
         } else {
             base.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
             base.machine.flush(Flush::Current);
@@ -263,10 +272,10 @@ impl Tlb {
         state.set_done(drawn, base.machine.now());
     }
 
-    /// This CPU drops some pages of the space that it has loaded.
-    fn drop_pages<M: Machine>(&self, base: &Base<M>, cpu: CpuId, start: Vpn, count: u32) {
+    /// This CPU drops what some entries said of the space that it has loaded.
+    fn drop_pages<M: Machine>(&self, base: &Base<M>, cpu: CpuId, start: Vpn, count: u32, stride: Order) {
         base.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
-        base.machine.flush(Flush::Pages { start, count, stride: Order::ZERO });
+        base.machine.flush(Flush::Pages { start, count, stride });
     }
 
     /// This CPU goes over to `space`, whose tables stand under `root`. Interrupts are off.

@@ -110,7 +110,7 @@ fn more_pages_than_the_ceiling_are_one_full_flush() {
     let (base, tlb) = bench(1);
     let a = tlb.create();
     run(&base, &tlb, 0, a);
-    let pages = |pages| Range { start: Vpn(1), pages, freed_tables: false };
+    let pages = |pages| Range::pages(Vpn(1), pages);
     tlb.flush(&base, a, pages(33));
     tlb.flush(&base, a, pages(34));
     let some = Flush::Pages { start: Vpn(1), count: 33, stride: Order::ZERO };
@@ -149,8 +149,17 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
     let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-    let cleared =
-        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false };
+    let cleared = Cleared {
+        space,
+        page,
+        pages: 1,
+        order: Order::ZERO,
+        pfn,
+        head,
+        writable: false,
+        never_used: false,
+        dropped: false,
+    };
     let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
     tlb.owed_by_tag(ZoneId(0), base.frames[pfn].debt())
@@ -270,7 +279,17 @@ fn what_could_still_be_written_is_never_deferred() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pages: 1, pfn, head, writable, never_used: false, dropped },
+            &Cleared {
+                space: a,
+                page,
+                pages: 1,
+                order: Order::ZERO,
+                pfn,
+                head,
+                writable,
+                never_used: false,
+                dropped,
+            },
         );
         assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
         batch.settle(&base, &tlb);
@@ -312,6 +331,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
                 space: a,
                 page,
                 pages: 1,
+                order: Order::ZERO,
                 pfn,
                 head,
                 writable: false,
@@ -349,7 +369,17 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
         let _ = batch.note(
             &base,
             &tlb,
-            &Cleared { space: a, page, pages: 1, pfn, head, writable: false, never_used, dropped: false },
+            &Cleared {
+                space: a,
+                page,
+                pages: 1,
+                order: Order::ZERO,
+                pfn,
+                head,
+                writable: false,
+                never_used,
+                dropped: false,
+            },
         );
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
@@ -366,6 +396,7 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
             space: a,
             page: Vpn(page),
             pages: 1,
+            order: Order::ZERO,
             pfn: Pfn(1),
             head: Pfn(1),
             writable: false,
@@ -441,6 +472,7 @@ fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
         space,
         page: Vpn(page),
         pages: 1,
+        order: Order::ZERO,
         pfn: Pfn(7),
         head: Pfn(7),
         writable,

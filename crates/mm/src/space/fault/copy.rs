@@ -6,13 +6,16 @@ use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
-use crate::table::{Absent, Entry, Locked, Run, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, Locked, Run, Slot, Writes};
 use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     pub(super) fn write_fault(&self, entry: Entry) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoWpPage);
+        if entry.has(Bits::LARGE) && !self.vma.is_shared() {
+            return self.write_fault_large(entry);
+        }
         if self.vma.is_shared() {
             let (file, index) = self.vma.file_index(self.page).expect("a shared range has a file");
             return self.shared_store_mapped(entry, file, index);
@@ -55,7 +58,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Give the entry the right to write. More rights need no flush elsewhere: a CPU that still holds the old
     /// translation faults and finds the new one.
-    fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
+    pub(super) fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, entry)? {
             let mut tables = tables.settle_at(slot, self.page);
@@ -158,6 +161,11 @@ impl<M: Machine> Fault<'_, M> {
     /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone, which
     /// may take long. It goes now, so that the next try meets the file's end instead of this page again.
     fn drop_cut_off(&self, entry: Entry) {
+        self.drop_entry(entry);
+    }
+
+    /// Take the entry away if it is still the same, of whatever size it is.
+    pub(super) fn drop_entry(&self, entry: Entry) {
         self.st.gather(self.id, Purpose::Meaning, |gather| {
             gather.changes(self.page, Vpn(self.page.0 + 1));
             let one = (self.page, Vpn(self.page.0 + 1));

@@ -95,10 +95,21 @@ impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoReadFault);
+        let place = self.large_place(index);
+        if let Some(place) = place
+            && self.map_cached_large(file, place)?
+        {
+            return Ok(Served::MINOR);
+        }
         if self.map_around(file, index)? {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
+        if let Some(place) = place
+            && self.map_large_or_put(file, place, page.folio)?
+        {
+            return Ok(Served::from_major(page.major));
+        }
         let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
         let mut tables = self.lock();
         match self.slot_if(&mut tables, Entry::NONE) {
@@ -126,7 +137,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Pages of shmem need no note of the first store: their dirty bits are seen when they are unmapped.
-    fn may_write_untracked(&self, pfn: Pfn) -> bool {
+    pub(super) fn may_write_untracked(&self, pfn: Pfn) -> bool {
         self.vma.is_shared()
             && self.vma.prot.contains(crate::api::Prot::WRITE)
             && self.st.frames[pfn].has(FrameFlags::SWAPBACKED)
@@ -190,7 +201,7 @@ impl<M: Machine> Fault<'_, M> {
         while at < run.pages.count {
             let page = Vpn(run.page.0 + at as u64);
             // Windows larger than the rest of a table stop at its end.
-            let Some(first) = tables.find(page) else { break };
+            let Some(first) = tables.find(page).filter(|first| !first.is_large()) else { break };
             let asked = page == self.page;
             let mut most = longest.min(run.pages.count - at).min(first.slot.room());
             if old_around {
@@ -254,13 +265,21 @@ impl<M: Machine> Fault<'_, M> {
         if self.st.cache.is_page(self.st.memory(), folio, file, index) {
             self.st.cache.mark_dirty(self.st.memory(), folio);
             let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-            let mut tables = self.lock();
-            outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
-                if let Some(slot) = slot {
-                    self.install(&mut tables.settle_at(slot, self.page), slot, pfn, Writes::Shared(settled));
-                    given = true;
+            let large = self.large_place(index).map(|place| self.map_large(file, place, folio, true));
+            match large {
+                Some(Ok(true)) => given = true,
+                Some(Err(stop)) => outcome = Err(stop),
+                _ => {
+                    let mut tables = self.lock();
+                    outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
+                        if let Some(slot) = slot {
+                            let mut tables = tables.settle_at(slot, self.page);
+                            self.install(&mut tables, slot, pfn, Writes::Shared(settled));
+                            given = true;
+                        }
+                    });
                 }
-            });
+            }
         }
         self.st.unlock_folio(folio);
         if !given {

@@ -3,6 +3,7 @@
 mod anon;
 mod copy;
 mod file;
+mod large;
 mod swap;
 
 use super::Space;

@@ -110,7 +110,17 @@ impl World {
     /// What a batch is told of an entry that could not be written.
     pub fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
         let head = self.ground.frames.head(pfn);
-        Cleared { space, page, pages: 1, pfn, head, writable: false, never_used: false, dropped: false }
+        Cleared {
+            space,
+            page,
+            pages: 1,
+            order: Order::ZERO,
+            pfn,
+            head,
+            writable: false,
+            never_used: false,
+            dropped: false,
+        }
     }
 
     /// The frame is used for something else, after what it owes has been paid.

@@ -1,0 +1,383 @@
+//! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part of one away,
+//! under every policy of flushes.
+
+use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::chaos::Chaos;
+use program::rng::Rng;
+use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const LARGE: u64 = 2 * MIB;
+const POLICIES: u64 = 6;
+
+fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
+    let machine = MachineSpec::preset(machine).unwrap();
+    let knobs = vec![
+        (Knob::FileMaxOrder, 9),
+        (Knob::ShmemMaxOrder, 9),
+        (Knob::ThpFilePmd, 1),
+        (Knob::ReadAheadKb, 2048),
+        (Knob::TlbUnmap, policy),
+        (Knob::TlbAgeLimitMs, 5),
+    ];
+    RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
+}
+
+fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
+    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
+    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
+    outcome
+}
+
+fn shown(fd: u32, at: u64, len: u64, shared: bool, prot: Prot) -> Map {
+    let source = MapSource::File { fd, offset: 0, shared };
+    Map { addr: Some(at), source, ..Map::file_shared(fd, len, prot) }
+}
+
+/// Reads a file of 8 MiB that is cached in folios of 2 MiB, and ends.
+struct Reads {
+    /// Map it wherever the kernel likes, and not at a multiple of 2 MiB less a page.
+    anywhere: bool,
+    shared: bool,
+    shmem: bool,
+}
+
+const FILE: u64 = 8 * MIB;
+
+impl Program for Reads {
+    fn name(&self) -> &str {
+        "reads"
+    }
+
+    fn footprint(&self) -> u64 {
+        FILE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
+        let fd = os.open(spec).unwrap();
+        os.pwrite(fd, 0, FILE).unwrap();
+        let map = shown(fd, 0x4000_0000 - PAGE, FILE, self.shared, Prot::R);
+        let at = os.mmap(if self.anywhere { Map { addr: None, ..map } } else { map }).unwrap();
+        for page in 0..FILE / PAGE {
+            os.load(at + page * PAGE)?;
+        }
+        // The last MiB is unmapped: the last large entry is in the way of that.
+        os.munmap(at + FILE - MIB, MIB).unwrap();
+        for page in 0..(FILE - MIB) / PAGE {
+            os.load(at + page * PAGE)?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_cached_file_is_mapped_by_large_entries_where_they_fit() {
+    for shmem in [false, true] {
+        for shared in [false, true] {
+            let outcome = outcome(&config("small", 64 * MIB, 1), &Reads { anywhere: true, shared, shmem });
+            let counted =
+                [Stat::ThpFileMapped, Stat::ThpSplitPmd, Stat::NrFilePmdmapped, Stat::NrShmemPmdmapped];
+            assert_eq!(counted.map(|stat| outcome.stat(stat)), [4, 1, 0, 0], "{shmem} {shared}");
+        }
+    }
+    let elsewhere = Reads { anywhere: false, shared: true, shmem: false };
+    assert_eq!(outcome(&config("small", 64 * MIB, 1), &elsewhere).stat(Stat::ThpFileMapped), 0);
+}
+
+#[test]
+fn large_entries_spare_faults_and_walks() {
+    let reads = Reads { anywhere: true, shared: true, shmem: false };
+    let large = config("small", 64 * MIB, 1);
+    let mut small = large.clone();
+    small.knobs.push((Knob::ThpFilePmd, 0));
+    let [small, large] = [small, large].map(|config| outcome(&config, &reads));
+    let walks = |outcome: &Outcome| outcome.metric("walk_steps").unwrap();
+    assert!(4.0 * walks(&large) < walks(&small), "{} walks instead of {}", walks(&large), walks(&small));
+    assert!(2 * large.stat(Stat::Pgfault) < small.stat(Stat::Pgfault));
+    assert_eq!((large.progress, large.stat(Stat::NrPageTablePages)), (small.progress, 0));
+}
+
+/// Tasks that do everything to parts of what large entries map.
+struct Parts {
+    shmem: bool,
+}
+
+const SHARED: u64 = 0x4000_0000;
+const PRIVATE: u64 = 0x5000_0000;
+const ELSEWHERE: u64 = 0x6000_0000;
+const PRESSURE: u64 = 0x7000_0000;
+const CHANGER: Role = 1;
+const USER: Role = 2;
+const PUSHER: Role = 3;
+const CHILD: Role = 4;
+const ROUNDS: u32 = 120;
+
+impl Parts {
+    fn open<O: Os>(&self, os: &mut O) -> u32 {
+        os.open(FileSpec { name: "parts", size: FILE, in_memory: self.shmem, writable: true }).unwrap()
+    }
+
+    fn map<O: Os>(os: &mut O, fd: u32) {
+        os.mmap(shown(fd, SHARED, FILE, true, Prot::RW)).unwrap();
+        os.mmap(shown(fd, PRIVATE, FILE, false, Prot::RW)).unwrap();
+    }
+
+    /// A part of a mapping, which reaches into a large entry as often as not.
+    fn part(rng: &mut Rng) -> (u64, u64) {
+        let whole = rng.percent(50);
+        let first = if whole { rng.below(FILE / LARGE) * 512 } else { rng.below(FILE / PAGE) };
+        let pages = if whole { LARGE / PAGE } else { 1 + rng.below(100) };
+        (first * PAGE, pages.min(FILE / PAGE - first) * PAGE)
+    }
+
+    fn change<O: Os>(os: &mut O, fd: u32) {
+        let mut rng = Rng::new(os.seed() ^ 0x9a47);
+        for round in 0..ROUNDS {
+            let base = if rng.percent(50) { SHARED } else { PRIVATE };
+            let (from, len) = Parts::part(&mut rng);
+            let at = base + from;
+            match rng.below(9) {
+                0 => {
+                    os.mprotect(at, len, Prot::R).unwrap();
+                    os.compute(50_000);
+                    os.mprotect(at, len, Prot::RW).unwrap();
+                }
+                1 => {
+                    os.munmap(at, len).unwrap();
+                    let shared = base == SHARED;
+                    let source = MapSource::File { fd, offset: from, shared };
+                    os.mmap(Map { addr: Some(at), source, ..Map::file_shared(fd, len, Prot::RW) }).unwrap();
+                }
+                2 => {
+                    let there = Remap {
+                        addr: at,
+                        old_len: len,
+                        new_len: len,
+                        may_move: true,
+                        fixed: Some(ELSEWHERE),
+                    };
+                    os.mremap(there).unwrap();
+                    os.compute(50_000);
+                    os.mremap(Remap { addr: ELSEWHERE, fixed: Some(at), ..there }).unwrap();
+                }
+                3 if os.mlock(at, len).is_ok() => os.munlock(at, len).unwrap(),
+                4 => os.madvise(at, len, Advice::DontNeed).unwrap(),
+                5 => os.madvise(at, len, Advice::Cold).unwrap(),
+                6 => {
+                    os.ftruncate(fd, rng.below(FILE / PAGE) * PAGE).unwrap();
+                    os.compute(20_000);
+                    os.ftruncate(fd, FILE).unwrap();
+                    os.pwrite(fd, 0, FILE).unwrap();
+                }
+                7 => os.msync(at, len).unwrap(),
+                _ => {
+                    os.madvise(base, FILE, Advice::PageOut).unwrap();
+                    os.pwrite(fd, 0, FILE).unwrap();
+                }
+            }
+            if round % 8 == 0 {
+                os.fsync(fd).unwrap();
+            }
+            os.compute(100_000);
+        }
+    }
+
+    fn visit<O: Os>(os: &mut O, role: Role) {
+        let mut rng = Rng::new(os.seed() ^ role as u64);
+        for _ in 0..4 * ROUNDS {
+            let base = [SHARED, PRIVATE][rng.below(2) as usize];
+            let (from, len) = Parts::part(&mut rng);
+            let store = rng.percent(25);
+            for page in 0..(len / PAGE).min(64) {
+                let at = base + from + page * PAGE;
+                // What is cut off, moved away or read-only meanwhile is a signal.
+                let _ = if store && page % 4 == 0 { os.store(at) } else { os.load(at) };
+            }
+        }
+    }
+
+    fn push<O: Os>(os: &mut O) -> Result<(), Signal> {
+        let len = os.memory() / 2;
+        os.mmap(Map { addr: Some(PRESSURE), ..Map::anonymous(len) }).unwrap();
+        for round in 0..3 {
+            for page in 0..len / PAGE {
+                os.store(PRESSURE + page * PAGE)?;
+            }
+            os.sleep(1_000_000 * (round + 1));
+        }
+        Ok(())
+    }
+}
+
+impl Program for Parts {
+    fn name(&self) -> &str {
+        "parts"
+    }
+
+    fn footprint(&self) -> u64 {
+        FILE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let fd = self.open(os);
+        match role {
+            CHANGER => Parts::change(os, fd),
+            PUSHER => return Parts::push(os),
+            USER | CHILD => Parts::visit(os, role),
+            _ => {
+                os.pwrite(fd, 0, FILE).unwrap();
+                Parts::map(os, fd);
+                let mut tasks: Vec<_> = [CHANGER, USER, PUSHER].map(|role| os.spawn(role).unwrap()).into();
+                os.compute(1_000_000);
+                tasks.push(os.fork(CHILD).unwrap());
+                Parts::visit(os, role);
+                tasks.into_iter().for_each(|task| os.join(task));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
+    let (mut mapped, mut split) = (0, 0);
+    for policy in 0..POLICIES {
+        for (seed, shmem) in [(1, false), (2, true), (3, false), (4, true)] {
+            let config = RunConfig { seed, ..config("laptop", 64 * MIB, policy) };
+            let outcome = outcome(&config, &Parts { shmem });
+            mapped += outcome.stat(Stat::ThpFileMapped);
+            split += outcome.stat(Stat::ThpSplitPmd);
+        }
+    }
+    assert!(mapped > 300 && split > 100, "{mapped} mapped, {split} split");
+}
+
+#[test]
+fn every_structure_stays_whole_when_large_entries_are_split() {
+    for (policy, shmem) in [(3, false), (5, true)] {
+        let config = RunConfig { validate_every_op: true, ..config("small", 64 * MIB, policy) };
+        outcome(&config, &Parts { shmem });
+    }
+}
+
+#[test]
+fn everything_at_random_with_large_entries() {
+    for seed in 0..6 {
+        let mut config = config("laptop", 128 * MIB, seed % POLICIES);
+        (config.seed, config.validate_every_op) = (seed, seed % 4 == 0);
+        outcome(&config, &Chaos::new(60, 2048));
+    }
+}
+
+/// What has a large entry split, or taken away. (mremap and mlock are not among these: they flush the page a second time.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Unmap,
+    Protect,
+    Forget,
+    Copy,
+    Truncate,
+    All,
+}
+
+const ALL: [How; 6] = [How::Unmap, How::Protect, How::Forget, How::Copy, How::Truncate, How::All];
+/// Simulated nanoseconds in which the other task has used the entry, and computes.
+const WHILE: u64 = 2_000_000;
+/// The page that is changed.
+const PART: u64 = SHARED + 77 * PAGE;
+
+/// One task uses a large entry once and then computes; another has it split, and changes what a part of it shows.
+struct Quiet(How);
+
+impl Quiet {
+    fn compute<O: Os>(os: &mut O, nanos: u64) {
+        let end = os.now() + nanos;
+        while os.now() < end {
+            os.compute(1000);
+        }
+    }
+
+    fn change<O: Os>(&self, os: &mut O, fd: u32) -> Result<(), Signal> {
+        let private = MapSource::File { fd, offset: 77 * PAGE, shared: false };
+        match self.0 {
+            How::Unmap => os.munmap(PART, PAGE).unwrap(),
+            How::Protect => os.mprotect(PART, PAGE, Prot::NONE).unwrap(),
+            // The flush ends what the entry said for the page: nothing is left for the second call to take away.
+            How::Forget => {
+                os.madvise(PART, PAGE, Advice::DontNeed).unwrap();
+                os.mmap(Map { addr: Some(PART), source: private, ..Map::anonymous(PAGE) }).unwrap();
+                os.store(PART)?;
+            }
+            How::Copy => os.store(PART)?,
+            How::Truncate => os.ftruncate(fd, 77 * PAGE).unwrap(),
+            How::All => os.munmap(SHARED, LARGE).unwrap(),
+        }
+        Ok(())
+    }
+}
+
+impl Program for Quiet {
+    fn name(&self) -> &str {
+        "quiet"
+    }
+
+    fn footprint(&self) -> u64 {
+        FILE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == 1 {
+            os.load(PART)?;
+            Quiet::compute(os, 3 * WHILE);
+            return Ok(());
+        }
+        let fd = os.open(FileSpec { name: "quiet", size: FILE, in_memory: false, writable: true }).unwrap();
+        os.pwrite(fd, 0, FILE).unwrap();
+        os.fsync(fd).unwrap();
+        let shared = self.0 != How::Copy;
+        os.mmap(shown(fd, SHARED, FILE, shared, Prot::RW)).unwrap();
+        // A neighbour in the same table, so that the table stays and is not flushed for a second time.
+        os.load(SHARED + LARGE)?;
+        let other = os.spawn(1).unwrap();
+        Quiet::compute(os, WHILE);
+        self.change(os, fd)?;
+        // Every call ends with a look at all translations.
+        os.munmap(ELSEWHERE, PAGE).unwrap();
+        os.join(other);
+        Ok(())
+    }
+}
+
+/// What the run fails with, with flush `nth` for another CPU dropped.
+fn verdict(how: How, policy: u64, nth: u64) -> Option<String> {
+    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+    let config =
+        RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 64 * MIB, policy) };
+    match run(&config, &Quiet(how)) {
+        Ok(outcome) => {
+            assert_eq!(outcome.signals, Vec::<String>::new(), "{how:?}");
+            assert!(outcome.stat(Stat::ThpFileMapped) > 0, "{how:?}");
+            None
+        }
+        Err(RunError::Failed { reason, .. }) => Some(reason),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_flush_that_is_missed_when_a_large_entry_goes_is_caught() {
+    for how in ALL {
+        for policy in [1, 3] {
+            assert_eq!(verdict(how, policy, 1 << 40), None, "{how:?}");
+            let caught: Vec<String> = (1..4).filter_map(|nth| verdict(how, policy, nth)).collect();
+            assert!(!caught.is_empty(), "{how:?}");
+            for reason in caught {
+                assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
+            }
+        }
+    }
+}

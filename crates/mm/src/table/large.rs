@@ -1,0 +1,110 @@
+//! Entries that map 2 MiB.
+//!
+//! Such an entry stands in a table of level 1, in the place of a table of 512 entries, and maps all of a folio that fills it. It
+//! holds one reference and counts once in the folio's mapcount.
+//!
+//! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is just
+//! cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that say
+//! the same ([`Locked::split_large`]). The table was set aside when the entry was made, so that splitting never fails: reclaim and
+//! munmap could not handle that.
+//!
+//! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the large
+//! translation goes on using it and would meet, at the next walk, a translation of 4 KiB for the same address: processors do
+//! not say which of two such they use, some stop with a machine check when the two differ, and as soon as one of the new
+//! entries changes they do differ. And marks that hardware sets in the large entry after it was read would be lost with it.
+//!
+//! *Rule.* The entry is exchanged for an empty one, which gathers its marks, and is flushed on every CPU; only then is the table
+//! put there. In between the address has no translation: who uses it faults and waits for the lock of the tree, which is held
+//! all the time. No policy defers this flush: new entries follow at once.
+//!
+//! *Why not otherwise.* Bits that leave the entry present while hardware may not use it exist, but for walkers in software;
+//! ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
+
+use super::{Bits, Entry, LEVELS, Locked, Rights, Run, Settled, Slot, Writes, new_table};
+use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use crate::event::{Concern, Event};
+use crate::frame::{FolioPages, Owner};
+use crate::machine::{Machine, Work};
+use crate::primitive::Ordering::*;
+use crate::tlb::{Range, stale};
+use crate::units::*;
+
+impl<M: Machine> Locked<'_, M> {
+    /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an entry.
+    pub fn reserve_large(
+        &mut self,
+        alloc: &Allocator,
+        page: Vpn,
+        mark: Mark,
+        reserve: Reserve,
+    ) -> Result<Option<Slot>, NeedsReclaim> {
+        assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64), "{page} begins no large entry");
+        let mut table = self.root;
+        for level in (2..LEVELS).rev() {
+            let slot = self.slot(table, page, level);
+            let entry = self.read(slot);
+            table =
+                if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, mark, reserve)? };
+        }
+        self.base.charge(Work::TableLevel, LEVELS as u64 - 1);
+        let slot = self.slot(table, page, 1);
+        Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
+    }
+
+    /// Set a table aside for an entry of anonymous memory that is about to be made.
+    pub fn deposit(&mut self, alloc: &Allocator, mark: Mark, reserve: Reserve) -> Result<(), NeedsReclaim> {
+        let table = new_table(self.base, alloc, mark, reserve)?;
+        self.counts.deposits.push(table);
+        Ok(())
+    }
+
+    /// The table that was set aside for an entry of anonymous memory, which is gone.
+    pub fn withdraw(&mut self) -> Pfn {
+        self.counts.deposits.pop().expect("each large entry of anonymous memory has a table in reserve")
+    }
+
+    /// Map a folio of a file with one entry, where it shows what every old translation of the addresses shows too, as
+    /// [`Locked::install_unchanged`] does.
+    pub fn install_large_unchanged(&mut self, slot: Slot, head: Pfn, rights: Rights) {
+        let owner = self.base.frames[head].owner();
+        assert!(matches!(owner, Owner::File(_)), "{head} of {owner:?} is mapped as if it were not new");
+        self.put_large(slot, head, rights.bits_of_entry());
+    }
+
+    fn put_large(&mut self, slot: Slot, head: Pfn, bits: Bits) {
+        assert!(self.base.frames[head].order() == PAGEBLOCK_ORDER, "{head} does not fill a large entry");
+        let old = self.replace(slot, Entry::new(head, Bits::PRESENT | Bits::LARGE | bits));
+        assert!(old.is_none(), "a large entry over {old:?}");
+    }
+
+    /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large translation.
+    /// The caller sees to mapcounts and references.
+    pub fn split_large(&mut self, run: &Run) {
+        assert!(run.is_large());
+        let base = self.base;
+        let old = self.replace(run.slot, Entry::NONE);
+        stale(base, &run.cleared(self.space, old, old.pfn()), true);
+        base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
+        let concern = Concern::FlushedAtOnce { space: self.space, first: run.page, count: run.pages() };
+        base.event(Event::TlbHazard, concern.args());
+        let table = self.withdraw();
+        let first = old.without(Bits::LARGE);
+        for (i, cell) in (0..).zip(base.machine.table(table)) {
+            cell.store(first.ahead(i).raw(), Relaxed);
+        }
+        base.frames[table].set_private(TABLE_ENTRIES as u64);
+        base.charge(Work::EntrySet, TABLE_ENTRIES as u64);
+        self.link_table(run.slot, table);
+    }
+}
+
+impl<M: Machine> Settled<'_, M> {
+    /// Map a folio with one entry from `page` on. The place was empty, or has been cleared and flushed under this lock.
+    pub fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
+        let pages = FolioPages::all(&self.base.frames, head);
+        let mut bits = rights.bits_of_entry();
+        bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
+        self.means_something_else(page, pages.count);
+        self.put_large(slot, head, bits);
+    }
+}
