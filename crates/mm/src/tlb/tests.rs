@@ -148,21 +148,10 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
 fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
-    let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-    let cleared = Cleared {
-        space,
-        page,
-        pages: 1,
-        order: Order::ZERO,
-        pfn,
-        head,
-        writable: false,
-        never_used: false,
-        dropped: false,
-    };
+    let cleared = page(space, 9, false);
     let _ = batch.note(base, tlb, &cleared);
     batch.settle(base, tlb);
-    tlb.owed_by_tag(ZoneId(0), base.frames[pfn].debt())
+    tlb.owed_by_tag(ZoneId(0), base.frames[cleared.pfn].debt())
 }
 
 #[test]
@@ -274,24 +263,13 @@ fn what_could_still_be_written_is_never_deferred() {
             _ => {}
         }
         let mut batch = Batch::new(&base);
-        let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-        let (writable, dropped) = (reason == 2, reason == 3);
-        let _ = batch.note(
-            &base,
-            &tlb,
-            &Cleared {
-                space: a,
-                page,
-                pages: 1,
-                order: Order::ZERO,
-                pfn,
-                head,
-                writable,
-                never_used: false,
-                dropped,
-            },
+        let cleared = Cleared { dropped: reason == 3, ..page(a, 9, reason == 2) };
+        let _ = batch.note(&base, &tlb, &cleared);
+        assert_eq!(
+            (base.frames[cleared.pfn].debt(), batch.owes_for_writable()),
+            (0, reason == 2),
+            "{reason}"
         );
-        assert_eq!((base.frames[pfn].debt(), batch.owes_for_writable()), (0, reason == 2), "{reason}");
         batch.settle(&base, &tlb);
         assert_eq!(shootdowns(&base), [[1]], "{reason}");
     }
@@ -325,20 +303,8 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
         base.machine.run_on(0);
         base.knobs.set(Knob::TlbUnmap, 2).unwrap();
         let mut batch = Batch::new(&base);
-        for page in [9, 4] {
-            let (page, pfn, head) = (Vpn(page), Pfn(7), Pfn(7));
-            let cleared = Cleared {
-                space: a,
-                page,
-                pages: 1,
-                order: Order::ZERO,
-                pfn,
-                head,
-                writable: false,
-                never_used: false,
-                dropped: false,
-            };
-            let _ = batch.note(&base, &tlb, &cleared);
+        for at in [9, 4] {
+            let _ = batch.note(&base, &tlb, &page(a, at, false));
         }
         if more {
             // Another unmapper's generation, which this list does not cover.
@@ -365,22 +331,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
     base.knobs.set(Knob::TlbUnmap, ABIS).unwrap();
     let mut batch = Batch::new(&base);
     for never_used in [true, false] {
-        let (page, pfn, head) = (Vpn(9), Pfn(7), Pfn(7));
-        let _ = batch.note(
-            &base,
-            &tlb,
-            &Cleared {
-                space: a,
-                page,
-                pages: 1,
-                order: Order::ZERO,
-                pfn,
-                head,
-                writable: false,
-                never_used,
-                dropped: false,
-            },
-        );
+        let _ = batch.note(&base, &tlb, &Cleared { never_used, ..page(a, 9, false) });
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
     batch.settle(&base, &tlb);
@@ -391,19 +342,8 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
     let (base, tlb) = bench(2);
     base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
-    let note = |batch: &mut Batch, page| {
-        let cleared = Cleared {
-            space: a,
-            page: Vpn(page),
-            pages: 1,
-            order: Order::ZERO,
-            pfn: Pfn(1),
-            head: Pfn(1),
-            writable: false,
-            never_used: false,
-            dropped: false,
-        };
-        let _ = batch.note(&base, &tlb, &cleared);
+    let note = |batch: &mut Batch, at| {
+        let _ = batch.note(&base, &tlb, &page(a, at, false));
     };
     let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
     run(&base, &tlb, 1, a);
