@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod cut_off;
+#[cfg(test)]
+mod ending;
 mod files;
 #[cfg(test)]
 mod flushes;
