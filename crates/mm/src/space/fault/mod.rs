@@ -15,7 +15,7 @@ use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Writes};
+use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -64,6 +64,7 @@ struct Fault<'a, M> {
     st: &'a Store<M>,
     id: SpaceId,
     space: &'a Space,
+    tree: &'a Tree,
     vma: VmaView,
     page: Vpn,
     access: AccessKind,
@@ -89,7 +90,7 @@ impl Space {
         let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let fault = Fault { st, id, space: self, vma, page, access, gfp };
+        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
         let served = fault.serve()?;
         if vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
@@ -139,7 +140,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn lock(&self) -> Locked<'_, M> {
-        self.st.tables.lock(self.st.memory().ground(), self.id)
+        self.tree.lock(self.st.memory().ground(), self.id)
     }
 
     /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
