@@ -86,13 +86,15 @@ impl Space {
         }
         let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
         st.charge(Work::VmaLookup, 1);
-        let found = self.vmas.lock().find(page);
-        let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
+        let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
         let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
+        if !fault.vma.prot.contains(access.needs()) {
+            return Err(FaultStop::Error(FaultError::Segv));
+        }
         let served = fault.serve()?;
-        if vma.flags.contains(VmaFlags::LOCKED) {
+        if fault.vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
         }
         Ok(served)
