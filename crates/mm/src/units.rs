@@ -122,10 +122,10 @@ impl Order {
     /// One frame.
     pub const ZERO: Order = Order(0);
 
-    /// Frames in a block of this order.
+    /// Frames in a block of this order. (Asked for at every step of everything: no check whether the order is less than 32.)
     #[inline]
     pub const fn frames(self) -> u32 {
-        1 << self.0
+        1u32.wrapping_shl(self.0 as u32)
     }
 }
 

@@ -4,7 +4,12 @@
 .globl memcpy
 memcpy:
     movq %rdi, %rax
+forwards:                         # words, then what is left
     movq %rdx, %rcx
+    shrq $3, %rcx
+    rep movsq
+    movl %edx, %ecx
+    andl $7, %ecx
     rep movsb
     ret
 
@@ -14,14 +19,18 @@ memmove:
     movq %rdi, %rcx
     subq %rsi, %rcx
     cmpq %rdx, %rcx
-    movq %rdx, %rcx
-    jb 1f
-    rep movsb
-    ret
-1:  leaq -1(%rdi, %rdx), %rdi     # the end of the source would be overwritten: backwards
+    jae forwards
+    leaq -1(%rdi, %rdx), %rdi     # the end of the source would be overwritten: backwards
     leaq -1(%rsi, %rdx), %rsi
     std
+    movl %edx, %ecx
+    andl $7, %ecx
     rep movsb
+    subq $7, %rdi
+    subq $7, %rsi
+    movq %rdx, %rcx
+    shrq $3, %rcx
+    rep movsq
     cld
     ret
 

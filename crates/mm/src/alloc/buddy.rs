@@ -266,8 +266,11 @@ impl<'a, M: Machine> Area<'a, M> {
     pub fn cut(&self, block: &Owing, order: Order) {
         let (node, zone, mobility) = (self.zone.node(), self.zone.id(), self.zone.mobility_of(block.pfn()));
         self.frame(block.pfn()).set_mobility(mobility);
-        for part in block.parts(order).skip(1) {
+        let (first, end, step) = (block.pfn(), block.pfn().0 + block.order().frames(), order.frames());
+        let mut part = first.add(step);
+        while part.0 < end {
             let frame = self.frame(part);
+            part = part.add(step);
             frame.place(node, zone, mobility);
             frame.set_debt(0);
             frame.set_private(0);

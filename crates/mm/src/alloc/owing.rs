@@ -38,12 +38,6 @@ impl Owing {
         self.order
     }
 
-    /// The first frame of each 2^`order` frames of it.
-    pub fn parts(&self, order: Order) -> impl Iterator<Item = Pfn> + use<> {
-        let (first, frames) = (self.pfn, self.order.frames());
-        (0..frames).step_by(order.frames() as usize).map(move |i| first.add(i))
-    }
-
     /// The payment that it waits for.
     pub fn generation(&self) -> Generation {
         self.generation

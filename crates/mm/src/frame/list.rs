@@ -63,21 +63,20 @@ impl List {
 
     /// Add several at the head, one after the other: the last becomes the head.
     pub fn push_head_all(&mut self, frames: &FrameTable, pages: &[Pfn]) {
-        let Some((&first, &last)) = pages.first().zip(pages.last()) else { return };
-        if self.head.is_some() {
-            frames[self.head].prev.store(first.0, Relaxed);
-        } else {
+        let Some((&first, rest)) = pages.split_first() else { return };
+        link(frames, first, self.head);
+        if !self.head.is_some() {
             self.tail = first;
         }
-        let mut behind = self.head;
-        let before = pages[1..].iter().copied().chain([Pfn::NONE]);
-        for (&pfn, before) in pages.iter().zip(before) {
-            let record = &frames[pfn];
-            record.next.store(behind.0, Relaxed);
-            record.prev.store(before.0, Relaxed);
-            behind = pfn;
+        let (mut head, mut record) = (first, &frames[first]);
+        for &pfn in rest {
+            record.prev.store(pfn.0, Relaxed);
+            record = &frames[pfn];
+            record.next.store(head.0, Relaxed);
+            head = pfn;
         }
-        self.head = last;
+        record.prev.store(Pfn::NONE.0, Relaxed);
+        self.head = head;
         self.len += pages.len();
     }
 

@@ -113,31 +113,38 @@ impl Lru {
                 continue;
             }
             let mut lists = self.lock_of(frame).lists;
-            let (node, group) = (frame.node(), frame.group());
-            let mut gone: [ByKind; LruList::COUNT] = Default::default();
+            let place = (frame.node(), frame.group());
+            // Of the list and the zone that the last one was of.
+            let (mut list, mut zone, mut gone) = (LruList::of(before), frame.zone(), 0);
             let mut next = Some((first, frame, before));
             while let Some((pfn, frame, before)) = next {
-                let list = LruList::of(before) as usize;
-                lists.lists[list].remove(&base.frames, pfn);
-                gone[list][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                if (LruList::of(before), frame.zone()) != (list, zone) {
+                    self.account(base, &mut lists, place, list, &self.of_kind(zone, -gone));
+                    (list, zone, gone) = (LruList::of(before), frame.zone(), 0);
+                }
+                lists.lists[list as usize].remove(&base.frames, pfn);
+                gone += i64::from(frame.pages());
                 if before.intersects(LIST_FLAGS) {
                     self.clear_list_flags(base, frame);
                 }
                 // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
                 next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn])).and_then(|(pfn, frame)| {
-                    let alike = frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == (node, group);
+                    let alike = frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == place;
                     alike.then(|| (pfn, frame, frame.clear(FrameFlags::LRU)))
                 });
                 if next.is_some() {
                     rest.next();
                 }
             }
-            for (list, gone) in LruList::ALL.into_iter().zip(&gone) {
-                if gone.iter().any(|&pages| pages > 0) {
-                    self.account(base, &mut lists, (node, group), list, &gone.map(|pages| -pages));
-                }
-            }
+            self.account(base, &mut lists, place, list, &self.of_kind(zone, -gone));
         }
+    }
+
+    /// So many pages, all of one zone's kind.
+    fn of_kind(&self, zone: ZoneId, pages: i64) -> ByKind {
+        let mut by: ByKind = [0; ZONE_KINDS];
+        by[self.kind(zone) as usize] = pages;
+        by
     }
 
     /// Put isolated folios of one node back, each on the list that its flags now name, and drop their references. The

@@ -150,13 +150,19 @@ impl Groups {
     /// The group and those above it, up to the root.
     #[inline]
     pub fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
-        core::iter::successors(Some(group), |&group| if group == ROOT { None } else { self.parent(group) })
+        core::iter::successors(Some(group), |&group| self.next_above(group))
+    }
+
+    /// [`Groups::parent`], without a look at the root's record.
+    #[inline]
+    fn next_above(&self, group: GroupId) -> Option<GroupId> {
+        if group == ROOT { None } else { self.parent(group) }
     }
 
     /// The groups above `group`, up to the root.
     #[inline]
     pub fn above(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
-        self.upwards(group).skip(1)
+        core::iter::successors(self.next_above(group), |&group| self.next_above(group))
     }
 
     /// Is `group` this `top` or below it?

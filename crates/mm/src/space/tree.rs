@@ -26,8 +26,11 @@ impl VmaTree {
     /// The range that holds a page.
     #[inline]
     pub fn find(&mut self, page: Vpn) -> Option<VmaView> {
-        if let Some(recent) = self.recent.filter(|view| view.start <= page && page < view.end()) {
-            return Some(recent);
+        if let Some(recent) = &self.recent
+            && recent.start <= page
+            && page < recent.end()
+        {
+            return Some(*recent);
         }
         let view = self.range_of(page)?.view;
         self.recent = Some(view);

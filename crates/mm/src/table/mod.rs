@@ -123,7 +123,7 @@ impl Counts {
 }
 
 /// The tree of one space.
-struct Tree {
+pub struct Tree {
     root: AtomicU32,
     counts: Lock<Counts>,
 }
@@ -131,6 +131,16 @@ struct Tree {
 impl Default for Tree {
     fn default() -> Self {
         Tree { root: AtomicU32::new(Pfn::NONE.0), counts: Lock::default() }
+    }
+}
+
+impl Tree {
+    /// Lock it; it is that of `space`.
+    #[inline]
+    pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
+        let mut counts = self.counts.lock();
+        counts.hold = counts.hold.wrapping_add(1);
+        Locked { base, space, root: Pfn(self.root.load(Acquire)), counts, settled: Paid::Nothing }
     }
 }
 
@@ -221,10 +231,13 @@ impl Tables {
     /// Lock the tree of a space.
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
-        let tree = &self.trees[space.0];
-        let mut counts = tree.counts.lock();
-        counts.hold = counts.hold.wrapping_add(1);
-        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
+        self.tree(space).lock(base, space)
+    }
+
+    /// The tree of a space, for who locks it more than once.
+    #[inline]
+    pub fn tree(&self, space: SpaceId) -> &Tree {
+        &self.trees[space.0]
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.

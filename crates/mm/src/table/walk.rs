@@ -10,13 +10,19 @@ use crate::units::*;
 /// Index of a page's entry in the table of `level`.
 #[inline]
 pub(super) const fn index(page: Vpn, level: u32) -> usize {
-    (page.0 >> (level * LEVEL_BITS)) as usize & (TABLE_ENTRIES - 1)
+    (page.0.wrapping_shr(shift(level))) as usize & (TABLE_ENTRIES - 1)
 }
 
 /// Pages that one entry of `level` spans.
 #[inline]
 const fn span(level: u32) -> u64 {
-    1 << (level * LEVEL_BITS)
+    1u64.wrapping_shl(shift(level))
+}
+
+/// log2 of that. Every step of every walk needs it: no check whether the level is one of [`LEVELS`].
+#[inline]
+const fn shift(level: u32) -> u32 {
+    level.wrapping_mul(LEVEL_BITS)
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
@@ -75,8 +81,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             visit(tables, *run);
             0
         };
-        let (root, longest) = (self.root, self.longest_run());
-        self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
+        self.visit_range(start, end, &mut visit);
     }
 
     /// As [`Locked::for_each`], but clear those runs that are `wanted` before they are shown. Their entry is then as hardware
@@ -97,8 +102,24 @@ impl<'a, M: Machine> Locked<'a, M> {
             visit(tables, run);
             run.count
         };
-        let (root, longest) = (self.root, self.longest_run());
-        self.visit_table(root, LEVELS - 1, (start, end), longest, &mut visit);
+        self.visit_range(start, end, &mut visit);
+    }
+
+    /// Walk the tables of a range, from the root or, if it lies in the table that was found last, from there.
+    #[inline]
+    fn visit_range(
+        &mut self,
+        start: Vpn,
+        end: Vpn,
+        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+    ) {
+        let longest = self.longest_run();
+        match self.counts.recent.get(start) {
+            Some(table) if start < end && end.0 - start.0 <= (TABLE_ENTRIES - index(start, 0)) as u64 => {
+                self.visit_lowest(table, (start, end), longest, visit);
+            }
+            _ => self.visit_table(self.root, LEVELS - 1, (start, end), longest, visit),
+        }
     }
 
     /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of them it left

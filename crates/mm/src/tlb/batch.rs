@@ -133,7 +133,7 @@ impl Batch {
                     Owner::File(file) => Some(file),
                     _ => None,
                 };
-                tlb.owe(base, cleared.space, file, &debt);
+                tlb.owe(base, context, file, &debt);
                 if !must && matches!(self.policy, LAZY | LATR) {
                     self.defer(base, tlb, cleared, &debt);
                 } else {

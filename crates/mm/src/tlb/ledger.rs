@@ -23,8 +23,8 @@
 //! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12); that each of its published forms can forget a flush, and
 //! how, is the reason for the three places and for the types in `table`, `alloc` and `cache` that ask for them.
 
-use super::Tlb;
 use super::debt::{Debt, Domain, Generation};
+use super::{Context, Tlb};
 use crate::base::Base;
 use crate::event::{Concern, Event};
 use crate::knobs::Knob;
@@ -114,11 +114,17 @@ impl Tlb {
     }
 
     /// Leave a debt with a space and, if the page was a file's, with the file.
-    pub(super) fn owe<M: Machine>(&self, base: &Base<M>, space: SpaceId, file: Option<FileId>, debt: &Debt) {
+    pub(super) fn owe<M: Machine>(
+        &self,
+        base: &Base<M>,
+        context: &Context,
+        file: Option<FileId>,
+        debt: &Debt,
+    ) {
         let now = base.machine.now();
         let done = |cpu| self.done(cpu);
         let as_it_is = |_: &mut Debt| ();
-        self.contexts[space.0].debts.join(&mut debt.clone(), now, done, as_it_is);
+        context.debts.join(&mut debt.clone(), now, done, as_it_is);
         if let Some(file) = file {
             self.files.ensure(file.0).join(&mut debt.clone(), now, done, as_it_is);
         }

@@ -242,8 +242,7 @@ impl PageTree {
         let node = &mut self.nodes[leaf as usize];
         let old = node.entry(slot);
         node.slots[slot] = entry.pack();
-        let marks = node.marks_at(slot);
-        self.clear_all(leaf, 1 << slot, marks & !(1 << entry.kind() as u32));
+        self.clear_all(leaf, slot, Some(entry.kind()));
         self.set(leaf, 1 << slot, entry.kind());
         self.counts[entry.kind() as usize] += 1;
         if let Some(old) = old {
@@ -256,9 +255,8 @@ impl PageTree {
     /// Empty an index; returns what was there.
     pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
         let (leaf, slot) = self.find(index)?;
-        let node = &self.nodes[leaf as usize];
-        let (old, marks) = (node.entry(slot)?, node.marks_at(slot));
-        self.clear_all(leaf, 1 << slot, marks);
+        let old = self.nodes[leaf as usize].entry(slot)?;
+        self.clear_all(leaf, slot, None);
         self.counts[old.kind() as usize] -= 1;
         self.note_shadows(leaf);
         self.prune(leaf);
@@ -489,14 +487,13 @@ impl PageTree {
         }
     }
 
-    /// Clear the marks that are set in `marks`, by number.
+    /// Clear all marks of a slot but `keep`.
     #[inline]
-    fn clear_all(&mut self, node: u32, mask: u64, marks: u32) {
-        if marks != 0 {
-            for mark in ALL_MARKS {
-                if marks >> mark as u32 & 1 != 0 {
-                    self.clear(node, mask, mark);
-                }
+    fn clear_all(&mut self, node: u32, slot: usize, keep: Option<Mark>) {
+        let marks = self.nodes[node as usize].marks;
+        for (mark, slots) in ALL_MARKS.into_iter().zip(marks) {
+            if slots >> slot & 1 != 0 && Some(mark) != keep {
+                self.clear(node, 1 << slot, mark);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Writes};
+use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -64,6 +64,7 @@ struct Fault<'a, M> {
     st: &'a Store<M>,
     id: SpaceId,
     space: &'a Space,
+    tree: &'a Tree,
     vma: VmaView,
     page: Vpn,
     access: AccessKind,
@@ -85,13 +86,15 @@ impl Space {
         }
         let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
         st.charge(Work::VmaLookup, 1);
-        let found = self.vmas.lock().find(page);
-        let Some(vma) = found.filter(|vma| vma.prot.contains(access.needs())) else {
+        let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let fault = Fault { st, id, space: self, vma, page, access, gfp };
+        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
+        if !fault.vma.prot.contains(access.needs()) {
+            return Err(FaultStop::Error(FaultError::Segv));
+        }
         let served = fault.serve()?;
-        if vma.flags.contains(VmaFlags::LOCKED) {
+        if fault.vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
         }
         Ok(served)
@@ -139,7 +142,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn lock(&self) -> Locked<'_, M> {
-        self.st.tables.lock(self.st.memory().ground(), self.id)
+        self.tree.lock(self.st.memory().ground(), self.id)
     }
 
     /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
