@@ -447,6 +447,23 @@ fn a_page_of_a_shared_large_entry_is_copied_alone() {
     world.end();
 }
 
+/// Both ends of what is given up lie in large entries.
+#[test]
+fn what_is_given_up_may_begin_and_end_in_large_entries() {
+    let mut world = World::new(9, 1);
+    for at in [ANON, ANON + LARGE] {
+        world.apply(0, Op::MapAnon { at });
+    }
+    for at in [ANON + 99, ANON + 100, ANON + LARGE + 99, ANON + LARGE + 100] {
+        world.apply(0, Op::Store { at });
+    }
+    world.apply(0, Op::Advise { at: ANON + 100, pages: LARGE, advice: Advice::DontNeed });
+    let pages: Vec<_> = world.runs(world.ids[0].0).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
+    assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
+    world.check();
+    world.end();
+}
+
 /// A private store drops the entry of the file's folio; what is not stored to is faulted in again.
 #[test]
 fn a_private_store_drops_a_large_entry_of_a_file() {
