@@ -202,4 +202,6 @@ pub enum Daemon {
     Kswapd(NodeId),
     /// Writes dirty pages back.
     Flusher,
+    /// Collapses pages that could be mapped by 2 MiB entries.
+    Khugepaged,
 }

@@ -78,6 +78,17 @@ knobs! {
     ThpFilePmd "thp.file_pmd" 0 0..=1 ""
         "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
          page (0)";
+    ThpKhugepaged "thp.khugepaged" 0 0..=1 ""
+        "a daemon collapses the pages of files and shmem that are mapped where a 2 MiB entry fits; looked at when the machine \
+         starts";
+    KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096 1..=1048576 "pages"
+        "pages of address space that khugepaged looks at before it sleeps";
+    KhugepagedScanSleepMillisecs "khugepaged.scan_sleep_millisecs" 10000 0..=3600000 "ms"
+        "time for which it sleeps then";
+    KhugepagedMaxPtesNone "khugepaged.max_ptes_none" 511 0..=511 "pages"
+        "most pages of 2 MiB that need not be in memory to be collapsed: they are read, or are zeroes";
+    KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64 0..=511 "pages"
+        "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""

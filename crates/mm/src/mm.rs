@@ -24,7 +24,7 @@ use crate::arena::Arena;
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::{Io, Machine, Scope, Work, ZoneKind};
@@ -211,6 +211,13 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
+    /// madvise(MADV_COLLAPSE): have all 2 MiB of files that the range shows mapped by one entry each, made of one folio. Returns
+    /// how many are.
+    pub fn collapse(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<u64, Error> {
+        let _scope = self.ground().scope(Scope::DoMadvise);
+        self.on_space(space, |gfp| self.spaces.collapse(&self.store, space, start, pages, gfp))
+    }
+
     /// mlock (`lock`) or munlock.
     pub fn mlock(&self, space: SpaceId, start: Vpn, pages: u64, lock: bool) -> Result<(), Error> {
         let _scope = self.ground().scope(Scope::DoMlock);
@@ -266,7 +273,9 @@ impl<M: Machine> Mm<M> {
     /// The background tasks that want to run.
     pub fn daemons(&self) -> Vec<Daemon> {
         let nodes = self.store.alloc.nodes() as u8;
-        (0..nodes).map(|node| Daemon::Kswapd(NodeId(node))).chain([Daemon::Flusher]).collect()
+        let collapse = self.ground().knobs.get(Knob::ThpKhugepaged) == 1;
+        let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
+        kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged)).collect()
     }
 
     /// Run a background task until the machine stops.
@@ -274,6 +283,7 @@ impl<M: Machine> Mm<M> {
         match daemon {
             Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, node),
             Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
+            Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
         }
     }
 }

@@ -44,6 +44,13 @@ impl Semaphore {
         Held { semaphore: self, machine, key, by: -1 }
     }
 
+    /// Hold it alone, if nobody holds it.
+    pub fn try_write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<Held<'a, M>> {
+        let free = self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
+        // Not made in vain: dropping it releases.
+        free.then(|| Held { semaphore: self, machine, key, by: -1 })
+    }
+
     fn acquire<M: Machine>(&self, machine: &M, key: WaitKey, mut try_once: impl FnMut() -> bool) {
         if !try_once() {
             self.acquire_slowly(machine, key, &mut try_once);
@@ -63,11 +70,6 @@ impl Semaphore {
             machine.wait(ticket, None);
         }
         self.waiters.fetch_sub(1, SeqCst);
-    }
-
-    /// Does nobody hold it?
-    pub fn is_free(&self) -> bool {
-        self.state.load(Acquire) == 0
     }
 }
 

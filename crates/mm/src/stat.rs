@@ -80,8 +80,8 @@ named_table! {
         WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
         WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
         DropPagecache "drop_pagecache" "times the page cache was dropped by request";
-        ThpFaultAlloc "thp_fault_alloc" "anonymous folios of 2 MiB made by a fault";
-        ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";
+        ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";
+        ThpCollapseAllocFailed "thp_collapse_alloc_failed" "times that memory had no block for one";
         ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";
         ThpSplitPmd "thp_split_pmd" "2 MiB entries that were split into page entries or, of files, dropped to that end";
         OomKill "oom_kill" "spaces chosen by the out-of-memory decision";

@@ -15,6 +15,7 @@
 //! are stable for who holds the lock. Nothing here sleeps with a tree locked.
 
 mod check;
+mod collapse;
 mod evict;
 mod file;
 mod get;
@@ -29,6 +30,7 @@ mod swapin;
 pub(crate) mod tests;
 pub mod tree;
 
+pub use collapse::Survey;
 pub use file::File;
 pub use readahead::Readahead;
 pub use swapin::{add_to_swap, drop_swap_entry, free_swap, remove_from_swap_cache, swapin};

@@ -166,8 +166,10 @@ fn walk_spans<M: Machine>(
                 page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
                 continue;
             };
-            let shown = span.index.0 + (run.page.0 - span.start.0) - index.0;
-            let maps = run.entry.is_present() && run.entry.pfn() == pfn.add(shown as u32);
+            // A large entry of another folio may begin before this one.
+            let shown = (span.index.0 + (run.page.0 - span.start.0)).checked_sub(index.0);
+            let maps =
+                run.entry.is_present() && shown.is_some_and(|shown| run.entry.pfn() == pfn.add(shown as u32));
             if maps && !visit(&mut tables, span, &run) {
                 return;
             }

@@ -3,7 +3,7 @@
 use super::Spaces;
 use super::unmap::{zap, zap_if};
 use crate::frame::Owner;
-use crate::machine::Machine;
+use crate::machine::{Machine, WaitKey};
 use crate::primitive::Ordering::*;
 use crate::store::Store;
 use crate::table::USER_END;
@@ -16,12 +16,13 @@ impl Spaces {
     /// Unmap everything and forget the space. No task is in it any more.
     pub fn exit<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         let space = self.at(id);
-        assert!(space.mapping.is_free(), "{id} ends while a task is inside a call");
         {
             // Whoever reaps it has done, and nobody begins to.
             let _life = space.life.lock();
             space.alive.store(false, Release);
         }
+        // khugepaged may be at work in it, which finds it no more from now on.
+        drop(space.mapping.write(&st.machine, WaitKey::Space(id)));
         st.tlb.destroy(st.memory().ground(), id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
         st.gather(id, Purpose::Exit, |gather| {

@@ -9,6 +9,7 @@
 
 mod advise;
 mod change;
+mod collapse;
 #[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
 mod costs;
 mod exit;
@@ -16,6 +17,9 @@ pub mod fault;
 #[cfg(test)]
 mod folios;
 mod fork;
+#[cfg(test)]
+mod huge;
+mod khugepaged;
 mod map;
 mod mlock;
 mod remap;
@@ -27,6 +31,7 @@ mod unmap;
 mod vma;
 
 pub use advise::Advised;
+pub use collapse::{CollapseLimits, Collapsed};
 pub use fault::{FaultStop, Served};
 pub use tree::VmaTree;
 pub use unmap::zap_file;

@@ -107,6 +107,11 @@ impl VmaTree {
             .chain(self.ranges.range(start.0..end.0.max(start.0)).map(|(_, vma)| vma))
     }
 
+    /// The range that holds a page, and all behind it.
+    pub(super) fn from(&self, page: Vpn) -> impl Iterator<Item = &Vma> {
+        self.overlapping(page, USER_END)
+    }
+
     /// Starts of the ranges that lie in, or partly in, `[start, end)`.
     pub(super) fn starts(&self, start: Vpn, end: Vpn) -> SmallVec<[Vpn; 4]> {
         self.overlapping(start, end).map(|vma| vma.view.start).collect()

@@ -90,7 +90,8 @@ pub(super) fn zap_if<M: Machine>(
         let split = Cell::new(None);
         let wanted = |run: &Run| {
             if run.is_large() && reaches_out(run, start, end) && st.frames[run.entry.pfn()].is_anon() {
-                split.set(Some(*run));
+                // The first: what lies behind it is walked again.
+                split.set(split.get().or(Some(*run)));
                 return false;
             }
             wanted(run)

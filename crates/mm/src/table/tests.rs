@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::knobs::Knobs;
+use crate::machine::Flush;
 use crate::testing::TestMachine;
 use crate::tlb::Purpose;
 use proptest::prelude::*;
@@ -89,7 +90,13 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     tables.mark_used(leaf.slot, true);
     // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
     tables.owe(leaf.slot, Generation(5));
+    // No CPU uses the large translation beside the new ones.
+    bench.base.tlb.switch(&bench.base, SPACE, bench.tables.root(SPACE));
+    bench.base.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
     tables.split_large(&leaf);
+    assert_eq!(bench.base.machine.held(CpuId(0), Vpn(page.0 + 300)), None);
+    let whole = Flush::Pages { start: page, count: 1, stride: PAGEBLOCK_ORDER };
+    assert_eq!(bench.base.machine.flushes.lock().last(), Some(&(CpuId(0), whole)));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (Vpn(page.0 + 77), Order::ZERO, Pfn(512 + 77)));
     assert_eq!(leaf.entry.bits(), Bits::PRESENT | Bits::USER | Bits::YOUNG | Bits::DIRTY);

@@ -6,12 +6,16 @@
 //! the size first and takes mappings away then.
 
 use super::{Fault, FaultStop, Served};
+use crate::api::AccessKind;
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
+use crate::memory::Gfp;
 use crate::primitive::Ordering::*;
 use crate::space::split::split_entry;
+use crate::space::{Space, Stop, VmaView};
 use crate::stat::Stat;
+use crate::store::Store;
 use crate::table::{Entry, Writes};
 use crate::units::*;
 
@@ -22,6 +26,23 @@ const PAGES: u64 = TABLE_ENTRIES as u64;
 pub(super) struct Place {
     start: Vpn,
     first: PageIndex,
+}
+
+/// Map 2 MiB of a file that are cached in one folio from `start` on, for a range that suits. The mapping semaphore is held.
+pub(in crate::space) fn map_whole<M: Machine>(
+    st: &Store<M>,
+    (id, space): (SpaceId, &Space),
+    vma: VmaView,
+    start: Vpn,
+    (file, first): (FileId, PageIndex),
+    gfp: Gfp,
+) -> Result<bool, Stop> {
+    let fault = Fault { st, id, space, vma, page: start, access: AccessKind::Load, gfp };
+    match fault.map_cached_large(file, Place { start, first }) {
+        Ok(mapped) => Ok(mapped),
+        Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
+        Err(FaultStop::Error(_)) => Ok(false),
+    }
 }
 
 impl<M: Machine> Fault<'_, M> {

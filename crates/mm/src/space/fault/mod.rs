@@ -6,6 +6,8 @@ mod file;
 mod large;
 mod swap;
 
+pub(super) use large::map_whole;
+
 use super::Space;
 use super::vma::{Vma, VmaFlags, VmaView};
 use crate::api::{AccessKind, FaultDone, FaultError};

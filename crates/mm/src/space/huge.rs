@@ -1,0 +1,501 @@
+//! 2 MiB entries in spaces that do to them whatever can be done: those of a file, made by faults and collapse, and those of
+//! anonymous memory, made by hand. A model knows what each page must show.
+
+use super::*;
+use crate::alloc::Allocator;
+use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::cache::Cache;
+use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::ground::Ground;
+use crate::knobs::{Knob, Knobs};
+use crate::lru::Lru;
+use crate::memory::Memory;
+use crate::rmap::UnmapMode;
+use crate::stat::Stat;
+use crate::swap::Swap;
+use crate::table::{Bits, Resident, Run, Writes};
+use crate::testing::TestMachine;
+use crate::tlb::{Batch, Purpose};
+use proptest::prelude::*;
+use std_alloc::collections::{BTreeMap, BTreeSet};
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+const LARGE: u64 = TABLE_ENTRIES as u64;
+/// Pages of each range: two large entries.
+const PAGES: u64 = 2 * LARGE;
+const ANON: u64 = LARGE * 9;
+const SHARED: u64 = ANON + PAGES;
+const PRIVATE: u64 = SHARED + PAGES;
+const END: u64 = PRIVATE + PAGES;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// Make a large entry of anonymous memory, where nothing is.
+    MapAnon {
+        at: u64,
+    },
+    Load {
+        at: u64,
+    },
+    Store {
+        at: u64,
+    },
+    Protect {
+        at: u64,
+        pages: u64,
+        write: bool,
+    },
+    Advise {
+        at: u64,
+        pages: u64,
+        advice: Advice,
+    },
+    Move {
+        at: u64,
+        pages: u64,
+    },
+    Lock {
+        at: u64,
+        pages: u64,
+    },
+    Unmap {
+        at: u64,
+        pages: u64,
+    },
+    Fork,
+    Exit,
+    /// Reclaim, write-back or ageing come across the page's folio.
+    Reclaim {
+        at: u64,
+    },
+    Clean {
+        at: u64,
+    },
+    Age {
+        at: u64,
+    },
+    Truncate {
+        pages: u64,
+    },
+    Collapse {
+        at: u64,
+    },
+}
+
+fn op() -> impl Strategy<Value = (usize, Op)> {
+    let at = || prop_oneof![ANON..END, (ANON / LARGE..END / LARGE).prop_map(|block| block * LARGE)];
+    let pages = || prop_oneof![1..40u64, Just(LARGE), 1..PAGES];
+    let advice = [Advice::DontNeed, Advice::Cold, Advice::PageOut];
+    let op = prop_oneof![
+        4 => at().prop_map(|at| Op::MapAnon { at }),
+        6 => at().prop_map(|at| Op::Load { at }),
+        6 => at().prop_map(|at| Op::Store { at }),
+        2 => (at(), pages(), any::<bool>()).prop_map(|(at, pages, write)| Op::Protect { at, pages, write }),
+        3 => (at(), pages(), prop::sample::select(advice.to_vec()))
+            .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
+        1 => (at(), pages()).prop_map(|(at, pages)| Op::Move { at, pages }),
+        1 => (at(), pages()).prop_map(|(at, pages)| Op::Lock { at, pages }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
+        2 => Just(Op::Fork),
+        1 => Just(Op::Exit),
+        2 => at().prop_map(|at| Op::Reclaim { at }),
+        1 => at().prop_map(|at| Op::Clean { at }),
+        1 => at().prop_map(|at| Op::Age { at }),
+        1 => (0..=PAGES).prop_map(|pages| Op::Truncate { pages }),
+        3 => at().prop_map(|at| Op::Collapse { at }),
+    ];
+    (0..3usize, op)
+}
+
+/// What the pages of a space show that are its own.
+type Own = BTreeMap<u64, u64>;
+
+struct World {
+    st: Store<TestMachine>,
+    spaces: Spaces,
+    ids: Vec<(SpaceId, Own)>,
+    file: FileId,
+    /// What the file's pages hold.
+    content: Vec<u64>,
+    last_stamp: u64,
+}
+
+fn gfp() -> Gfp {
+    Gfp::user(GroupId(0))
+}
+
+impl World {
+    /// A space with an anonymous range and two of a shmem file, whose folios are of `order`.
+    fn new(order: u64, policy: u64) -> World {
+        let knobs = Knobs::default();
+        for (knob, value) in [(Knob::ShmemMaxOrder, order), (Knob::TlbUnmap, policy), (Knob::ThpFilePmd, 1)] {
+            knobs.set(knob, value).unwrap();
+        }
+        let base = Ground::new(TestMachine::simple(2, 32768), knobs);
+        let (alloc, lru) = (Allocator::new(&base).unwrap(), Lru::new(&base.machine));
+        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
+        let zero = memory.new_folio(Order::ZERO, gfp()).unwrap();
+        let st = Store::new(memory, Cache::new(), zero);
+        let (spaces, file) = (Spaces::default(), st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE));
+        let id = spaces.create(&st, gfp()).unwrap();
+        let content = vec![0; PAGES as usize];
+        let world = World { st, spaces, ids: vec![(id, Own::new())], file, content, last_stamp: 0 };
+        [ANON, SHARED, PRIVATE].into_iter().for_each(|at| world.map(id, at, PAGES));
+        world
+    }
+
+    fn base(&self) -> &Ground<TestMachine> {
+        self.st.memory().ground()
+    }
+
+    fn map(&self, id: SpaceId, at: u64, pages: u64) {
+        let offset = PageIndex((at - ANON) % PAGES);
+        let shown = |shared| Backing::File { file: self.file, offset, shared, writable: true };
+        let backing = match at {
+            ..SHARED => Backing::Anonymous,
+            SHARED..PRIVATE => shown(true),
+            _ => shown(false),
+        };
+        let prot = Prot::READ | Prot::WRITE;
+        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
+        self.spaces.mmap(&self.st, id, &request).unwrap();
+    }
+
+    fn apply(&mut self, who: usize, op: Op) {
+        let who = who % self.ids.len();
+        let id = self.ids[who].0;
+        // Parts of one range.
+        let clip = |at: u64, pages: u64| pages.min(PAGES - (at - ANON) % PAGES);
+        match op {
+            Op::MapAnon { at } => self.map_anon(who, at),
+            Op::Load { at } => self.touch(who, at, AccessKind::Load),
+            Op::Store { at } => self.touch(who, at, AccessKind::Store),
+            Op::Protect { at, pages, write } => {
+                let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
+                let _ = self.spaces.mprotect(&self.st, id, Vpn(at), clip(at, pages), prot);
+            }
+            Op::Advise { at, pages, advice } => {
+                let pages = clip(at, pages);
+                let Ok(advised) = self.spaces.madvise(&self.st, id, Vpn(at), pages, advice) else { return };
+                for pfn in advised.page_out {
+                    self.st.lru.putback(self.base(), pfn);
+                    self.st.put(pfn);
+                }
+                if advice == Advice::DontNeed {
+                    self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
+                }
+            }
+            Op::Move { at, pages } => {
+                // There and back again.
+                let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE));
+                let go =
+                    |from, to| self.spaces.mremap(&self.st, id, from, pages, pages, true, Some(to), gfp());
+                if go(Vpn(at), there).is_ok() {
+                    go(there, Vpn(at)).unwrap();
+                }
+            }
+            Op::Lock { at, pages } => {
+                for lock in [true, false] {
+                    let _ = self.spaces.mlock(&self.st, id, Vpn(at), clip(at, pages), lock);
+                }
+            }
+            Op::Unmap { at, pages } => {
+                let pages = clip(at, pages);
+                self.spaces.munmap(&self.st, id, Vpn(at), pages).unwrap();
+                self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
+                self.map(id, at, pages);
+            }
+            Op::Fork if self.ids.len() < 3 => {
+                let child = self.spaces.fork(&self.st, id, gfp()).unwrap();
+                self.ids.push((child, self.ids[who].1.clone()));
+            }
+            Op::Exit if self.ids.len() > 1 => {
+                self.spaces.exit(&self.st, id);
+                self.ids.remove(who);
+            }
+            Op::Fork | Op::Exit => {}
+            Op::Reclaim { at } => self.with_folio(id, at, |pfn| self.reclaim(pfn)),
+            Op::Clean { at } => self.with_folio(id, at, |pfn| {
+                self.st.rmap.mkclean(self.st.memory(), pfn);
+            }),
+            Op::Age { at } => self.with_folio(id, at, |pfn| {
+                self.st.rmap.referenced(self.st.memory(), pfn, None);
+            }),
+            Op::Truncate { pages } => {
+                let (memory, first) = (self.st.memory(), PageIndex(pages));
+                self.st.cache.set_size(self.file, pages * PAGE_SIZE);
+                zap_file(&self.st, self.file, first);
+                crate::truncate::cut_astride(&self.st, self.file, first);
+                self.st.cache.truncate(memory, self.file, first);
+                self.st.cache.set_size(self.file, PAGES * PAGE_SIZE);
+                self.content[pages as usize..].fill(0);
+                // Private copies go, too.
+                for (_, own) in &mut self.ids {
+                    own.retain(|&page, _| page < PRIVATE + pages);
+                }
+            }
+            Op::Collapse { at } => {
+                let _ = self.spaces.collapse(&self.st, id, Vpn(at / LARGE * LARGE), LARGE, gfp());
+            }
+        }
+    }
+
+    /// What a page must show.
+    fn expected(&self, who: usize, page: u64) -> u64 {
+        let behind = if page < SHARED { 0 } else { self.content[((page - ANON) % PAGES) as usize] };
+        self.ids[who].1.get(&page).copied().unwrap_or(behind)
+    }
+
+    fn touch(&mut self, who: usize, at: u64, access: AccessKind) {
+        let id = self.ids[who].0;
+        for _ in 0..8 {
+            let Some(pfn) = self.use_entry(id, at, access) else {
+                match self.spaces.fault(&self.st, id, Vpn(at), access, gfp()) {
+                    Ok(_) => continue,
+                    // It is mapped for reading.
+                    Err(_) => return,
+                }
+            };
+            assert_eq!(self.st.machine.stamp(pfn), self.expected(who, at), "page {at:#x} of {id}");
+            if access == AccessKind::Store {
+                self.last_stamp += 1;
+                self.st.machine.set_stamp(pfn, self.last_stamp);
+                if (SHARED..PRIVATE).contains(&at) {
+                    self.content[(at - SHARED) as usize] = self.last_stamp;
+                } else {
+                    self.ids[who].1.insert(at, self.last_stamp);
+                }
+            }
+            return;
+        }
+        panic!("page {at:#x} of {id} still faults");
+    }
+
+    /// As hardware does: the frame, if the entry allows the access.
+    fn use_entry(&self, id: SpaceId, at: u64, access: AccessKind) -> Option<Pfn> {
+        let store = access == AccessKind::Store;
+        let mut tables = self.st.tables.lock(self.base(), id);
+        let run = tables.find(Vpn(at)).filter(|run| run.entry.has(Bits::PRESENT | Bits::USER))?;
+        if store && !run.entry.has(Bits::WRITE) {
+            return None;
+        }
+        tables.mark_used(run.slot, store);
+        Some(run.entry.pfn().add((at - run.page.0) as u32))
+    }
+
+    /// Present runs of a space.
+    fn runs(&self, id: SpaceId) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut tables = self.st.tables.lock(self.base(), id);
+        tables.for_each(Vpn(0), Vpn(END), |_, run| runs.push(run));
+        runs.retain(|run| run.entry.is_present());
+        runs
+    }
+
+    /// Give `then` the locked folio of a page, with a reference.
+    fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
+        let run = self.st.tables.lock(self.base(), id).find(Vpn(at)).filter(|run| run.entry.is_present());
+        let head = run.map(|run| run.mapped(&self.st.frames).head);
+        if let Some(pfn) = head.filter(|&pfn| pfn != self.st.zero) {
+            self.st.frames[pfn].get(1);
+            self.st.lock_folio(pfn);
+            then(pfn);
+            self.st.unlock_folio(pfn);
+            self.st.put(pfn);
+        }
+    }
+
+    /// Unmap, as reclaim does. What is anonymous has no slot in swap: it stays, but in entries of pages.
+    fn reclaim(&self, pfn: Pfn) {
+        let mut batch = Batch::new(self.base());
+        let unmapped = self.st.rmap.try_to_unmap(self.st.memory(), pfn, UnmapMode::default(), &mut batch);
+        if unmapped.dirty && !self.st.frames[pfn].is_anon() {
+            self.st.cache.mark_dirty(self.st.memory(), pfn);
+        }
+        batch.settle(self.base(), &self.st.tlb);
+        assert!(self.st.frames[pfn].is_anon() || unmapped.all);
+    }
+
+    fn map_anon(&mut self, who: usize, at: u64) {
+        let (st, id, start) = (&self.st, self.ids[who].0, at / LARGE * LARGE);
+        let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);
+        let fits = |view: &VmaView| view.end().0 >= start + LARGE && view.prot.contains(Prot::WRITE);
+        if start >= SHARED || !view.is_some_and(|view| fits(&view)) {
+            return;
+        }
+        if self.runs(id).iter().any(|run| run.page.0 / LARGE == start / LARGE) {
+            return;
+        }
+        // A fault gives the range a set; the table that it leaves is in the way.
+        self.spaces.fault(st, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
+        st.gather(id, Purpose::Meaning, |gather| {
+            let range = (Vpn(start), Vpn(start + LARGE));
+            super::unmap::zap_if(st, id, range, false, gather, |_| true);
+            st.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
+        });
+        let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).unwrap().view;
+        let pfn = st.new_folio(PAGEBLOCK_ORDER, gfp()).unwrap();
+        st.machine.zero(pfn, LARGE as u32);
+        st.frames[pfn].set_owner(Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(start)));
+        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+        for page in FolioPages::all(&st.frames, pfn).iter() {
+            st.frames[page].set(FrameFlags::EXCLUSIVE);
+        }
+        let mut tables = st.tables.lock(self.base(), id);
+        let (mark, reserve) = (gfp().mark, gfp().reserve);
+        let slot = tables.reserve_large(&st.alloc, Vpn(start), mark, reserve).unwrap().unwrap();
+        tables.deposit(&st.alloc, mark, reserve).unwrap();
+        self.spaces.at(id).large.store(true, Relaxed);
+        st.rmap.add_large(self.base(), pfn);
+        tables.counts().add(Resident::Anon, LARGE as i64);
+        let mut tables = tables.settle_at(slot, Vpn(start));
+        tables.install_large(slot, Vpn(start), pfn, view.rights(), Writes::Private);
+        drop(tables);
+        st.lru.add(self.base(), pfn);
+        self.ids[who].1.retain(|page, _| page / LARGE != start / LARGE);
+    }
+
+    /// Whatever is mapped shows what it must, and every count is what entries say.
+    fn check(&self) {
+        let (st, base) = (&self.st, self.base());
+        self.spaces.validate(st, st.tlb.bound()).unwrap();
+        st.alloc.validate(base).unwrap();
+        st.lru.validate(base).unwrap();
+        st.cache.validate(st.memory()).unwrap();
+        let mut heads = BTreeSet::new();
+        for (who, &(id, _)) in self.ids.iter().enumerate() {
+            let mut pages = 0;
+            for run in self.runs(id) {
+                let mapped = run.mapped(&st.frames);
+                for (page, pfn) in (run.page.0..).zip(mapped.iter()) {
+                    assert_eq!(st.machine.stamp(pfn), self.expected(who, page), "page {page:#x} of {id}");
+                }
+                if mapped.head != st.zero {
+                    pages += u64::from(mapped.count);
+                    heads.insert(mapped.head);
+                }
+            }
+            assert_eq!(st.tables.lock(base, id).counts().rss(), pages, "{id}");
+        }
+        let mut large = 0;
+        for &head in &heads {
+            let frame = &st.frames[head];
+            st.rmap.validate_folio(st.memory(), head).unwrap();
+            large += i64::from(st.frames.entire_mapcount(head) > 0);
+            assert_eq!(frame.refs(), frame.mapcount() + u32::from(!frame.is_anon()), "{head}");
+        }
+        let mapped = |anon| heads.iter().filter(move |&&head| st.frames[head].is_anon() == anon);
+        let pages = |anon| mapped(anon).map(|&head| i64::from(st.frames.pages_mapped(head))).sum::<i64>();
+        let read = |stat| base.stats.read(stat);
+        assert_eq!((read(Stat::NrAnonPages), read(Stat::NrMapped)), (pages(true), pages(false)));
+        assert_eq!(read(Stat::NrShmemPmdmapped) + read(Stat::NrAnonTransparentHugepages), large);
+    }
+
+    fn end(&self) {
+        for (id, _) in &self.ids {
+            self.spaces.exit(&self.st, *id);
+        }
+        self.st.cache.destroy(self.st.memory(), self.file);
+        self.st.alloc.validate(self.base()).unwrap();
+        let left = [
+            Stat::NrAnonPages,
+            Stat::NrMapped,
+            Stat::NrShmem,
+            Stat::NrPageTablePages,
+            Stat::NrShmemPmdmapped,
+            Stat::NrAnonTransparentHugepages,
+        ];
+        assert_eq!(left.map(|stat| self.base().stats.read(stat)), [0; 6]);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(80))]
+
+    /// Whatever is done, pages show what they must, and mapcounts, references, sizes of spaces and statistics are right.
+    #[test]
+    fn large_entries_are_right(
+        policy in 0u64..6,
+        order in prop::sample::select(vec![9u64, 9, 0, 5]),
+        ops in prop::collection::vec(op(), 1..40),
+    ) {
+        let mut world = World::new(order, policy);
+        for (who, op) in ops {
+            world.apply(who, op);
+            world.check();
+        }
+        world.end();
+    }
+}
+
+/// After a fork the parent's store splits its entry and copies one page; the child keeps its entry.
+#[test]
+fn a_page_of_a_shared_large_entry_is_copied_alone() {
+    let mut world = World::new(9, 1);
+    world.apply(0, Op::MapAnon { at: ANON });
+    let folio = world.runs(world.ids[0].0)[0].entry.pfn();
+    world.apply(0, Op::Fork);
+    assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].refs()), (2, 2));
+    world.apply(0, Op::Store { at: ANON + 5 });
+    let counts: Vec<_> = world.runs(world.ids[0].0).iter().map(|run| run.count).collect();
+    assert_eq!(counts, [5, 1, 506]);
+    assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].mapcount()), (1, 512));
+    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
+    assert!(world.runs(world.ids[1].0)[0].is_large());
+    world.check();
+    world.end();
+}
+
+/// Both ends of what is given up lie in large entries.
+#[test]
+fn what_is_given_up_may_begin_and_end_in_large_entries() {
+    let mut world = World::new(9, 1);
+    for at in [ANON, ANON + LARGE] {
+        world.apply(0, Op::MapAnon { at });
+    }
+    for at in [ANON + 99, ANON + 100, ANON + LARGE + 99, ANON + LARGE + 100] {
+        world.apply(0, Op::Store { at });
+    }
+    world.apply(0, Op::Advise { at: ANON + 100, pages: LARGE, advice: Advice::DontNeed });
+    let pages: Vec<_> = world.runs(world.ids[0].0).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
+    assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
+    world.check();
+    world.end();
+}
+
+/// A private store drops the entry of the file's folio; what is not stored to is faulted in again.
+#[test]
+fn a_private_store_drops_a_large_entry_of_a_file() {
+    let mut world = World::new(9, 1);
+    world.apply(0, Op::Load { at: PRIVATE + 7 });
+    assert!(world.runs(world.ids[0].0)[0].is_large());
+    world.apply(0, Op::Store { at: PRIVATE + 7 });
+    let runs = world.runs(world.ids[0].0);
+    assert_eq!((runs.len(), runs[0].page, runs[0].order), (1, Vpn(PRIVATE + 7), Order::ZERO));
+    world.apply(0, Op::Load { at: PRIVATE + 8 });
+    world.check();
+    world.end();
+}
+
+/// Small folios become one, which keeps their content and is mapped by one entry; a private copy is in the way.
+#[test]
+fn collapse_keeps_what_pages_show() {
+    let mut world = World::new(0, 3);
+    for at in [SHARED + 3, SHARED + 300, PRIVATE + 600] {
+        world.apply(0, Op::Store { at });
+    }
+    let id = world.ids[0].0;
+    let collapse = |world: &World, at| world.spaces.collapse(&world.st, id, Vpn(at), LARGE, gfp());
+    assert_eq!(collapse(&world, SHARED), Ok(1));
+    assert_eq!(collapse(&world, SHARED), Ok(1));
+    let runs = world.runs(id);
+    assert!(runs[0].is_large() && world.base().stats.read(Stat::ThpCollapseAlloc) == 1, "{runs:?}");
+    world.check();
+    assert_eq!(collapse(&world, PRIVATE + LARGE), Ok(0));
+    assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));
+    world.apply(0, Op::Store { at: SHARED + 4 });
+    world.apply(0, Op::Load { at: SHARED + 3 });
+    world.check();
+    world.end();
+}
