@@ -123,10 +123,13 @@ impl Rmap {
         if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
             tables.owe(run.slot, generation);
         }
-        if run.is_large() {
-            self.remove_large(memory.ground(), pages.head);
+        let partly = if run.is_large() {
+            self.remove_large(memory.ground(), pages.head)
         } else {
-            self.remove_range(memory.ground(), pages);
+            self.remove_range(memory.ground(), pages)
+        };
+        if partly {
+            memory.lru.defer_split(memory.ground(), pages.head);
         }
         // The caller's own reference keeps the folio.
         let last = frame.put(run.count);

@@ -37,14 +37,13 @@ impl Spaces {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
         let mut advised = Advised::default();
-        if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) {
+        if let Some((clear, set)) = lasting(advice) {
             let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
             let covered = space.vmas.lock().covers(start, end);
             self.change_ranges(st, id, start, end, |vmas, at| {
                 vmas.update(at, |vma| {
-                    vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
-                    vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
-                    vma.view.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
+                    vma.view.flags.remove(clear);
+                    vma.view.flags.insert(set);
                 });
             });
             return if covered { Ok(advised) } else { Err(Error::NotMapped.into()) };
@@ -66,6 +65,20 @@ impl Spaces {
         })?;
         // As the system call does: the mapped parts are served, then the holes are complained about.
         if covered { Ok(advised) } else { Err(Error::NotMapped.into()) }
+    }
+}
+
+/// Advice that a range remembers: the flags that it takes and gives.
+fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
+    let order = VmaFlags::SEQUENTIAL | VmaFlags::RANDOM;
+    let sizes = VmaFlags::HUGEPAGE | VmaFlags::NOHUGEPAGE;
+    match advice {
+        Advice::Normal => Some((order, VmaFlags::empty())),
+        Advice::Random => Some((order, VmaFlags::RANDOM)),
+        Advice::Sequential => Some((order, VmaFlags::SEQUENTIAL)),
+        Advice::HugePage => Some((sizes, VmaFlags::HUGEPAGE)),
+        Advice::NoHugePage => Some((sizes, VmaFlags::NOHUGEPAGE)),
+        _ => None,
     }
 }
 

@@ -152,7 +152,7 @@ pub struct Slot {
 impl Slot {
     /// The place `entries` further on in the same table.
     #[inline]
-    fn ahead(self, entries: u32) -> Slot {
+    pub fn ahead(self, entries: u32) -> Slot {
         debug_assert!(self.index as u32 + entries < TABLE_ENTRIES as u32);
         Slot { index: self.index + entries as u16, ..self }
     }

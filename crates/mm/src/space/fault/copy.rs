@@ -123,7 +123,9 @@ impl<M: Machine> Fault<'_, M> {
             return None;
         }
         tables.counts().add(resident_kind(self.st, pages.head), -1);
-        self.st.rmap.remove_range(base, pages);
+        if self.st.rmap.remove_range(base, pages) {
+            self.st.lru.defer_split(base, pages.head);
+        }
         Some(pages.head)
     }
 

@@ -4,6 +4,7 @@ mod anon;
 mod copy;
 mod file;
 mod large;
+mod sized;
 mod swap;
 
 use super::Space;
