@@ -8,6 +8,8 @@ mod cut_off;
 mod files;
 #[cfg(test)]
 mod flushes;
+#[cfg(test)]
+mod large;
 mod observe;
 mod oom;
 mod room;
@@ -206,7 +208,7 @@ impl<M: Machine> Mm<M> {
         for (file, index, pages) in advised.will_need {
             self.read_in(file, index, pages, self.group_of(space));
         }
-        Ok(())
+        advised.refused.map_or(Ok(()), Err)
     }
 
     /// mlock (`lock`) or munlock.

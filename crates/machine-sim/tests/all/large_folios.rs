@@ -40,6 +40,53 @@ fn built_in_programs_run_clean_with_folios_of_all_sizes() {
     }
 }
 
+/// Knobs of the sizes of anonymous folios.
+fn anon_sizes(orders: &[u64]) -> Vec<(Knob, u64)> {
+    let of = |order: &u64| Knob::from_name(&format!("hugepages-{}kB.enabled", 4 << order)).unwrap();
+    orders.iter().map(|order| (of(order), 2)).collect()
+}
+
+fn anon_config(memory: u64, orders: &[u64], policy: u64) -> RunConfig {
+    let mut config = config("laptop", memory, 0, policy);
+    config.knobs.extend(anon_sizes(orders));
+    config
+}
+
+const SIZES: [&[u64]; 4] = [&[2, 3, 4, 5, 6, 7, 8, 9], &[4], &[2, 9], &[5, 6]];
+
+#[test]
+fn built_in_programs_run_clean_with_anonymous_memory_of_all_sizes() {
+    for (i, (name, _)) in (0..).zip(builtin::LIST) {
+        let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
+        let config = anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES);
+        let outcome = outcome(&config, &program);
+        assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+    }
+}
+
+#[test]
+fn anonymous_memory_in_large_folios_is_swapped_out_whole_or_split() {
+    let counters = [
+        "/anon_fault_alloc",
+        "/anon_fault_fallback",
+        "/swpout",
+        "/swpout_fallback",
+        "/split_deferred",
+        "/split",
+    ];
+    let mut seen = [0.0; 6];
+    for policy in 0..POLICIES {
+        for (i, name) in ["zipf", "fork-write", "map-storm"].into_iter().enumerate() {
+            let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(3).with_threads(3);
+            let orders = SIZES[(i + policy as usize) % SIZES.len()];
+            let outcome = outcome(&anon_config(24 * MIB, orders, policy), &program);
+            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
+        }
+    }
+    assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
+}
+
 #[test]
 fn a_stream_in_large_folios_does_the_same_work() {
     let program = builtin::from_name("read-stream", 48 * MIB).unwrap().with_passes(2);

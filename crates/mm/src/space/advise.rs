@@ -22,6 +22,8 @@ pub struct Advised {
     pub page_out: Vec<Pfn>,
     /// Parts of files that are to be read in: file, first index, number of pages.
     pub will_need: Vec<(FileId, PageIndex, u64)>,
+    /// What the call fails with when that has been done: it was served as far as it could be.
+    pub refused: Option<Error>,
 }
 
 impl Spaces {
@@ -46,7 +48,8 @@ impl Spaces {
                     vma.view.flags.insert(set);
                 });
             });
-            return if covered { Ok(advised) } else { Err(Error::NotMapped.into()) };
+            advised.refused = (!covered).then_some(Error::NotMapped);
+            return Ok(advised);
         }
         let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         let (views, covered) = {
@@ -57,14 +60,15 @@ impl Spaces {
             Advice::DontNeed | Advice::Free => Purpose::Meaning,
             _ => Purpose::Age,
         };
-        st.gather(id, purpose, |gather| {
+        let served = st.gather(id, purpose, |gather| {
             views.iter().try_for_each(|view| {
                 let (from, to) = (start.max(view.start), end.min(view.end()));
                 advise_range(st, (id, space), view, from, to, advice, gather, &mut advised)
             })
-        })?;
+        });
         // As the system call does: the mapped parts are served, then the holes are complained about.
-        if covered { Ok(advised) } else { Err(Error::NotMapped.into()) }
+        advised.refused = served.err().or((!covered).then_some(Error::NotMapped));
+        Ok(advised)
     }
 }
 

@@ -222,9 +222,13 @@ impl Tables {
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
         let tree = &self.trees[space.0];
-        let mut counts = tree.counts.lock();
-        counts.hold = counts.hold.wrapping_add(1);
-        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
+        Locked::new(base, space, tree, tree.counts.lock())
+    }
+
+    /// Lock the tree of a space, if nobody else has.
+    pub fn try_lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Option<Locked<'a, M>> {
+        let tree = &self.trees[space.0];
+        tree.counts.try_lock().map(|counts| Locked::new(base, space, tree, counts))
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.
@@ -269,6 +273,12 @@ fn new_table<M: Machine>(
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
+    #[inline]
+    fn new(base: &'a Ground<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
+        counts.hold = counts.hold.wrapping_add(1);
+        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
+    }
+
     /// The space's counts.
     pub fn counts(&mut self) -> &mut Counts {
         &mut self.counts
