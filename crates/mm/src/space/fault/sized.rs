@@ -46,8 +46,10 @@ impl<M: Machine> Fault<'_, M> {
             return false;
         }
         let tables = self.lock();
-        self.st.charge(Work::EntryScan, pages as u64);
-        tables.find(start).is_none_or(|first| tables.empty_from(first.slot, pages) == pages)
+        let Some(first) = tables.find(start) else { return true };
+        let empty = tables.empty_from(first.slot, pages);
+        self.st.charge(Work::EntryScan, u64::from(empty));
+        empty == pages
     }
 
     /// A new folio of this range, zeroed, with one reference. `None`: there is no room for it.
