@@ -118,9 +118,9 @@ impl<M: Machine> Memory<M> {
     pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
         let frame = &self.frames[pfn];
         frame.set_owner(owner, index);
-        frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        for page in FolioPages::all(&self.frames, pfn).iter() {
-            self.frames[page].set(FrameFlags::EXCLUSIVE);
+        frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
+        for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+            self.frames[tail].assign(FrameFlags::TAIL | FrameFlags::EXCLUSIVE);
         }
         self.sizes.count(SizeStat::NrAnon, frame.order(), 1);
     }

@@ -41,8 +41,14 @@ impl Lru {
     #[cold]
     pub fn defer_split<M: Machine>(&self, base: &Base<M>, head: Pfn) {
         let frame = &base.frames[head];
-        let settled = FrameFlags::PARTIALLY_MAPPED | FrameFlags::SWAPCACHE;
-        if frame.order() == Order::ZERO || !frame.is_anon() || frame.has_any(settled) {
+        if frame.order() == Order::ZERO || !frame.is_anon() {
+            return;
+        }
+        if frame.has(FrameFlags::MLOCKED) {
+            // It may have been locked for the part that is gone. If the rest is, too, reclaim finds out.
+            self.munlock(base, head);
+        }
+        if frame.has_any(FrameFlags::PARTIALLY_MAPPED | FrameFlags::SWAPCACHE) {
             return;
         }
         let mut queue = self.deferred.nodes[frame.node().index()].lock();

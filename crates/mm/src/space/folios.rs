@@ -600,6 +600,13 @@ fn a_partly_mapped_folio_waits_to_be_split() {
     forget(&mut world, 8, 16);
     assert_eq!(waiting(&world), [2, 2, 2]);
     world.validate();
+    // What was locked in memory for a part that is gone is not kept for it.
+    let folio = |world: &World| world.runs(world.ids[0], ANON, FILE)[0].mapped(&world.st.frames).head;
+    world.spaces.mlock(&world.st, world.ids[0], Vpn(ANON + 4), 2, true).unwrap();
+    assert!(world.st.frames[folio(&world)].has(FrameFlags::UNEVICTABLE));
+    world.spaces.munmap(&world.st, world.ids[0], Vpn(ANON + 4), 2).unwrap();
+    assert!(!world.st.frames[folio(&world)].has_any(FrameFlags::UNEVICTABLE | FrameFlags::MLOCKED));
+    world.validate();
     // A whole run that goes at once leaves nothing to wait for.
     forget(&mut world, 0, 16);
     assert_eq!((waiting(&world), world.st.lru.splits_deferred(NodeId(0))), ([2, 1, 1], 1));
