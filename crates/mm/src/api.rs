@@ -93,6 +93,10 @@ pub enum Advice {
     Cold,
     /// Reclaim it now.
     PageOut,
+    /// Anonymous memory may be made of the larger folios whose knob says `madvise`.
+    HugePage,
+    /// Anonymous memory is to be made of single pages.
+    NoHugePage,
 }
 
 /// `posix_fadvise` values.

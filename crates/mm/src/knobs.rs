@@ -1,6 +1,7 @@
 //! Knobs: tunables with the names that sysctl and sysfs give them, declared once.
 
-use crate::primitive::{AtomicU64, Ordering::Relaxed};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::units::{Order, PAGEBLOCK_ORDER};
 
 macro_rules! knobs {
     ($(
@@ -89,6 +90,30 @@ knobs! {
         "most pages of 2 MiB that need not be in memory to be collapsed: they are read, or are zeroes";
     KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64 0..=511 "pages"
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
+    HugepagesEnabled16 "hugepages-16kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 16 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled32 "hugepages-32kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 32 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled64 "hugepages-64kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 64 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled128 "hugepages-128kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 128 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled256 "hugepages-256kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 256 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled512 "hugepages-512kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 512 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled1024 "hugepages-1024kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 1024 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
+    HugepagesEnabled2048 "hugepages-2048kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+        "may a store to anonymous memory get a folio of 2048 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
+         (but where MADV_NOHUGEPAGE forbids it)";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""
@@ -132,14 +157,52 @@ pub enum KnobError {
     },
 }
 
+/// The sizes that anonymous folios may have, by the knob of each, smallest first.
+const ANON_SIZES: [(Knob, Order); 8] = [
+    (Knob::HugepagesEnabled16, Order(2)),
+    (Knob::HugepagesEnabled32, Order(3)),
+    (Knob::HugepagesEnabled64, Order(4)),
+    (Knob::HugepagesEnabled128, Order(5)),
+    (Knob::HugepagesEnabled256, Order(6)),
+    (Knob::HugepagesEnabled512, Order(7)),
+    (Knob::HugepagesEnabled1024, Order(8)),
+    (Knob::HugepagesEnabled2048, Order(9)),
+];
+
+/// Which sizes a fault on anonymous memory may use: a bit for each order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AnonSizes {
+    always: u16,
+    madvise: u16,
+}
+
+impl AnonSizes {
+    /// Is none enabled, anywhere?
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.always | self.madvise == 0
+    }
+
+    /// The orders that are enabled, largest first. `asked`: MADV_HUGEPAGE asked for them.
+    pub fn orders(self, asked: bool) -> impl Iterator<Item = Order> {
+        let enabled = if asked { self.always | self.madvise } else { self.always };
+        (0..=PAGEBLOCK_ORDER.0).rev().map(Order).filter(move |order| enabled >> order.0 & 1 == 1)
+    }
+}
+
 /// The values of all knobs.
 pub struct Knobs {
     values: [AtomicU64; Knob::ALL.len()],
+    /// What the knobs of the sizes of anonymous folios say together, for faults: `always` in the low half, `madvise` above.
+    anon_sizes: AtomicU32,
 }
 
 impl Default for Knobs {
     fn default() -> Self {
-        Knobs { values: core::array::from_fn(|i| AtomicU64::new(Knob::INFO[i].default)) }
+        let values = core::array::from_fn(|i| AtomicU64::new(Knob::INFO[i].default));
+        let knobs = Knobs { values, anon_sizes: AtomicU32::new(0) };
+        knobs.note_anon_sizes();
+        knobs
     }
 }
 
@@ -157,7 +220,24 @@ impl Knobs {
             return Err(KnobError::Range { min, max });
         }
         self.values[knob as usize].store(value, Relaxed);
+        self.note_anon_sizes();
         Ok(())
+    }
+
+    /// The sizes that anonymous folios may have.
+    #[inline]
+    pub fn anon_sizes(&self) -> AnonSizes {
+        let both = self.anon_sizes.load(Relaxed);
+        AnonSizes { always: both as u16, madvise: (both >> 16) as u16 }
+    }
+
+    fn note_anon_sizes(&self) {
+        let both = ANON_SIZES.iter().fold(0, |both, &(knob, order)| match self.get(knob) {
+            0 => both,
+            1 => both | 1 << (16 + order.0),
+            _ => both | 1 << order.0,
+        });
+        self.anon_sizes.store(both, Relaxed);
     }
 }
 
@@ -173,5 +253,19 @@ mod tests {
             assert_eq!(knobs.set(knob, knob.info().default), Ok(()));
         }
         assert_eq!(knobs.set(Knob::Swappiness, 201), Err(KnobError::Range { min: 0, max: 200 }));
+    }
+
+    #[test]
+    fn sizes_of_anonymous_folios_are_enabled_one_by_one() {
+        let knobs = Knobs::default();
+        assert!(knobs.anon_sizes().is_empty());
+        knobs.set(Knob::HugepagesEnabled16, 2).unwrap();
+        knobs.set(Knob::HugepagesEnabled2048, 1).unwrap();
+        let orders =
+            |asked| knobs.anon_sizes().orders(asked).map(|order| order.0).collect::<std_alloc::vec::Vec<_>>();
+        assert_eq!((orders(false), orders(true)), (std_alloc::vec![2], std_alloc::vec![9, 2]));
+        assert!(ANON_SIZES.iter().all(|(knob, order)| {
+            knob.info().name == std_alloc::format!("hugepages-{}kB.enabled", order.frames() * 4)
+        }));
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::event::{Concern, Event};
-use crate::frame::{FolioPages, FrameFlags, Mobility};
+use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lru::Lru;
 use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
+use crate::stat::SizeStat;
 use crate::swap::Swap;
 use crate::table::Tables;
 use crate::tlb::{Gather, Purpose};
@@ -112,6 +113,18 @@ impl<M: Machine> Memory<M> {
         }
     }
 
+    /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees every
+    /// page. Its content is still to be made.
+    pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
+        let frame = &self.frames[pfn];
+        frame.set_owner(owner, index);
+        frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
+        for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+            self.frames[tail].assign(FrameFlags::TAIL | FrameFlags::EXCLUSIVE);
+        }
+        self.sizes.count(SizeStat::NrAnon, frame.order(), 1);
+    }
+
     /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a large
     /// folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together that is
     /// only convenient.
@@ -173,6 +186,8 @@ impl<M: Machine> Memory<M> {
             count += 1;
             pages += frame.pages() as u64;
             if frame.order() > Order::ZERO && frame.is_anon() {
+                self.lru.forget_split(&self.ground, pfn);
+                self.sizes.drop_from(SizeStat::NrAnon, frame.order(), 1);
                 // The records of tails stay as they are until the block takes another shape.
                 for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
                     self.frames[tail].assign(FrameFlags::TAIL);

@@ -10,6 +10,8 @@ mod ending;
 mod files;
 #[cfg(test)]
 mod flushes;
+#[cfg(test)]
+mod large;
 mod observe;
 mod oom;
 mod room;
@@ -208,7 +210,7 @@ impl<M: Machine> Mm<M> {
         for (file, index, pages) in advised.will_need {
             self.read_in(file, index, pages, self.group_of(space));
         }
-        Ok(())
+        advised.refused.map_or(Ok(()), Err)
     }
 
     /// madvise(MADV_COLLAPSE): have all 2 MiB of files that the range shows mapped by one entry each, made of one folio. Returns

@@ -36,12 +36,21 @@ fn folio_knobs(seed: u64) -> Vec<(Knob, u64)> {
     ]
 }
 
+/// Anonymous folios of other sizes than one page, for three seeds of four.
+fn anon_knobs(seed: u64) -> Vec<(Knob, u64)> {
+    let mut rng = Rng::new(seed ^ 0xa40f_0110);
+    let sizes: &[u64] =
+        [&[][..], &[16, 64, 512], &[64], &[16, 32, 64, 128, 256, 512, 1024, 2048]][rng.below(4) as usize];
+    let knob = |size: &u64| Knob::from_name(&format!("hugepages-{size}kB.enabled")).unwrap();
+    sizes.iter().map(|size| (knob(size), 2)).collect()
+}
+
 fn chaos(seed: u64, validate: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::random(seed));
     (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
     // A flush that is missing is found even if nobody uses what it should have dropped.
     config.bound = true;
-    config.knobs = [flush_knobs(seed), folio_knobs(seed)].concat();
+    config.knobs = [flush_knobs(seed), folio_knobs(seed), anon_knobs(seed)].concat();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
         panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p machine-sim --test all chaos")

@@ -4,8 +4,9 @@
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
+use program::chaos::Chaos;
 use program::rng::Rng;
-use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
+use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Remap, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -38,6 +39,131 @@ fn built_in_programs_run_clean_with_folios_of_all_sizes() {
             assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
         }
     }
+}
+
+/// Knobs of the sizes of anonymous folios.
+fn anon_sizes(orders: &[u64]) -> Vec<(Knob, u64)> {
+    let of = |order: &u64| Knob::from_name(&format!("hugepages-{}kB.enabled", 4 << order)).unwrap();
+    orders.iter().map(|order| (of(order), 2)).collect()
+}
+
+fn anon_config(memory: u64, orders: &[u64], policy: u64) -> RunConfig {
+    let mut config = config("laptop", memory, 0, policy);
+    config.knobs.extend(anon_sizes(orders));
+    config
+}
+
+const SIZES: [&[u64]; 4] = [&[2, 3, 4, 5, 6, 7, 8, 9], &[4], &[2, 9], &[5, 6]];
+
+#[test]
+fn built_in_programs_run_clean_with_anonymous_memory_of_all_sizes() {
+    for (i, (name, _)) in (0..).zip(builtin::LIST) {
+        let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
+        let config = anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES);
+        let outcome = outcome(&config, &program);
+        assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+    }
+}
+
+#[test]
+fn anonymous_memory_in_large_folios_is_swapped_out_whole() {
+    let counters = ["/anon_fault_alloc", "/anon_fault_fallback", "/swpout"];
+    let mut seen = [0.0; 3];
+    for policy in 0..POLICIES {
+        for (i, name) in ["zipf", "fork-write", "map-storm"].into_iter().enumerate() {
+            let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(3).with_threads(3);
+            let orders = SIZES[(i + policy as usize) % SIZES.len()];
+            let outcome = outcome(&anon_config(24 * MIB, orders, policy), &program);
+            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
+        }
+    }
+    assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
+}
+
+/// Processes whose memory gets holes, and is shared, moved and paged out in part, with less swap than they would like.
+struct Holes;
+
+const AREA: u64 = 12 * MIB;
+
+impl Holes {
+    fn punch(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+        let mut rng = Rng::new(os.seed() ^ 0x401e5 ^ role as u64);
+        let mut at = AT;
+        for round in 0..6 {
+            for page in 0..AREA / PAGE {
+                os.store(at + page * PAGE)?;
+            }
+            for _ in 0..150 {
+                let (first, pages) = (rng.below(AREA / PAGE), 1 + rng.below(40));
+                let (addr, len) = (at + first * PAGE, pages.min(AREA / PAGE - first) * PAGE);
+                match rng.below(6) {
+                    0 => os.madvise(addr, len, Advice::PageOut).unwrap(),
+                    1 => os.madvise(addr, len, Advice::Free).unwrap(),
+                    2 => os.load(addr)?,
+                    _ => os.madvise(addr, len, Advice::DontNeed).unwrap(),
+                }
+            }
+            if round == 2 {
+                // Where folios do not begin at multiples of their size.
+                let fixed = Some(PRIVATE + 3 * PAGE);
+                at = os
+                    .mremap(Remap { addr: at, old_len: AREA, new_len: AREA, may_move: true, fixed })
+                    .unwrap();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Program for Holes {
+    fn name(&self) -> &str {
+        "holes"
+    }
+
+    fn footprint(&self) -> u64 {
+        3 * AREA
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role != 0 {
+            return Holes::punch(os, role);
+        }
+        os.mmap(Map { addr: Some(AT), ..Map::anonymous(AREA) }).unwrap();
+        for page in 0..AREA / PAGE / 2 {
+            os.store(AT + page * PAGE)?;
+        }
+        let tasks = [1, 2].map(|role| os.fork(role).unwrap());
+        let done = Holes::punch(os, role);
+        tasks.into_iter().for_each(|task| os.join(task));
+        done
+    }
+}
+
+#[test]
+fn anonymous_memory_with_holes_is_split_and_reads_as_it_was_written() {
+    let counters = ["/swpout", "/swpout_fallback", "/split_deferred", "/split"];
+    let mut seen = [0.0; 4];
+    for policy in 0..POLICIES {
+        let config = RunConfig {
+            machine: MachineSpec::from_booted_name("booted:3:1:12M").unwrap(),
+            ..anon_config(28 * MIB, SIZES[policy as usize % SIZES.len()], policy)
+        };
+        let outcome = outcome(&config, &Holes);
+        assert_eq!(outcome.signals.len(), 0, "{:?}", outcome.signals);
+        seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
+    }
+    assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
+}
+
+#[test]
+fn every_structure_stays_whole_when_anonymous_folios_are_split() {
+    let config = RunConfig {
+        machine: MachineSpec::from_booted_name("booted:2:1:6M").unwrap(),
+        validate_every_op: true,
+        ..anon_config(16 * MIB, SIZES[0], 3)
+    };
+    outcome(&config, &Chaos::new(150, 700));
 }
 
 #[test]

@@ -130,7 +130,8 @@ fn check_swap_cache<M: Machine>(memory: &Memory<M>, found: &mut Found) -> Result
         let frame = &memory.frames[pfn];
         found.swapcached += 1;
         found.writeback += i64::from(frame.has(FrameFlags::WRITEBACK));
-        let knows = frame.has(FrameFlags::SWAPCACHE | FrameFlags::SWAPBACKED) && frame.swap_slot() == slot;
+        let knows = frame.has(FrameFlags::SWAPCACHE | FrameFlags::SWAPBACKED)
+            && (frame.swap_slot().0..frame.swap_slot().0 + frame.pages()).contains(&slot.0);
         let held = frame.refs() > frame.mapcount();
         if !knows || !held || matches!(frame.owner(), Owner::File(_)) {
             fault = Err(format!(

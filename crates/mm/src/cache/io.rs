@@ -12,7 +12,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Io, Machine, Scope, WaitKey, Work};
 use crate::memory::Memory;
 use crate::primitive::Ordering::Relaxed;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
 /// Read a locked folio.
@@ -46,6 +46,7 @@ impl Cache {
                 frame.clear(FrameFlags::DIRTY);
                 frame.set(FrameFlags::WRITEBACK);
                 memory.count(Stat::PswpOut, pages as i64);
+                memory.sizes.count(SizeStat::Swpout, frame.order(), 1);
                 memory.swap.begin_write(pages);
                 memory.swap.place(frame.swap_slot())
             }

@@ -33,7 +33,9 @@ pub mod tree;
 pub use collapse::Survey;
 pub use file::File;
 pub use readahead::Readahead;
-pub use swapin::{add_to_swap, drop_swap_entry, free_swap, remove_from_swap_cache, swapin};
+pub use swapin::{
+    SwappedIn, add_to_swap, drop_swap_entry, free_swap, page_of_slot, remove_from_swap_cache, swapin,
+};
 
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;

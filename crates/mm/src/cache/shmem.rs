@@ -55,8 +55,8 @@ impl Cache {
                     let page = swapin(memory, slot, gfp);
                     if let Ok(page) = page {
                         major |= page.major;
-                        self.move_from_swap(memory, id, index, slot, page.pfn);
-                        memory.put(page.pfn);
+                        self.move_from_swap(memory, id, index, slot, page.folio);
+                        memory.put(page.folio);
                     }
                     drop_swap_entry(memory, slot);
                     page?;

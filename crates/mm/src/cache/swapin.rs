@@ -1,7 +1,7 @@
 //! The swap cache: folios on their way to swap and back.
 
+use super::CacheError;
 use super::io::submit_read;
-use super::{CacheError, Page};
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
@@ -9,10 +9,10 @@ use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::Stat;
 use crate::units::*;
 
-/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own. If it is not in
-/// the swap cache, it is read, and neighbours with it: slots that were filled together are wanted together. Waits for
-/// the device.
-pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Page, CacheError> {
+/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own; which of its pages it
+/// is, [`page_of_slot`] says when the folio is locked. If it is not in the swap cache, the slot is read, into a single page,
+/// and neighbours with it: slots that were filled together are wanted together. Waits for the device.
+pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
     let mut found = memory.swap.cache_get(memory.ground(), slot);
@@ -38,10 +38,30 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
             memory.wait_unlocked(pfn);
         }
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
-            return Ok(Page { folio: pfn, pfn, major });
+            return Ok(SwappedIn { folio: pfn, major });
         }
         memory.put(pfn);
     }
+}
+
+/// A folio from the swap cache, up to date, with a reference for the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwappedIn {
+    /// Its head.
+    pub folio: Pfn,
+    /// The caller had to wait for a device.
+    pub major: bool,
+}
+
+/// The page of a locked folio that holds the content of a slot. `None`: the folio is no longer in the swap cache there.
+pub fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) -> Option<Pfn> {
+    let frame = &memory.frames[folio];
+    debug_assert!(frame.has(FrameFlags::LOCKED));
+    if !frame.has(FrameFlags::SWAPCACHE) {
+        return None;
+    }
+    let page = slot.0.checked_sub(frame.swap_slot().0).filter(|&page| page < frame.pages())?;
+    Some(folio.add(page))
 }
 
 /// Read the aligned cluster around a slot. The slot itself may be left out for want of memory.
@@ -93,12 +113,12 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     Ok(Some(pfn))
 }
 
-/// Give a locked anonymous folio a slot and put it into the swap cache, dirty, so that it can be unmapped and written.
-/// `false`: swap is full.
+/// Give a locked anonymous folio a slot for each page, one behind the other, and put it into the swap cache, dirty, so that it can
+/// be unmapped and written. `false`: swap is full, or has no such room.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
-    debug_assert!(memory.frames[pfn].order() == Order::ZERO);
-    let Some(slot) = memory.swap.alloc(memory.ground(), memory.machine.cpu()) else { return false };
+    let (order, cpu) = (memory.frames[pfn].order(), memory.machine.cpu());
+    let Some(slot) = memory.swap.alloc_run(memory.ground(), cpu, order) else { return false };
     memory.swap.cache_insert(memory.ground(), slot, pfn);
     memory.frames[pfn].set(FrameFlags::DIRTY);
     true
@@ -112,15 +132,20 @@ pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: 
     memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
     let last = frame.put(1);
     debug_assert!(!last, "the caller holds {pfn}");
+    let mapped = memory.frames.pages_mapped(pfn);
+    if mapped > 0 && mapped < frame.pages() {
+        // No page comes back any more.
+        memory.lru.defer_split(memory.ground(), pfn);
+    }
 }
 
-/// Take a locked folio out of the swap cache if no entry needs the slot and it is not being written. It is then dirty:
+/// Take a locked folio out of the swap cache if no entry needs its slots and it is not being written. It is then dirty:
 /// memory holds the only copy.
 pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let frame = &memory.frames[pfn];
     if !frame.has(FrameFlags::SWAPCACHE)
         || frame.has(FrameFlags::WRITEBACK)
-        || memory.swap.entries(frame.swap_slot()) > 0
+        || memory.swap.entries_of_run(frame.swap_slot(), frame.pages()) > 0
     {
         return false;
     }
@@ -137,8 +162,7 @@ pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
     }
     let Some(pfn) = memory.swap.cache_get(memory.ground(), slot) else { return };
     if memory.try_lock_folio(pfn) {
-        let frame = &memory.frames[pfn];
-        if frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot {
+        if page_of_slot(memory, pfn, slot).is_some() {
             free_swap(memory, pfn);
         }
         memory.unlock_folio(pfn);

@@ -390,7 +390,7 @@ fn a_sequential_reader_waits_less_and_less() {
     for index in 0..200 {
         let page = st.cache.get_page(st.memory(), file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
         waits += u32::from(page.major);
-        st.put(page.pfn);
+        st.put(page.folio);
         // The device is fast: what was submitted arrives before the next page is wanted.
         while st.machine.end_one() {}
         st.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
@@ -420,7 +420,7 @@ fn a_fault_reads_around_itself() {
     let hint = ReadHint { fault: true, ..ReadHint::default() };
     let page = st.cache.get_page(st.memory(), file, PageIndex(100), hint, ROOT).unwrap();
     assert!(page.major);
-    st.put(page.pfn);
+    st.put(page.folio);
     while st.machine.end_one() {}
     let mut seen = Vec::new();
     st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |run| {
@@ -431,7 +431,7 @@ fn a_fault_reads_around_itself() {
     assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());
     let page = st.cache.get_page(st.memory(), file, PageIndex(108), hint, ROOT).unwrap();
     assert!(!page.major);
-    st.put(page.pfn);
+    st.put(page.folio);
     assert_eq!(st.machine.submitted(), 64);
     check(&st);
 }
@@ -478,12 +478,12 @@ fn swap_comes_back_in_clusters() {
     let mut majors = 0;
     for &slot in &slots {
         let page = swapin(st.memory(), slot, ROOT).unwrap();
-        assert_eq!(st.machine.stamp(page.pfn), slot.0 as u64 + 500);
+        assert_eq!(st.machine.stamp(page.folio), slot.0 as u64 + 500);
         majors += u64::from(page.major);
         while st.machine.end_one() {}
         check(&st);
         drop_swap_entry(st.memory(), slot);
-        st.put(page.pfn);
+        st.put(page.folio);
     }
     let reads = [Stat::PswpIn, Stat::PswpOut, Stat::SwapRa, Stat::SwapRaHit, Stat::WorkingsetRefaultAnon];
     let [pswpin, pswpout, ra, hits, refaults] = reads.map(|stat| st.stats.read(stat));

@@ -44,6 +44,8 @@ bitflags::bitflags! {
         const TAIL = 1 << 18;
         /// Not ours to hand out (a hole, firmware, the zero page).
         const RESERVED = 1 << 19;
+        /// An anonymous folio of several pages waits to be split, because only some of them are mapped.
+        const PARTIALLY_MAPPED = 1 << 20;
         /// The next read-ahead starts when this folio is first used.
         const READAHEAD = 1 << 21;
         /// Anonymous and mapped by one process only: it may write without copying. Every page of a folio has its own.

@@ -7,6 +7,7 @@
 mod flags;
 pub mod list;
 mod mapcount;
+mod split;
 
 pub use flags::FrameFlags;
 pub use list::List;

@@ -18,6 +18,7 @@
 
 mod access;
 mod batch;
+mod deferred;
 mod group;
 mod protect;
 mod validate;
@@ -63,6 +64,8 @@ pub struct Lru {
     nodes: usize,
     /// Kind of each zone.
     kinds: Box<[ZoneKind]>,
+    /// Folios to be split when memory is wanted.
+    deferred: deferred::Deferred,
 }
 
 impl Lru {
@@ -71,7 +74,8 @@ impl Lru {
         let memory = machine.memory();
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
-        let lru = Lru { vecs: Arena::default(), groups: Groups::default(), nodes, kinds };
+        let deferred = deferred::Deferred::new(nodes);
+        let lru = Lru { vecs: Arena::default(), groups: Groups::default(), nodes, kinds, deferred };
         lru.make_vecs(ROOT);
         lru
     }

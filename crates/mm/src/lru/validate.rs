@@ -41,6 +41,7 @@ impl Lru {
         if flagged != listed {
             return Err(format!("{flagged} frames have LRU, {listed} are on lists"));
         }
+        self.check_deferred(base)?;
         self.check_charges(base)
     }
 

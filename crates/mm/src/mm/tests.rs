@@ -210,6 +210,27 @@ proptest! {
     }
 }
 
+/// What madvise has taken off its list is put back, or gone, whatever else the call meets: a hole, or a range that is locked.
+#[test]
+fn a_page_is_paged_out_before_a_hole() {
+    for locked in [false, true] {
+        let mut bench = Bench::new();
+        bench.map(0, BASE, 1, 0, 0);
+        bench.store(0, BASE);
+        let space = bench.spaces[0].0;
+        if locked {
+            bench.map(0, BASE + 1, 1, 0, 0);
+            bench.mm.mlock(space, Vpn(BASE + 1), 1, true).unwrap();
+        }
+        let refused = if locked { Error::Invalid } else { Error::NotMapped };
+        assert_eq!(bench.mm.madvise(space, Vpn(BASE), 2, Advice::PageOut), Err(refused));
+        // There is no swap.
+        let pfn = bench.reach(0, BASE, false).unwrap();
+        let frame = &bench.mm.store.frames[pfn];
+        assert_eq!((frame.refs(), frame.has(FrameFlags::LRU)), (1, true));
+    }
+}
+
 /// All CPUs of a real machine share one `Mm`.
 #[cfg(not(feature = "one-thread"))]
 #[test]

@@ -13,6 +13,7 @@
 pub mod balance;
 mod classic;
 mod control;
+mod deferred;
 mod direct;
 mod kswapd;
 mod node;

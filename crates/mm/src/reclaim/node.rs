@@ -17,6 +17,7 @@ impl<M: Machine> Reclaim<'_, M> {
             let before = sc.nr_reclaimed;
             self.front().prepare(self, node, sc);
             self.shrink_groups(node, sc);
+            sc.nr_reclaimed += self.split_deferred(node, sc);
             let reclaimed = sc.nr_reclaimed - before;
             reclaimable |= reclaimed > 0;
             if sc.kswapd {

@@ -194,19 +194,18 @@ impl<M: Machine> Reclaim<'_, M> {
             Verdict::Reclaim | Verdict::ReclaimClean => {}
         }
         let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
+        let mut pages = pages;
         if anon && !frame.has(FrameFlags::SWAPCACHE) {
-            // A slot is a page; larger folios would have to be split first.
-            let whole = frame.order() == Order::ZERO;
-            if !whole || !add_to_swap(self.st.memory(), pfn) {
-                return Fate::Activate;
+            if let Err(fate) = self.give_slots(pfn, pass) {
+                return fate;
             }
+            pages = frame.pages() as u64;
         }
         if frame.mapcount() > 0 && !self.unmap(pfn, pass) {
             return Fate::Activate;
         }
-        let mut pages = pages;
         if frame.has(FrameFlags::DIRTY) {
-            if pages > 1 && frame.has(FrameFlags::SWAPBACKED) {
+            if pages > 1 && frame.has(FrameFlags::SWAPBACKED) && !frame.is_anon() {
                 if !self.split_for_swap(pfn, pages, pass) {
                     return Fate::Activate;
                 }
@@ -256,7 +255,43 @@ impl<M: Machine> Reclaim<'_, M> {
         unmapped.all
     }
 
-    /// A slot of swap is a page: what is to be swapped out becomes pages first. `false`: somebody uses it.
+    /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its first page
+    /// goes there. What is mapped only in part is split first, and its other pages are free. `Err`: it goes no further.
+    fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), Fate> {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let order = frame.order();
+        if order == Order::ZERO {
+            return if add_to_swap(st.memory(), pfn) { Ok(()) } else { Err(Fate::Activate) };
+        }
+        // Who holds it would keep it from being freed, and from being split. And why split it if no page can go?
+        if frame.refs() != frame.mapcount() + 1 || st.swap.free_slots() == 0 {
+            return Err(Fate::Activate);
+        }
+        if st.frames.pages_mapped(pfn) < frame.pages() {
+            self.split_anon(pfn, pass)?;
+        } else if add_to_swap(st.memory(), pfn) {
+            return Ok(());
+        } else {
+            self.split_anon(pfn, pass)?;
+            st.sizes.count(SizeStat::SwpoutFallback, order, 1);
+        }
+        if add_to_swap(st.memory(), pfn) { Ok(()) } else { Err(Fate::Activate) }
+    }
+
+    /// Split an anonymous folio: its other pages have their turn later, those that nobody maps are free. `Err`: somebody uses it; or
+    /// its first page is free, too.
+    fn split_anon(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), Fate> {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let others = frame.pages() as u64 - 1;
+        let freed = st.rmap.split_anon(st.memory(), pfn, Some(&mut pass.parts)).ok_or(Fate::Activate)?;
+        pass.out.reclaimed += freed;
+        st.charge(Work::ReclaimFolio, others - freed);
+        // Each part is scanned in its own turn.
+        pass.sc.nr_scanned -= others;
+        if frame.mapcount() == 0 && frame.freeze(1) { Err(Fate::Free) } else { Ok(()) }
+    }
+
+    /// A slot of swap is a page: shmem that is to be swapped out becomes pages first. `false`: somebody uses it.
     fn split_for_swap(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> bool {
         let st = self.st;
         let order = st.frames[pfn].order();

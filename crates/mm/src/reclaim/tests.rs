@@ -1,5 +1,7 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
+mod large;
+
 use super::*;
 use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
 use crate::api::{FileKind, GroupLimits, SwapArea};

@@ -13,6 +13,7 @@
 
 mod count;
 mod spans;
+mod split;
 #[cfg(test)]
 mod tests;
 mod unmap;

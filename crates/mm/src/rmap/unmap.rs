@@ -94,9 +94,10 @@ impl Rmap {
         let pages = run.mapped(&memory.frames);
         let frame = &memory.frames[pages.head];
         let fate = Fate::of(frame)?;
-        let taken = tables.clear_run(run, |i| match fate {
-            Fate::Swapped => leave_in_swap(memory, pages, i),
-            _ => Absent::None,
+        let slot = (fate == Fate::Swapped).then(|| slots_of(memory, pages));
+        let taken = tables.clear_run(run, |i| match slot {
+            Some(first) => leave_in_swap(memory, pages.first.add(i), SwapSlot(first.0 + i)),
+            None => Absent::None,
         });
         let old = taken.entry();
         memory.charge(Work::EntryClear, run.count as u64);
@@ -123,10 +124,13 @@ impl Rmap {
         if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
             tables.owe(run.slot, generation);
         }
-        if run.is_large() {
-            self.remove_large(memory.ground(), pages.head);
+        let partly = if run.is_large() {
+            self.remove_large(memory.ground(), pages.head)
         } else {
-            self.remove_range(memory.ground(), pages);
+            self.remove_range(memory.ground(), pages)
+        };
+        if partly {
+            memory.lru.defer_split(memory.ground(), pages.head);
         }
         // The caller's own reference keeps the folio.
         let last = frame.put(run.count);
@@ -184,11 +188,16 @@ impl Fate {
     }
 }
 
-/// The swap entry that takes the place of the one that maps the `i`th of these pages; the slots of a folio follow each other.
-fn leave_in_swap<M: Machine>(memory: &Memory<M>, pages: FolioPages, i: u32) -> Absent {
-    let slot = SwapSlot(memory.frames[pages.head].swap_slot().0 + pages.offset() + i);
-    memory.swap.dup(slot);
+/// The first slot of these pages, whose slots follow each other; entries that are about to be set refer to them.
+fn slots_of<M: Machine>(memory: &Memory<M>, pages: FolioPages) -> SwapSlot {
+    let first = SwapSlot(memory.frames[pages.head].swap_slot().0 + pages.offset());
+    memory.swap.dup_run(first, pages.count);
+    first
+}
+
+/// The swap entry that takes the place of the one that maps a page.
+fn leave_in_swap<M: Machine>(memory: &Memory<M>, page: Pfn, slot: SwapSlot) -> Absent {
     // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
-    let before = memory.frames[pages.first.add(i)].clear(FrameFlags::EXCLUSIVE);
+    let before = memory.frames[page].clear(FrameFlags::EXCLUSIVE);
     Absent::Swap { slot, exclusive: before.contains(FrameFlags::EXCLUSIVE) }
 }

@@ -22,6 +22,8 @@ pub struct Advised {
     pub page_out: Vec<Pfn>,
     /// Parts of files that are to be read in: file, first index, number of pages.
     pub will_need: Vec<(FileId, PageIndex, u64)>,
+    /// What the call fails with when that has been done: it was served as far as it could be.
+    pub refused: Option<Error>,
 }
 
 impl Spaces {
@@ -37,17 +39,17 @@ impl Spaces {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
         let mut advised = Advised::default();
-        if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) {
+        if let Some((clear, set)) = lasting(advice) {
             let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
             let covered = space.vmas.lock().covers(start, end);
             self.change_ranges(st, id, start, end, |vmas, at| {
                 vmas.update(at, |vma| {
-                    vma.view.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
-                    vma.view.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);
-                    vma.view.flags.set(VmaFlags::RANDOM, advice == Advice::Random);
+                    vma.view.flags.remove(clear);
+                    vma.view.flags.insert(set);
                 });
             });
-            return if covered { Ok(advised) } else { Err(Error::NotMapped.into()) };
+            advised.refused = (!covered).then_some(Error::NotMapped);
+            return Ok(advised);
         }
         let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
         let (views, covered) = {
@@ -58,14 +60,29 @@ impl Spaces {
             Advice::DontNeed | Advice::Free => Purpose::Meaning,
             _ => Purpose::Age,
         };
-        st.gather(id, purpose, |gather| {
+        let served = st.gather(id, purpose, |gather| {
             views.iter().try_for_each(|view| {
                 let (from, to) = (start.max(view.start), end.min(view.end()));
                 advise_range(st, (id, space), view, from, to, advice, gather, &mut advised)
             })
-        })?;
+        });
         // As the system call does: the mapped parts are served, then the holes are complained about.
-        if covered { Ok(advised) } else { Err(Error::NotMapped.into()) }
+        advised.refused = served.err().or((!covered).then_some(Error::NotMapped));
+        Ok(advised)
+    }
+}
+
+/// Advice that a range remembers: the flags that it takes and gives.
+fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
+    let order = VmaFlags::SEQUENTIAL | VmaFlags::RANDOM;
+    let sizes = VmaFlags::HUGEPAGE | VmaFlags::NOHUGEPAGE;
+    match advice {
+        Advice::Normal => Some((order, VmaFlags::empty())),
+        Advice::Random => Some((order, VmaFlags::RANDOM)),
+        Advice::Sequential => Some((order, VmaFlags::SEQUENTIAL)),
+        Advice::HugePage => Some((sizes, VmaFlags::HUGEPAGE)),
+        Advice::NoHugePage => Some((sizes, VmaFlags::NOHUGEPAGE)),
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by entry.
 
 use super::*;
-use crate::alloc::Allocator;
-use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::alloc::{Allocator, Mark};
+use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
 use crate::cache::Cache;
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::ground::Ground;
@@ -10,7 +10,7 @@ use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::memory::Memory;
 use crate::rmap::UnmapMode;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident, Rights, Run, Writes};
 use crate::testing::TestMachine;
@@ -74,7 +74,15 @@ enum Op {
 fn op() -> impl Strategy<Value = (usize, Op)> {
     let at = || ANON..END;
     let pages = || prop_oneof![1..40u64, 1..PAGES];
-    let advice = [Advice::DontNeed, Advice::DontNeed, Advice::Free, Advice::Cold, Advice::PageOut];
+    let advice = [
+        Advice::DontNeed,
+        Advice::DontNeed,
+        Advice::Free,
+        Advice::Cold,
+        Advice::PageOut,
+        Advice::HugePage,
+        Advice::NoHugePage,
+    ];
     let op = prop_oneof![
         8 => (at(), 0..=9u8).prop_map(|(at, order)| Op::Map { at, order }),
         4 => (at(), any::<bool>()).prop_map(|(at, store)| Op::Touch { at, store }),
@@ -123,6 +131,12 @@ impl World {
             world.spaces.mmap(&world.st, id, &request).unwrap();
         }
         world
+    }
+
+    /// Which sizes of anonymous folios faults may make, from 16 KiB on.
+    fn enable(&self, sizes: &[u64]) {
+        let all = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
+        all.zip(sizes).for_each(|(&knob, &size)| self.base().knobs.set(knob, size).unwrap());
     }
 
     fn base(&self) -> &Ground<TestMachine> {
@@ -244,17 +258,20 @@ impl World {
         if !self.is_free(id, at, order) {
             return;
         }
-        // A fault gives the range a set.
-        self.spaces.fault(st, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
-        self.spaces.madvise(st, id, Vpn(at), 1, Advice::DontNeed).unwrap();
-        let view = self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
-        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
-        st.frames[pfn].set_owner(Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
-        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        let pages = FolioPages::all(&st.frames, pfn);
-        for page in pages.iter() {
-            st.frames[page].set(FrameFlags::EXCLUSIVE);
+        let view = || self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
+        if view().anon.is_none() {
+            // A fault gives the range a set. It may have made a large folio.
+            self.spaces.fault(st, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
+            let (first, end) = (view().start.0.max(at & !511), view().end().0.min((at | 511) + 1));
+            self.spaces.madvise(st, id, Vpn(first), end - first, Advice::DontNeed).unwrap();
+            if !self.is_free(id, at, order) {
+                return;
+            }
         }
+        let view = view();
+        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
+        let pages = FolioPages::all(&st.frames, pfn);
+        st.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
         st.lru.add(self.base(), pfn);
         st.put(pfn);
@@ -380,8 +397,13 @@ proptest! {
 
     /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by entry.
     #[test]
-    fn runs_do_what_entries_do(policy in 0u64..6, ops in prop::collection::vec(op(), 1..50)) {
+    fn runs_do_what_entries_do(
+        policy in 0u64..6,
+        sizes in prop::collection::vec(0u64..=2, 8),
+        ops in prop::collection::vec(op(), 1..50),
+    ) {
         let mut worlds = [1, 0].map(|batch| World::new(batch, policy));
+        worlds.iter().for_each(|world| world.enable(&sizes));
         for (who, op) in ops {
             worlds.iter_mut().for_each(|world| world.apply(who, op));
             let [runs, entries] = &worlds;
@@ -460,4 +482,135 @@ fn only_whole_folios_are_paged_out() {
         assert_eq!((page_out(ANON + 376, 15), page_out(ANON + 377, 15)), (0, 0));
         assert_eq!((page_out(ANON + 376, 16), page_out(ANON, PAGES)), (1, 1));
     }
+}
+
+/// The runs of a space's anonymous pages: first page and length, and the order of the folio.
+fn shape(world: &World) -> Vec<(u64, u32, u8)> {
+    let frames = &world.st.frames;
+    let runs = world.runs(world.ids[0], ANON, FILE).into_iter();
+    runs.map(|run| (run.page.0 - ANON, run.count, frames[run.mapped(frames).head].order().0)).collect()
+}
+
+fn sizes(world: &World, stat: SizeStat) -> Vec<(u8, u64)> {
+    let all = (1..=9).map(|order| (order, world.base().sizes.read(stat, Order(order))));
+    all.filter(|&(_, count)| count > 0).collect()
+}
+
+/// A first store gets the largest enabled folio that lies in the range, and where nothing is yet. (The range begins a quarter
+/// into a table.)
+#[test]
+fn a_fault_makes_the_largest_folio_that_fits() {
+    for batch in [0, 1] {
+        let mut world = World::new(batch, 1);
+        world.enable(&[2, 0, 0, 2, 0, 0, 0, 2]);
+        // 2 MiB would begin before the range, or end behind it.
+        for (at, store) in [(100, true), (30, true), (461, true), (900, false), (901, true), (905, true)] {
+            world.apply(0, Op::Touch { at: ANON + at, store });
+        }
+        if batch == 1 {
+            let expected = [(0, 32, 5), (96, 32, 5), (384, 512, 9), (900, 1, 0), (901, 1, 0), (904, 4, 2)];
+            assert_eq!(shape(&world), expected);
+        }
+        let made = [(2, 1), (5, 2), (9, 1)];
+        assert_eq!(sizes(&world, SizeStat::AnonFaultAlloc), made);
+        assert_eq!(sizes(&world, SizeStat::NrAnon), made);
+        assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), []);
+        assert_eq!(world.base().stats.read(Stat::NrAnonPages), 32 + 32 + 512 + 1 + 4);
+        world.validate();
+    }
+}
+
+#[test]
+fn sizes_are_asked_for_and_forbidden() {
+    let mut world = World::new(1, 1);
+    world.enable(&[2, 1]);
+    let touch = |at| Op::Touch { at: ANON + at, store: true };
+    let advise = |at, advice| Op::Advise { at: ANON + at, pages: 32, advice };
+    world.apply(0, touch(1));
+    world.apply(0, advise(32, Advice::HugePage));
+    world.apply(0, touch(33));
+    world.apply(0, advise(64, Advice::NoHugePage));
+    world.apply(0, touch(65));
+    assert_eq!(shape(&world), [(0, 4, 2), (32, 8, 3), (65, 1, 0)]);
+    // Ranges that were advised alike are one again.
+    world.apply(0, advise(0, Advice::NoHugePage));
+    world.apply(0, advise(32, Advice::NoHugePage));
+    world.apply(0, touch(50));
+    assert_eq!(shape(&world).last(), Some(&(65, 1, 0)));
+    assert_eq!(shape(&world).iter().filter(|run| run.2 == 0).count(), 2);
+    world.validate();
+}
+
+/// Nothing is reclaimed for a large folio: where memory has no block, or the group no room, a smaller one does.
+#[test]
+fn a_fault_takes_what_there_is() {
+    let mut world = World::new(1, 1);
+    world.enable(&[2, 0, 0, 0, 0, 0, 0, 2]);
+    let mut blocks = Vec::new();
+    while let Ok(block) = world.st.new_folio(Order(8), Gfp { mark: Mark::Min, ..gfp() }) {
+        blocks.push(block);
+    }
+    // None has a free neighbour.
+    blocks.retain(|&block| {
+        block.0 & 256 == 0 || {
+            world.st.put(block);
+            false
+        }
+    });
+    world.apply(0, Op::Touch { at: ANON + 400, store: true });
+    assert_eq!(shape(&world), [(400, 4, 2)]);
+    assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), [(9, 1)]);
+    assert_eq!(sizes(&world, SizeStat::AnonFaultFallbackCharge), []);
+    blocks.into_iter().for_each(|block| world.st.put(block));
+
+    let limits = GroupLimits { max: 6, ..GroupLimits::default() };
+    let group = world.st.lru.create_group(GroupId(0), limits).unwrap();
+    let store =
+        |page, gfp| world.spaces.fault(&world.st, world.ids[0], Vpn(ANON + page), AccessKind::Store, gfp);
+    for page in [500, 600, 608] {
+        store(page, Gfp::user(group)).unwrap();
+    }
+    assert_eq!(shape(&world), [(400, 4, 2), (500, 4, 2), (600, 1, 0), (608, 1, 0)]);
+    // 2 MiB has an entry in it since the first store.
+    assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), [(2, 2), (9, 1)]);
+    assert_eq!(sizes(&world, SizeStat::AnonFaultFallbackCharge), [(2, 2)]);
+    world.validate();
+}
+
+/// A folio that is left partly mapped waits to be split, once, until it is freed.
+#[test]
+fn a_partly_mapped_folio_waits_to_be_split() {
+    let mut world = World::new(1, 1);
+    world.enable(&[0, 0, 2]);
+    let forget = |world: &mut World, at, pages| {
+        world.apply(0, Op::Advise { at: ANON + at, pages, advice: Advice::DontNeed });
+    };
+    let waiting = |world: &World| {
+        let counted = [SizeStat::SplitDeferred, SizeStat::NrAnonPartiallyMapped, SizeStat::NrAnon];
+        counted.map(|stat| world.base().sizes.read(stat, Order(4)))
+    };
+    world.apply(0, Op::Touch { at: ANON, store: true });
+    world.apply(0, Op::Touch { at: ANON + 16, store: true });
+    world.apply(0, Op::Fork);
+    forget(&mut world, 0, 4);
+    assert_eq!(waiting(&world), [0, 0, 2], "the child maps all of it");
+    world.spaces.exit(&world.st, world.ids[1]);
+    world.ids.truncate(1);
+    assert_eq!(waiting(&world), [1, 1, 2]);
+    forget(&mut world, 8, 16);
+    assert_eq!(waiting(&world), [2, 2, 2]);
+    world.validate();
+    // What was locked in memory for a part that is gone is not kept for it.
+    let folio = |world: &World| world.runs(world.ids[0], ANON, FILE)[0].mapped(&world.st.frames).head;
+    world.spaces.mlock(&world.st, world.ids[0], Vpn(ANON + 4), 2, true).unwrap();
+    assert!(world.st.frames[folio(&world)].has(FrameFlags::UNEVICTABLE));
+    world.spaces.munmap(&world.st, world.ids[0], Vpn(ANON + 4), 2).unwrap();
+    assert!(!world.st.frames[folio(&world)].has_any(FrameFlags::UNEVICTABLE | FrameFlags::MLOCKED));
+    world.validate();
+    // A whole run that goes at once leaves nothing to wait for.
+    forget(&mut world, 0, 16);
+    assert_eq!((waiting(&world), world.st.lru.splits_deferred(NodeId(0))), ([2, 1, 1], 1));
+    forget(&mut world, 16, 16);
+    assert_eq!((waiting(&world), world.st.lru.splits_deferred(NodeId(0))), ([2, 0, 0], 0));
+    world.validate();
 }

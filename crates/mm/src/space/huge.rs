@@ -5,7 +5,7 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use crate::cache::Cache;
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::Owner;
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
@@ -337,11 +337,7 @@ impl World {
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).unwrap().view;
         let pfn = st.new_folio(PAGEBLOCK_ORDER, gfp()).unwrap();
         st.machine.zero(pfn, LARGE as u32);
-        st.frames[pfn].set_owner(Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(start)));
-        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        for page in FolioPages::all(&st.frames, pfn).iter() {
-            st.frames[page].set(FrameFlags::EXCLUSIVE);
-        }
+        st.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(start)));
         let mut tables = st.tables.lock(self.base(), id);
         let (mark, reserve) = (gfp().mark, gfp().reserve);
         let slot = tables.reserve_large(&st.alloc, Vpn(start), mark, reserve).unwrap().unwrap();

@@ -105,8 +105,9 @@ impl Bench {
             Op::Resize { at, old, new } => self.resize(at, old, new),
             Op::Move { at, old, new, to } => self.move_to(at, old, new, to),
             Op::Advise { at, pages, advice } => {
-                let outcome = self.spaces.madvise(&self.st, self.id, Vpn(at), pages, advice);
-                assert_eq!(outcome.map(drop), self.if_covered(at, pages));
+                let advised = self.spaces.madvise(&self.st, self.id, Vpn(at), pages, advice).unwrap();
+                let refused = advised.refused.map(Stop::from);
+                assert_eq!(refused.map_or(Ok(()), Err), self.if_covered(at, pages));
                 self.change(at, pages, |props| {
                     props.flags.remove(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM);
                     props.flags.set(VmaFlags::SEQUENTIAL, advice == Advice::Sequential);

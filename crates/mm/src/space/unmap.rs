@@ -145,7 +145,9 @@ fn forget_run<M: Machine>(
         tell_file(st, run, pages.head, recency);
     }
     tables.counts().add(kind, -i64::from(pages.count));
-    st.rmap.remove_tallied(base, frame, pages, tally);
+    if st.rmap.remove_tallied(base, frame, pages, tally) {
+        st.lru.defer_split(base, pages.head);
+    }
     gather.folio(pages.head, run.count);
 }
 

@@ -23,6 +23,10 @@ bitflags::bitflags! {
         const SEQUENTIAL = 8;
         /// Random use was announced.
         const RANDOM = 16;
+        /// Large folios were asked for (MADV_HUGEPAGE).
+        const HUGEPAGE = 32;
+        /// Large folios were forbidden (MADV_NOHUGEPAGE).
+        const NOHUGEPAGE = 64;
     }
 }
 

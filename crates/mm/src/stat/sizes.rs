@@ -11,13 +11,20 @@ use std_alloc::string::String;
 named_table! {
     /// A counter that there is for each size of folio.
     SizeStat {
+        AnonFaultAlloc "anon_fault_alloc" "folios of anonymous memory that a fault made and mapped";
+        AnonFaultFallback "anon_fault_fallback" "times a fault took a smaller folio for want of a block or of room in its group";
+        AnonFaultFallbackCharge "anon_fault_fallback_charge" "of these, those for want of room in the group";
+        NrAnon "nr_anon" "folios of anonymous memory there are now";
+        NrAnonPartiallyMapped "nr_anon_partially_mapped" "of these, those that wait to be split because only a part is mapped";
         FileAlloc "file_alloc" "folios of files that memory had a block for";
         FileFallback "file_fallback" "folios of files that were made of smaller ones for want of a block";
         ShmemAlloc "shmem_alloc" "folios of shmem that memory had a block for";
         ShmemFallback "shmem_fallback" "folios of shmem that were made of smaller ones for want of a block";
+        Swpout "swpout" "folios written to swap in one piece";
         SwpoutFallback "swpout_fallback" "folios that were split to be swapped out";
         Split "split" "folios split into smaller ones";
         SplitFailed "split_failed" "folios that could not be split because somebody used them";
+        SplitDeferred "split_deferred" "folios that were left partly mapped, and so to be split when memory is wanted";
     }
 }
 
@@ -36,6 +43,16 @@ impl SizeStats {
     pub fn count(&self, stat: SizeStat, order: Order, by: u64) {
         if let Some(cell) = (order.0 as usize).checked_sub(1).and_then(|i| self.cells[stat as usize].get(i)) {
             cell.fetch_add(by, Relaxed);
+        }
+    }
+
+    /// Folios of a size are no longer what a level counts.
+    #[inline]
+    pub fn drop_from(&self, level: SizeStat, order: Order, by: u64) {
+        if let Some(cell) = (order.0 as usize).checked_sub(1).and_then(|i| self.cells[level as usize].get(i))
+        {
+            let before = cell.fetch_sub(by, Relaxed);
+            debug_assert!(before >= by, "{} of {order} falls below 0", level.name());
         }
     }
 

@@ -1,7 +1,7 @@
 //! One swap area: its slot map, its clusters, and what the swap cache holds for each slot.
 
 use super::clusters::{CLUSTER_SLOTS, Clusters};
-use crate::units::{CpuId, Pfn, Shadow};
+use crate::units::{CpuId, Order, Pfn, Shadow};
 use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec;
@@ -13,6 +13,12 @@ const HAS_CACHE: u32 = 1 << 31;
 const HAS_SHADOW: u32 = 1 << 30;
 /// Entries that refer to the slot.
 const ENTRIES: u32 = HAS_SHADOW - 1;
+
+/// Clusters with some free slots that are searched for several in a row, where none is all free.
+const SEARCHED: usize = 8;
+
+/// Sizes of runs that fit into a cluster.
+const RUN_ORDERS: usize = CLUSTER_SLOTS.ilog2() as usize + 1;
 
 /// What a CPU fills now.
 #[derive(Clone, Copy)]
@@ -28,7 +34,8 @@ pub(super) struct Slots {
     /// Folio + 1 or shadow, as the map says.
     value: Vec<u64>,
     clusters: Clusters,
-    current: Vec<Option<Current>>,
+    /// By CPU and by size of what it swaps out: pages of one size lie together, so that runs stay free for others.
+    current: Vec<[Option<Current>; RUN_ORDERS]>,
     free: u64,
 }
 
@@ -38,7 +45,7 @@ impl Slots {
             map: vec![0; slots as usize],
             value: vec![0; slots as usize],
             clusters: Clusters::new(slots),
-            current: vec![None; cpus],
+            current: vec![[None; RUN_ORDERS]; cpus],
             free: slots as u64,
         }
     }
@@ -49,18 +56,86 @@ impl Slots {
             return None;
         }
         loop {
-            if let Some(at) = self.current[cpu.index()] {
+            if let Some(at) = self.current[cpu.index()][0] {
                 let mut rest = at.next..self.clusters.range(at.cluster).end;
                 if let Some(slot) = rest.find(|&slot| self.map[slot as usize] == 0) {
-                    self.current[cpu.index()] = Some(Current { next: slot + 1, ..at });
+                    self.current[cpu.index()][0] = Some(Current { next: slot + 1, ..at });
                     return Some(self.claim(slot));
                 }
                 self.clusters.give_back(at.cluster);
-                self.current[cpu.index()] = None;
+                self.current[cpu.index()][0] = None;
             }
             let Some(cluster) = self.clusters.take() else { return self.alloc_from_others() };
-            self.current[cpu.index()] = Some(Current { cluster, next: self.clusters.range(cluster).start });
+            self.current[cpu.index()][0] =
+                Some(Current { cluster, next: self.clusters.range(cluster).start });
         }
+    }
+
+    /// The first of `1 << order` free slots in a row, at a multiple of their number, all held by the cache. Room is not searched
+    /// for everywhere: who gets none swaps out page by page.
+    pub(super) fn alloc_run(&mut self, cpu: CpuId, order: Order) -> Option<u32> {
+        let count = order.frames();
+        if self.free < count as u64 {
+            return None;
+        }
+        if count > CLUSTER_SLOTS {
+            return self.alloc_clusters(count / CLUSTER_SLOTS);
+        }
+        let (cpu, size) = (cpu.index(), order.0 as usize);
+        if let Some(at) = self.current[cpu][size].take() {
+            if let Some(slot) = self.fill(cpu, size, at) {
+                return Some(slot);
+            }
+            self.clusters.give_back(at.cluster);
+        }
+        if let Some(cluster) = self.clusters.take_free() {
+            let next = self.clusters.range(cluster).start;
+            if let Some(slot) = self.fill(cpu, size, Current { cluster, next }) {
+                return Some(slot);
+            }
+            // The area's last cluster is too short.
+            self.clusters.give_back(cluster);
+        }
+        let mut open = self.clusters.open().take(SEARCHED);
+        let slot = open.find_map(|cluster| self.free_run(self.clusters.range(cluster), count))?;
+        drop(open);
+        let cluster = slot / CLUSTER_SLOTS;
+        self.clusters.take_this(cluster);
+        let slot = self.claim_run(slot, count);
+        self.clusters.give_back(cluster);
+        Some(slot)
+    }
+
+    /// A run from the cluster that a CPU fills with runs of this size.
+    fn fill(&mut self, cpu: usize, size: usize, at: Current) -> Option<u32> {
+        let count = 1 << size;
+        let slot = self.free_run(at.next..self.clusters.range(at.cluster).end, count)?;
+        self.current[cpu][size] = Some(Current { next: slot + count, ..at });
+        Some(self.claim_run(slot, count))
+    }
+
+    /// All slots of clusters in a row.
+    fn alloc_clusters(&mut self, count: u32) -> Option<u32> {
+        let first = self.clusters.take_free_row(count)?;
+        let slot = self.claim_run(self.clusters.range(first).start, count * CLUSTER_SLOTS);
+        (first..first + count).for_each(|cluster| self.clusters.give_back(cluster));
+        Some(slot)
+    }
+
+    /// The first of `count` free slots in `range`, at a multiple of `count`.
+    fn free_run(&self, range: core::ops::Range<u32>, count: u32) -> Option<u32> {
+        let mut starts = (range.start.next_multiple_of(count)..range.end).step_by(count as usize);
+        starts.find(|&slot| {
+            slot + count <= range.end
+                && self.map[slot as usize..(slot + count) as usize].iter().all(|&map| map == 0)
+        })
+    }
+
+    fn claim_run(&mut self, slot: u32, count: u32) -> u32 {
+        (slot..slot + count).for_each(|slot| {
+            self.claim(slot);
+        });
+        slot
     }
 
     /// All room that is left lies in clusters that other CPUs fill.
@@ -188,7 +263,7 @@ mod tests {
     proptest! {
         /// Slots behave as records of plain fields under any sequence of operations.
         #[test]
-        fn slots_follow_a_model(count in 1u32..40, ops in prop::collection::vec((0u8..6, 0u32..40, 0u16..3), 0..300)) {
+        fn slots_follow_a_model(count in 1u32..40, ops in prop::collection::vec((0u8..7, 0u32..40, 0u16..3), 0..300)) {
             let mut slots = Slots::new(count, 3);
             let mut model = vec![Model::default(); count as usize];
             for (op, n, cpu) in ops {
@@ -220,6 +295,17 @@ mod tests {
                         prop_assert_eq!(slots.remove(slot, shadow), free);
                         model[at] = if free { Model::default() } else { Model { folio: None, shadow, cache: false, ..m } };
                     }
+                    6 => {
+                        // From two slots up to two clusters.
+                        let order = Order(1 + (n % 4) as u8);
+                        if let Some(first) = slots.alloc_run(CpuId(cpu), order) {
+                            prop_assert_eq!(first % order.frames(), 0);
+                            for got in first..first + order.frames() {
+                                prop_assert!(!model[got as usize].used);
+                                model[got as usize] = Model { used: true, cache: true, ..Model::default() };
+                            }
+                        }
+                    }
                     _ => {}
                 }
                 slots.validate().unwrap();
@@ -228,6 +314,28 @@ mod tests {
                 prop_assert_eq!(slots.free(), model.iter().filter(|m| !m.used).count() as u64);
             }
         }
+    }
+
+    #[test]
+    fn runs_lie_apart_from_single_slots() {
+        let mut slots = Slots::new(4 * CLUSTER_SLOTS + 3, 1);
+        let run = |slots: &mut Slots, order| slots.alloc_run(CpuId(0), Order(order));
+        assert_eq!([2, 2, 2].map(|order| run(&mut slots, order)), [Some(0), Some(4), Some(8)]);
+        assert_eq!(slots.alloc(CpuId(0)), Some(16));
+        assert_eq!(run(&mut slots, 4), None, "no two clusters in a row are free");
+        assert_eq!(
+            [3, 3].map(|order| run(&mut slots, order)),
+            [Some(24), None],
+            "the last cluster is too short"
+        );
+        assert_eq!([2, 2].map(|order| run(&mut slots, order)), [Some(12), None]);
+        // All that is left goes to single pages.
+        assert_eq!((0..20).filter(|_| slots.alloc(CpuId(0)).is_some()).count(), 10);
+        slots.validate().unwrap();
+        // A run that was freed is found again, although other slots of its cluster are in use.
+        (4..8).for_each(|slot| assert!(slots.remove(slot, None)));
+        assert_eq!(run(&mut slots, 2), Some(4));
+        slots.validate().unwrap();
     }
 
     #[test]

@@ -67,9 +67,43 @@ impl Clusters {
     pub(super) fn take(&mut self) -> Option<u32> {
         let cluster = if self.free.head != NONE { self.free.head } else { self.open.head };
         (cluster != NONE).then(|| {
-            self.unlink(cluster);
-            self.clusters[cluster as usize].state = State::Taken;
+            self.take_this(cluster);
             cluster
+        })
+    }
+
+    /// Take a cluster of which no slot is used.
+    pub(super) fn take_free(&mut self) -> Option<u32> {
+        let cluster = self.free.head;
+        (cluster != NONE).then(|| {
+            self.take_this(cluster);
+            cluster
+        })
+    }
+
+    /// Take a free or an open cluster.
+    pub(super) fn take_this(&mut self, cluster: u32) {
+        self.unlink(cluster);
+        self.clusters[cluster as usize].state = State::Taken;
+    }
+
+    /// Take `count` free clusters in a row, the first at a multiple of `count`. Returns the first.
+    pub(super) fn take_free_row(&mut self, count: u32) -> Option<u32> {
+        let whole = self.slots / CLUSTER_SLOTS;
+        let is_free = |cluster: u32| self.clusters[cluster as usize].state == State::Free;
+        let mut rows = (0..whole).step_by(count as usize).filter(|first| first + count <= whole);
+        let first = rows.find(|&first| (first..first + count).all(is_free))?;
+        (first..first + count).for_each(|cluster| self.take_this(cluster));
+        Some(first)
+    }
+
+    /// The clusters that are used in part, and that no CPU fills.
+    pub(super) fn open(&self) -> impl Iterator<Item = u32> {
+        let mut at = self.open.head;
+        core::iter::from_fn(move || {
+            let cluster = (at != NONE).then_some(at)?;
+            at = self.clusters[cluster as usize].next;
+            Some(cluster)
         })
     }
 

@@ -68,6 +68,12 @@ impl Swap {
 
     /// A free slot, held by the cache until [`Swap::cache_remove`]. `None` when swap is full.
     pub fn alloc<M: Machine>(&self, base: &Base<M>, cpu: CpuId) -> Option<SwapSlot> {
+        self.alloc_run(base, cpu, Order::ZERO)
+    }
+
+    /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple of their
+    /// number on. `None`: no such room was found.
+    pub fn alloc_run<M: Machine>(&self, base: &Base<M>, cpu: CpuId, order: Order) -> Option<SwapSlot> {
         let turn = self.turns.fetch_add(1, Relaxed) / TURN;
         let mut rest = &self.areas[..];
         while let Some(first) = rest.first() {
@@ -75,7 +81,9 @@ impl Swap {
             let (class, lower) = rest.split_at(equal);
             for step in 0..equal {
                 let area = &class[(turn as usize + step) % equal];
-                if let Some(offset) = area.slots.lock().alloc(cpu) {
+                let mut slots = area.slots.lock();
+                let found = if order == Order::ZERO { slots.alloc(cpu) } else { slots.alloc_run(cpu, order) };
+                if let Some(offset) = found {
                     base.charge(Work::SwapSlot, 1);
                     return Some(SwapSlot(area.base + offset));
                 }
@@ -102,8 +110,13 @@ impl Swap {
 
     /// One more entry refers to the slot.
     pub fn dup(&self, slot: SwapSlot) {
-        let (mut slots, offset) = self.slots(slot);
-        slots.dup(offset);
+        self.dup_run(slot, 1);
+    }
+
+    /// One more entry refers to each of some slots that follow each other.
+    pub fn dup_run(&self, first: SwapSlot, count: u32) {
+        let (mut slots, offset) = self.slots(first);
+        (offset..offset + count).for_each(|offset| slots.dup(offset));
     }
 
     /// An entry that referred to the slot is gone. Returns the entries that are left.
@@ -118,8 +131,13 @@ impl Swap {
 
     /// Entries that refer to the slot.
     pub fn entries(&self, slot: SwapSlot) -> u32 {
-        let (slots, offset) = self.slots(slot);
-        slots.entries(offset)
+        self.entries_of_run(slot, 1)
+    }
+
+    /// Entries that refer to any of some slots that follow each other.
+    pub fn entries_of_run(&self, first: SwapSlot, count: u32) -> u32 {
+        let (slots, offset) = self.slots(first);
+        (offset..offset + count).map(|offset| slots.entries(offset)).sum()
     }
 
     /// Does the cache hold the slot: is a folio there, or about to be?
@@ -134,17 +152,20 @@ impl Swap {
         slots.folio(offset)
     }
 
-    /// The folio in the swap cache, with a reference.
+    /// The folio in the swap cache, with a reference. The slot need not be its first.
     pub fn cache_get<M>(&self, base: &Base<M>, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
         slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
     }
 
-    /// Put a locked folio into the swap cache: marks it, takes the cache's reference, counts it. Returns the shadow that
-    /// an earlier folio left.
+    /// Put a locked folio into the swap cache, in the slots from this one on: marks it, takes the cache's one reference, counts
+    /// its pages. Returns the shadow that an earlier folio left in the first.
     pub fn cache_insert<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
         let (mut slots, offset) = self.slots(slot);
         note_cached(base, slot, pfn);
+        for offset in (offset + 1..).take(base.frames[pfn].pages() as usize - 1) {
+            slots.insert(offset, pfn);
+        }
         slots.insert(offset, pfn)
     }
 
@@ -164,18 +185,22 @@ impl Swap {
         Some(slots.insert(offset, pfn))
     }
 
-    /// Take the slot's folio out of the swap cache, leaving a shadow if entries still refer to the slot. The cache's
-    /// reference is the caller's to drop (reclaim has frozen it already).
+    /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that entries still
+    /// refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
     pub fn cache_remove<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, shadow: Option<Shadow>) {
         let (mut slots, offset) = self.slots(slot);
+        let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
+            debug_assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
+            pages = base.frames[pfn].pages();
             base.frames[pfn].clear(FrameFlags::SWAPCACHE);
             base.frames[pfn].set_private(0);
-            base.count(Stat::NrSwapcached, -1);
-            base.count(Stat::NrFilePages, -1);
+            base.count(Stat::NrSwapcached, -i64::from(pages));
+            base.count(Stat::NrFilePages, -i64::from(pages));
             base.charge(Work::CacheRemove, 1);
         }
-        if slots.remove(offset, shadow) {
+        let freed = (offset..offset + pages).filter(|&offset| slots.remove(offset, shadow)).count();
+        if freed > 0 {
             base.charge(Work::SwapSlot, 1);
         }
     }
@@ -237,8 +262,8 @@ fn note_cached<M: Machine>(base: &Base<M>, slot: SwapSlot, pfn: Pfn) {
     frame.set_private(slot.0 as u64);
     frame.set(FrameFlags::SWAPCACHE);
     base.charge(Work::CacheInsert, 1);
-    base.count(Stat::NrSwapcached, 1);
-    base.count(Stat::NrFilePages, 1);
+    base.count(Stat::NrSwapcached, frame.pages() as i64);
+    base.count(Stat::NrFilePages, frame.pages() as i64);
 }
 
 #[cfg(test)]

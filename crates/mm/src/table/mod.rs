@@ -138,9 +138,7 @@ impl Tree {
     /// Lock it; it is that of `space`.
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
-        let mut counts = self.counts.lock();
-        counts.hold = counts.hold.wrapping_add(1);
-        Locked { base, space, root: Pfn(self.root.load(Acquire)), counts, settled: Paid::Nothing }
+        Locked::new(base, space, self, self.counts.lock())
     }
 }
 
@@ -162,7 +160,7 @@ pub struct Slot {
 impl Slot {
     /// The place `entries` further on in the same table.
     #[inline]
-    fn ahead(self, entries: u32) -> Slot {
+    pub fn ahead(self, entries: u32) -> Slot {
         debug_assert!(self.index as u32 + entries < TABLE_ENTRIES as u32);
         Slot { index: self.index + entries as u16, ..self }
     }
@@ -234,6 +232,12 @@ impl Tables {
         self.tree(space).lock(base, space)
     }
 
+    /// Lock the tree of a space, if nobody else has.
+    pub fn try_lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Option<Locked<'a, M>> {
+        let tree = self.tree(space);
+        tree.counts.try_lock().map(|counts| Locked::new(base, space, tree, counts))
+    }
+
     /// The tree of a space, for who locks it more than once.
     #[inline]
     pub fn tree(&self, space: SpaceId) -> &Tree {
@@ -282,6 +286,12 @@ fn new_table<M: Machine>(
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
+    #[inline]
+    fn new(base: &'a Ground<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
+        counts.hold = counts.hold.wrapping_add(1);
+        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
+    }
+
     /// The space's counts.
     pub fn counts(&mut self) -> &mut Counts {
         &mut self.counts

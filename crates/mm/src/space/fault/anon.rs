@@ -25,6 +25,12 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn anon_store(&self) -> Result<Served, FaultStop> {
+        let sizes = self.st.knobs.anon_sizes();
+        if !sizes.is_empty()
+            && let Some(served) = self.store_to_large_folio(sizes)?
+        {
+            return Ok(served);
+        }
         let pfn = self.new_anon_page()?;
         self.st.machine.zero(pfn, 1);
         self.st.charge(Work::ZeroPage, 1);

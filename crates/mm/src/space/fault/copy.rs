@@ -42,7 +42,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any more:
         // a page that stays would keep all others.
-        let single = frame.order() == Order::ZERO;
+        let single = head == page && frame.order() == Order::ZERO;
         if !single || frame.mapcount() != 1 || !self.st.try_lock_folio(head) {
             return false;
         }
@@ -72,9 +72,8 @@ impl<M: Machine> Fault<'_, M> {
     /// Give the process a copy of its own.
     fn copy(&self, entry: Entry) -> Result<Served, FaultStop> {
         let old = entry.pfn();
-        let head = (old != self.st.zero).then(|| self.st.frames.head(old));
-        let held = head.filter(|_| self.hold_if_mapped(entry));
-        if held != head {
+        let held = if old == self.st.zero { None } else { self.hold_if_mapped(entry) };
+        if held.is_none() && old != self.st.zero {
             return Ok(Served::MINOR);
         }
         let new = match self.new_anon_page() {
@@ -96,14 +95,15 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// Take a reference of the mapped folio, if the entry is still the same.
-    pub(super) fn hold_if_mapped(&self, entry: Entry) -> bool {
+    /// Take a reference of the mapped folio, which then keeps its size, if the entry is still the same. Returns its head.
+    pub(super) fn hold_if_mapped(&self, entry: Entry) -> Option<Pfn> {
         let tables = self.lock();
         let same = tables.find(self.page).is_some_and(|leaf| super::same_page(leaf.entry, entry));
-        if same {
-            self.st.frames[self.st.frames.head(entry.pfn())].get(1);
-        }
-        same
+        same.then(|| {
+            let head = self.st.frames.head(entry.pfn());
+            self.st.frames[head].get(1);
+            head
+        })
     }
 
     /// Clear an entry and see to it that no CPU uses it any more, *before* another page takes its place: else one
@@ -123,17 +123,15 @@ impl<M: Machine> Fault<'_, M> {
             return None;
         }
         tables.counts().add(resident_kind(self.st, pages.head), -1);
-        self.st.rmap.remove_range(base, pages);
+        if self.st.rmap.remove_range(base, pages) {
+            self.st.lru.defer_split(base, pages.head);
+        }
         Some(pages.head)
     }
 
     /// The first store to a shared page that is mapped: the file must know that it is dirty.
     fn shared_store_mapped(&self, entry: Entry, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        if !self.hold_if_mapped(entry) {
-            return Ok(Served::MINOR);
-        }
-        // A folio that is held keeps its size.
-        let pfn = self.st.frames.head(entry.pfn());
+        let Some(pfn) = self.hold_if_mapped(entry) else { return Ok(Served::MINOR) };
         self.st.lock_folio(pfn);
         let still_there = self.st.cache.is_page(self.st.memory(), pfn, file, index);
         let mut outcome = Ok(Served::MINOR);

@@ -4,6 +4,7 @@ mod anon;
 mod copy;
 mod file;
 mod large;
+mod sized;
 mod swap;
 
 pub(super) use large::map_whole;
@@ -212,7 +213,9 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn mlock_page(&self) {
-        let found = self.lock().find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
+        // The folio is split by nobody who does not have this lock.
+        let tables = self.lock();
+        let found = tables.find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
         if let Some(entry) = found.filter(|entry| entry.pfn() != self.st.zero) {
             self.st.lru.mlock(self.st.memory().ground(), self.st.frames.head(entry.pfn()));
         }

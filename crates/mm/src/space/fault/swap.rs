@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
-use crate::cache::{drop_swap_entry, remove_from_swap_cache, swapin};
+use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::space::VmaFlags;
@@ -30,11 +30,11 @@ impl<M: Machine> Fault<'_, M> {
         let page = swapin(self.st.memory(), slot, self.gfp);
         let outcome = match page {
             Ok(page) => {
-                self.st.lock_folio(page.pfn);
-                let outcome = self.map_swapped(page.pfn, entry, slot, exclusive);
-                self.st.unlock_folio(page.pfn);
+                self.st.lock_folio(page.folio);
+                let outcome = self.map_swapped(page.folio, entry, slot, exclusive);
+                self.st.unlock_folio(page.folio);
                 if outcome != Ok(true) {
-                    self.st.put(page.pfn);
+                    self.st.put(page.folio);
                 }
                 outcome.map(|_| Served::from_major(page.major))
             }
@@ -48,15 +48,13 @@ impl<M: Machine> Fault<'_, M> {
     /// only for loads then. Returns whether the entry took the caller's reference.
     fn map_swapped(
         &self,
-        pfn: Pfn,
+        folio: Pfn,
         entry: Entry,
         slot: SwapSlot,
         exclusive: bool,
     ) -> Result<bool, FaultStop> {
-        let frame = &self.st.frames[pfn];
-        if !frame.has(FrameFlags::SWAPCACHE) || frame.swap_slot() != slot {
-            return Ok(false);
-        }
+        let frame = &self.st.frames[folio];
+        let Some(pfn) = page_of_slot(self.st.memory(), folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
         let writable = self.is_store() && exclusive && !frame.has(FrameFlags::WRITEBACK);
         let writable = writable && self.vma.prot.contains(Prot::WRITE);
@@ -66,7 +64,7 @@ impl<M: Machine> Fault<'_, M> {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
         if exclusive {
-            frame.set(FrameFlags::EXCLUSIVE);
+            self.st.frames[pfn].set(FrameFlags::EXCLUSIVE);
         }
         tables.counts().add(Resident::Swap, -1);
         if writable {
@@ -78,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
         // The entry's hold on the slot; the caller keeps one of its own until it has done.
         self.st.swap.free_entry(self.st.memory().ground(), slot);
         if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.swap_is_half_full() {
-            self.drop_slot(pfn, slot);
+            self.drop_slots(folio);
         }
         Ok(true)
     }
@@ -98,12 +96,15 @@ impl<M: Machine> Fault<'_, M> {
         self.st.swap.free_slots() * 2 < self.st.swap.total()
     }
 
-    /// The page is in memory and about to differ from its slot, or slots are scarce: give the slot up.
-    fn drop_slot(&self, pfn: Pfn, slot: SwapSlot) {
+    /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up, if no entry
+    /// needs any of them.
+    fn drop_slots(&self, folio: Pfn) {
+        let frame = &self.st.frames[folio];
         // The caller's own hold is the one that is left.
-        if self.st.swap.entries(slot) == 1 && !self.st.frames[pfn].has(FrameFlags::WRITEBACK) {
-            remove_from_swap_cache(self.st.memory(), pfn, None);
-            self.st.frames[pfn].set(FrameFlags::DIRTY);
+        let needed = self.st.swap.entries_of_run(frame.swap_slot(), frame.pages()) > 1;
+        if !needed && !frame.has(FrameFlags::WRITEBACK) {
+            remove_from_swap_cache(self.st.memory(), folio, None);
+            frame.set(FrameFlags::DIRTY);
         }
     }
 }

@@ -1,0 +1,40 @@
+//! Making the pages of a folio folios of their own while they are mapped.
+
+use super::{FrameFlags, FrameTable, Owner};
+use crate::primitive::Ordering::Relaxed;
+use crate::units::*;
+
+/// Flags of a folio that its pages do not get when they become folios.
+const OF_THE_WHOLE: FrameFlags =
+    FrameFlags::LOCKED.union(FrameFlags::WAITERS).union(FrameFlags::HEAD).union(FrameFlags::EXCLUSIVE);
+
+impl FrameTable {
+    /// Make the pages of a folio of anonymous memory folios. Each keeps its entries' counts and whether it is one process's own,
+    /// and has a reference for each entry and one of the caller's. The first stays locked if the folio was.
+    ///
+    /// The caller has frozen the folio's references, and nobody can change an entry that maps it. It is in no cache, and not
+    /// mapped by 2 MiB entries.
+    pub(crate) fn split_to_pages(&self, head: Pfn) {
+        let record = &self[head];
+        let order = record.order();
+        debug_assert!(record.refs() == 0 && matches!(record.owner(), Owner::Anon(_)));
+        assert_eq!(self.entire_mapcount(head), 0, "{head} is split while a 2 MiB entry maps it");
+        let shared = record.flags() - OF_THE_WHOLE;
+        let (owner, index, group) = (record.owner(), record.page_index(), record.group());
+        self.unmake_folio(head);
+        record.pages_mapped.store(0, Relaxed);
+        for i in 0..order.frames() {
+            let page = &self[head.add(i)];
+            let mapcount = page.page_mapcount.swap(0, Relaxed);
+            page.mapcount.store(mapcount, Relaxed);
+            if i > 0 {
+                page.assign(shared | (page.flags() & FrameFlags::EXCLUSIVE));
+                page.set_owner(owner, PageIndex(index.0.wrapping_add(i as u64)));
+                page.set_group(group);
+                page.set_debt(record.debt());
+                page.set_mobility(record.mobility());
+            }
+            page.unfreeze(mapcount + 1);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Processes whose memory is made of larger folios, on two CPUs that keep their translations, with too little swap: what each
+//! must read, whatever is mapped, forked, written, split, swapped out and brought back.
+
+use super::*;
+use crate::knobs::Knob;
+use crate::reclaim;
+use crate::stat::SizeStat;
+use crate::table::{Bits, Entry};
+use crate::testing::TestMachine;
+use proptest::prelude::*;
+use std_alloc::boxed::Box;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec;
+
+/// A border between page tables lies in it, and no multiple of the larger sizes at its beginning.
+const BASE: u64 = 512 * 20 - 70;
+const PAGES: u64 = 160;
+const END: u64 = BASE + PAGES;
+const CPUS: usize = 2;
+const ROOT: GroupId = GroupId(0);
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Map,
+    Unmap,
+    Forget,
+    Free,
+    Cold,
+    PageOut,
+    Protect,
+    Lock,
+    Unlock,
+    Move(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Store(u64),
+    Load(u64),
+    Range(What, u64, u64),
+    Fork,
+    Exit,
+    /// The folio of a page is split, whether or not it waits for it.
+    Split(u64),
+    /// All that wait are.
+    SplitDeferred,
+    Reclaim,
+    EndTransfers,
+}
+
+/// On which CPU, and by which process.
+type Step = (u16, usize, Op);
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = || BASE..END;
+    let pages = || prop_oneof![1..12u64, 1..PAGES];
+    let what = prop_oneof![
+        1 => Just(What::Map),
+        1 => Just(What::Unmap),
+        3 => Just(What::Forget),
+        2 => Just(What::Free),
+        1 => Just(What::Cold),
+        6 => Just(What::PageOut),
+        1 => Just(What::Protect),
+        1 => Just(What::Lock),
+        2 => Just(What::Unlock),
+        2 => at().prop_map(What::Move),
+    ];
+    let op = prop_oneof![
+        12 => at().prop_map(Op::Store),
+        8 => at().prop_map(Op::Load),
+        12 => (what, at(), pages()).prop_map(|(what, at, pages)| Op::Range(what, at, pages)),
+        2 => Just(Op::Fork),
+        1 => Just(Op::Exit),
+        3 => at().prop_map(Op::Split),
+        1 => Just(Op::SplitDeferred),
+        2 => Just(Op::Reclaim),
+        2 => Just(Op::EndTransfers),
+    ];
+    (0..CPUS as u16, 0..4usize, op)
+}
+
+/// What a page reads; and whether it may read zeroes instead, since MADV_FREE.
+type Model = BTreeMap<u64, (u64, bool)>;
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    /// What swap holds, by block.
+    blocks: Lock<BTreeMap<u64, u64>>,
+}
+
+struct World {
+    bench: &'static Bench,
+    spaces: Vec<(SpaceId, Model)>,
+    /// What each CPU runs.
+    runs: [Option<SpaceId>; CPUS],
+    stamp: u64,
+}
+
+impl Bench {
+    fn end_transfers(&self) {
+        let machine = self.mm.machine();
+        loop {
+            let Some(io) = machine.ios.lock().pop_front() else { return };
+            for i in 0..io.pages {
+                let (pfn, block) = (io.frame.add(i), io.block + i as u64);
+                if io.write {
+                    self.blocks.lock().insert(block, machine.stamp(pfn));
+                } else {
+                    machine.set_stamp(pfn, self.blocks.lock()[&block]);
+                }
+            }
+            self.mm.io_done(&io);
+        }
+    }
+}
+
+impl World {
+    fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
+        let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
+        let mm = Mm::new(TestMachine::simple(CPUS, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+        mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
+        let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
+        knobs.zip(sizes).for_each(|(&knob, &size)| mm.ground().knobs.set(knob, 2 * size).unwrap());
+        let bench: &'static Bench = Box::leak(Box::new(Bench { mm, blocks: Lock::default() }));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        let first = bench.mm.create_space(ROOT).unwrap();
+        let mut world = World { bench, spaces: vec![(first, Model::new())], runs: [None; CPUS], stamp: 0 };
+        world.range(0, What::Map, BASE, PAGES);
+        world
+    }
+
+    fn apply(&mut self, &(cpu, who, op): &Step) {
+        let who = who % self.spaces.len();
+        let space = self.spaces[who].0;
+        self.run_on(cpu, Some(space));
+        match op {
+            Op::Store(at) => self.store(who, at),
+            Op::Load(at) => self.load(who, at),
+            Op::Range(what, at, pages) => self.range(who, what, at, pages.min(END - at)),
+            Op::Fork if self.spaces.len() < 4 => {
+                let child = (self.bench.mm.fork(space).unwrap(), self.spaces[who].1.clone());
+                self.spaces.push(child);
+            }
+            Op::Exit if self.spaces.len() > 1 => {
+                (0..CPUS as u16).for_each(|cpu| self.leave(cpu, space));
+                self.bench.mm.exit_space(space);
+                self.spaces.swap_remove(who);
+            }
+            Op::Fork | Op::Exit => {}
+            Op::Split(at) => {
+                if let Some(entry) = self.entry(space, at).filter(|entry| entry.is_present()) {
+                    let (st, pfn) = (&self.bench.mm.store, entry.pfn());
+                    let head = st.frames.head(pfn);
+                    st.frames[head].get(1);
+                    self.split(head);
+                    st.put(head);
+                }
+            }
+            Op::SplitDeferred => {
+                let lru = &self.bench.mm.store.lru;
+                for _ in 0..lru.splits_deferred(NodeId(0)) {
+                    if let Some(pfn) = lru.next_deferred(self.bench.mm.ground(), NodeId(0)) {
+                        self.split(pfn);
+                        self.bench.mm.store.put(pfn);
+                    }
+                }
+            }
+            Op::Reclaim => {
+                let node = NodeId(0);
+                let needs =
+                    crate::alloc::NeedsReclaim { order: Order::ZERO, node, highest: ZoneKind::Normal };
+                reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &needs);
+            }
+            Op::EndTransfers => self.bench.end_transfers(),
+        }
+    }
+
+    /// Split a folio, of which the caller holds one reference.
+    fn split(&self, pfn: Pfn) {
+        let st = &self.bench.mm.store;
+        if st.frames[pfn].order() > Order::ZERO && st.frames[pfn].is_anon() && st.try_lock_folio(pfn) {
+            let busy = st.frames[pfn].has_any(FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK);
+            let split = st.rmap.split_anon(st.memory(), pfn, None).is_some();
+            assert_eq!(split, !busy, "nobody else uses {pfn}");
+            st.unlock_folio(pfn);
+        }
+    }
+
+    fn run_on(&mut self, cpu: u16, space: Option<SpaceId>) {
+        self.bench.mm.machine().run_on(cpu);
+        if self.runs[cpu as usize] != space {
+            self.bench.mm.switch(space);
+            self.runs[cpu as usize] = space;
+        }
+    }
+
+    /// The CPU runs something else.
+    fn leave(&mut self, cpu: u16, space: SpaceId) {
+        if self.runs[cpu as usize] == Some(space) {
+            self.run_on(cpu, None);
+        }
+    }
+
+    fn entry(&self, space: SpaceId, at: u64) -> Option<Entry> {
+        let mm = &self.bench.mm;
+        mm.store.tables.lock(mm.ground(), space).find(Vpn(at)).map(|leaf| leaf.entry)
+    }
+
+    /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not be.
+    fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
+        let (mm, space, page) = (&self.bench.mm, self.spaces[who].0, Vpn(at));
+        let machine = mm.machine();
+        if let Some((pfn, writable)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
+            if store {
+                let entry = self.entry(space, at).expect("a CPU stores where no table is");
+                assert!(
+                    writable && entry.has(Bits::WRITE) && entry.pfn() == pfn,
+                    "a store to {page} is lost"
+                );
+            }
+            return Some(pfn);
+        }
+        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
+        let access = if store { AccessKind::Store } else { AccessKind::Load };
+        for _ in 0..6 {
+            {
+                let mut tables = mm.store.tables.lock(mm.ground(), space);
+                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
+                    tables.mark_used(leaf.slot, store);
+                    machine.hold(page, leaf.entry.pfn(), leaf.entry.has(Bits::WRITE));
+                    return Some(leaf.entry.pfn());
+                }
+            }
+            match mm.fault(space, page, access) {
+                Ok(_) => {}
+                Err(FaultError::Segv) => return None,
+                Err(error) => panic!("{error:?} at {page}"),
+            }
+        }
+        panic!("{page} of {space} still faults");
+    }
+
+    fn store(&mut self, who: usize, at: u64) {
+        let reached = self.reach(who, at, true);
+        assert_eq!(reached.is_some(), self.spaces[who].1.contains_key(&at));
+        if let Some(pfn) = reached {
+            self.stamp += 1;
+            self.bench.mm.machine().set_stamp(pfn, self.stamp);
+            self.spaces[who].1.insert(at, (self.stamp, false));
+        }
+    }
+
+    fn load(&mut self, who: usize, at: u64) {
+        let read = self.reach(who, at, false).map(|pfn| self.bench.mm.machine().stamp(pfn));
+        let expected = self.spaces[who].1.get_mut(&at);
+        assert_eq!(read.is_some(), expected.is_some());
+        if let Some((read, expected)) = read.zip(expected) {
+            let forgotten = expected.1 && read == 0;
+            assert!(read == expected.0 || forgotten, "{at:#x} reads {read} instead of {expected:?}");
+            if forgotten {
+                *expected = (0, false);
+            }
+        }
+    }
+
+    fn range(&mut self, who: usize, what: What, at: u64, pages: u64) {
+        let mm = &self.bench.mm;
+        let (space, model) = &mut self.spaces[who];
+        let (space, start, range) = (*space, Vpn(at), at..at + pages);
+        let both = Prot::READ | Prot::WRITE;
+        let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
+        match what {
+            What::Map => {
+                let request = MapRequest {
+                    at: Some(start),
+                    pages,
+                    prot: both,
+                    backing: Backing::Anonymous,
+                    locked: false,
+                    populate: false,
+                };
+                mm.mmap(space, &request).unwrap();
+                model.extend(range.map(|page| (page, (0, false))));
+            }
+            What::Unmap => {
+                mm.munmap(space, start, pages).unwrap();
+                model.retain(|page, _| !range.contains(page));
+            }
+            // Ranges before one that is locked, or a hole, are advised.
+            What::Forget | What::Free => {
+                let whole = what_of(what) == Advice::DontNeed && advise(Advice::DontNeed);
+                if !whole && matches!(what, What::Free) {
+                    advise(Advice::Free);
+                }
+                model.range_mut(range).for_each(|(_, page)| {
+                    *page = if whole { (0, false) } else { (page.0, true) };
+                });
+            }
+            What::Cold => _ = advise(Advice::Cold),
+            What::PageOut => _ = advise(Advice::PageOut),
+            What::Protect => {
+                for prot in [Prot::READ, both] {
+                    let _ = mm.mprotect(space, start, pages, prot);
+                }
+            }
+            What::Lock | What::Unlock => {
+                let _ = mm.mlock(space, start, pages, matches!(what, What::Lock));
+            }
+            What::Move(to) => {
+                let pages = pages.min(END - to);
+                if mm.mremap(space, start, pages, pages, true, Some(Vpn(to))).is_ok() {
+                    let moved: Vec<_> = (0..pages).map(|i| model.remove(&(at + i)).unwrap()).collect();
+                    model.extend((to..).zip(moved));
+                }
+            }
+        }
+    }
+
+    fn sum(&self, stat: SizeStat) -> u64 {
+        self.bench.mm.ground().sizes.sum(stat)
+    }
+}
+
+fn what_of(what: What) -> Advice {
+    if matches!(what, What::Free) { Advice::Free } else { Advice::DontNeed }
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(100))]
+
+    #[test]
+    fn memory_in_large_folios_reads_as_it_was_written(
+        policy in 0u64..6,
+        sizes in prop::collection::vec(0u64..=1, 7),
+        swap in 0u32..300,
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut world = World::new(policy, &sizes, swap);
+        for step in &steps {
+            world.apply(step);
+            prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);
+        }
+        for who in 0..world.spaces.len() {
+            world.run_on(0, Some(world.spaces[who].0));
+            (BASE..END).for_each(|at| world.load(who, at));
+        }
+        world.bench.end_transfers();
+        (0..CPUS as u16).for_each(|cpu| world.run_on(cpu, None));
+        for (space, _) in core::mem::take(&mut world.spaces) {
+            world.bench.mm.exit_space(space);
+        }
+        world.bench.mm.validate().unwrap();
+        prop_assert_eq!(world.bench.mm.ground().stats.read(Stat::NrAnonPages), 0);
+        prop_assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
+    }
+}

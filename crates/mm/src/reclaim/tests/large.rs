@@ -1,0 +1,189 @@
+//! Anonymous folios of several pages: swapped out whole, split where that cannot be, split late where only a part is mapped.
+
+use super::*;
+use crate::frame::FolioPages;
+use crate::stat::SizeStat;
+use crate::tlb::Purpose;
+use std_alloc::vec;
+
+impl Bench {
+    /// A folio of the space, mapped whole, on the inactive list.
+    fn large(&self, index: u64, order: u8) -> Pfn {
+        let st = &self.st;
+        let base = st.memory().ground();
+        let pfn = st.memory().new_folio(Order(order), Gfp::user(ROOT)).unwrap();
+        st.make_large_anon(pfn, Owner::Anon(self.set), PageIndex(index));
+        let pages = FolioPages::all(&st.frames, pfn);
+        st.frames[pfn].get(pages.count - 1);
+        st.rmap.add_range(base, pages);
+        let mut tables = st.tables.lock(base, self.space);
+        for (i, page) in (index..).zip(pages.iter()) {
+            let slot = tables.reserve(&st.alloc, Vpn(START.0 + i), Mark::Min, Reserve::None).unwrap();
+            tables.place(slot, page, Bits::PRESENT | Bits::USER | Bits::WRITE);
+        }
+        tables.counts().add(Resident::Anon, i64::from(pages.count));
+        drop(tables);
+        st.lru.add(base, pfn);
+        pfn
+    }
+
+    /// MADV_DONTNEED.
+    fn forget(&self, index: u64, pages: u64) {
+        let st = &self.st;
+        let base = st.memory().ground();
+        st.gather(self.space, Purpose::Meaning, |gather| {
+            let mut tables = st.tables.lock(base, self.space);
+            let range = (Vpn(START.0 + index), Vpn(START.0 + index + pages));
+            tables.take_each(
+                range.0,
+                range.1,
+                |_| true,
+                |tables, run| {
+                    gather.touched(run.page, run.pages());
+                    let pages = run.mapped(&st.frames);
+                    tables.counts().add(Resident::Anon, -i64::from(pages.count));
+                    if st.rmap.remove_range(base, pages) {
+                        st.lru.defer_split(base, pages.head);
+                    }
+                    gather.folio(pages.head, run.count);
+                },
+            );
+        });
+    }
+
+    fn page_out(&self, pfn: Pfn) -> u64 {
+        assert!(self.st.lru.isolate(self.st.memory().ground(), pfn));
+        pageout(&self.st, &self.state, &[pfn])
+    }
+
+    fn sizes(&self, order: u8, stats: &[SizeStat]) -> Vec<u64> {
+        stats.iter().map(|&stat| self.st.sizes.read(stat, Order(order))).collect()
+    }
+
+    fn slots(&self, pages: core::ops::Range<u64>) -> Vec<u32> {
+        pages.map(|page| self.entry(page).as_swap().expect("in swap").0.0).collect()
+    }
+
+    fn check(&self, folios: &[Pfn]) {
+        self.validate();
+        for &pfn in folios {
+            self.st.rmap.validate_folio(self.st.memory(), pfn).unwrap();
+        }
+    }
+}
+
+const SWAPPED: [SizeStat; 3] = [SizeStat::Swpout, SizeStat::SwpoutFallback, SizeStat::Split];
+
+#[test]
+fn a_folio_is_swapped_out_whole_where_slots_allow() {
+    let bench = Bench::new(64);
+    let (single, pfn) = (bench.anon(100, ROOT, Bits::empty()), bench.large(0, 4));
+    bench.page_out(single);
+    assert_eq!(bench.page_out(pfn), 0);
+    assert_eq!(bench.stat(Stat::NrSwapcached), 17);
+    assert_eq!(bench.st.machine.ios.lock().len(), 2, "one write for all pages");
+    bench.check(&[pfn]);
+    bench.finish_io();
+    assert_eq!(bench.page_out(pfn), 16);
+    assert_eq!((bench.sizes(4, &SWAPPED), bench.stat(Stat::PswpOut)), (vec![1, 0, 0], 17));
+    // The first cluster is the single page's.
+    assert_eq!(bench.slots(0..16), (16..32).collect::<Vec<_>>());
+    assert_eq!((bench.st.swap.free_slots(), bench.sizes(4, &[SizeStat::NrAnon])), (64 - 17, vec![0]));
+    bench.check(&[]);
+}
+
+#[test]
+fn a_folio_is_split_where_slots_do_not_follow_each_other() {
+    let bench = Bench::new(20);
+    let held: Vec<_> = (0..6).map(|i| bench.anon(100 + i, ROOT, Bits::empty())).collect();
+    held.iter().for_each(|&pfn| _ = bench.page_out(pfn));
+    let pfn = bench.large(0, 3);
+    let other = bench.large(8, 3);
+    bench.page_out(other);
+    assert_eq!(bench.sizes(3, &SWAPPED), [1, 0, 0]);
+    bench.page_out(pfn);
+    assert_eq!(bench.sizes(3, &SWAPPED), [1, 1, 1]);
+    // Six slots are left, and two pages stay.
+    assert_eq!((bench.stat(Stat::PswpOut), bench.st.swap.free_slots()), (20, 0));
+    bench.check(&[pfn, pfn.add(7)]);
+    bench.finish_io();
+    bench.check(&[pfn, pfn.add(7)]);
+    assert_eq!((bench.slots(0..6).len(), bench.entry(6).is_present()), (6, true));
+}
+
+#[test]
+fn a_folio_that_cannot_go_is_not_split_for_nothing() {
+    for (swap, held) in [(0, 0), (64, 1)] {
+        let bench = Bench::new(swap);
+        let pfn = bench.large(0, 3);
+        bench.st.frames[pfn].get(held);
+        assert_eq!(bench.page_out(pfn), 0);
+        assert_eq!((bench.st.frames[pfn].order(), bench.stat(Stat::NrSwapcached)), (Order(3), 0));
+        assert!(bench.st.frames[pfn].has(FrameFlags::ACTIVE));
+        bench.check(&[pfn]);
+    }
+}
+
+#[test]
+fn what_is_mapped_in_part_is_split_before_it_is_swapped_out() {
+    for first in [0, 4] {
+        let bench = Bench::new(64);
+        let pfn = bench.large(0, 3);
+        bench.forget(first, 3);
+        assert_eq!(bench.sizes(3, &[SizeStat::SplitDeferred, SizeStat::NrAnonPartiallyMapped]), [1, 1]);
+        assert_eq!(bench.page_out(pfn), 3, "what nobody maps is free at once");
+        assert_eq!(bench.sizes(3, &SWAPPED), [0, 0, 1]);
+        assert_eq!(bench.sizes(3, &[SizeStat::NrAnon, SizeStat::NrAnonPartiallyMapped]), [0, 0]);
+        assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrAnonPages)), (5, 0));
+        bench.finish_io();
+        bench.check(&[]);
+    }
+}
+
+/// Without swap, pages that nobody maps can still be had.
+#[test]
+fn reclaim_splits_what_waits_for_it() {
+    let bench = Bench::new(0);
+    let folios: Vec<_> = (0..20).map(|i| bench.large(i * 16, 4)).collect();
+    folios.iter().zip(0..).for_each(|(_, i)| bench.forget(i * 16 + i % 12, 4));
+    assert_eq!(bench.sizes(4, &[SizeStat::NrAnonPartiallyMapped, SizeStat::NrAnon]), [20, 20]);
+    let held = folios[3];
+    bench.st.frames[held].get(1);
+    bench.check(&folios);
+    let before = bench.stat(Stat::Pgfree);
+    assert!(bench.direct() >= 32);
+    assert!(bench.stat(Stat::Pgfree) >= before + 32);
+    while bench.direct() > 0 {}
+    assert_eq!(
+        bench.sizes(4, &[SizeStat::NrAnonPartiallyMapped, SizeStat::NrAnon, SizeStat::Split]),
+        [1, 1, 19]
+    );
+    assert!(bench.sizes(4, &[SizeStat::SplitFailed])[0] > 0);
+    assert_eq!(bench.stat(Stat::NrAnonPages), 20 * 12);
+    bench.check(&[held, folios[0].add(4)]);
+}
+
+/// A page keeps what belongs to it when it becomes a folio: its mappings, and whether it is one process's own.
+#[test]
+fn a_split_changes_no_entry() {
+    let bench = Bench::new(0);
+    let st = &bench.st;
+    let pfn = bench.large(0, 2);
+    st.frames[pfn.add(2)].clear(FrameFlags::EXCLUSIVE);
+    bench.forget(1, 1);
+    let entries: Vec<_> = (0..4).map(|page| bench.entry(page)).collect();
+    let flushes = st.machine.flushes.lock().len();
+    st.lock_folio(pfn);
+    st.frames[pfn].get(1);
+    assert_eq!(st.rmap.split_anon(st.memory(), pfn, None), Some(1));
+    st.unlock_folio(pfn);
+    st.put(pfn);
+    assert_eq!((0..4).map(|page| bench.entry(page)).collect::<Vec<_>>(), entries);
+    let kept = |i: u32| {
+        let frame = &st.frames[pfn.add(i)];
+        (frame.refs(), frame.mapcount(), frame.has(FrameFlags::EXCLUSIVE), frame.page_index().0)
+    };
+    assert_eq!([kept(0), kept(2), kept(3)], [(1, 1, true, 0), (1, 1, false, 2), (1, 1, true, 3)]);
+    assert_eq!((st.frames[pfn.add(1)].refs(), st.machine.flushes.lock().len()), (0, flushes));
+    bench.check(&[pfn, pfn.add(2), pfn.add(3)]);
+}

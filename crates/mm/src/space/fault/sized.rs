@@ -1,0 +1,103 @@
+//! A first store to anonymous memory that may be made of larger folios.
+//!
+//! The folio is the largest of the sizes that are enabled whose aligned range lies in the mapped range and has no entry yet,
+//! and that memory has a block for: nothing is reclaimed, and nobody woken, for what single pages can do. It is zeroed whole,
+//! and mapped whole in one step.
+
+use super::{Fault, FaultStop, Served};
+use crate::frame::{FolioPages, Owner};
+use crate::knobs::{AnonSizes, Knob};
+use crate::machine::{Machine, Work};
+use crate::memory::Shortage;
+use crate::space::VmaFlags;
+use crate::stat::SizeStat;
+use crate::table::Writes;
+use crate::units::*;
+
+impl<M: Machine> Fault<'_, M> {
+    /// Serve the fault with a folio of one of these sizes. `None`: only a single page will do.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn store_to_large_folio(&self, sizes: AnonSizes) -> Result<Option<Served>, FaultStop> {
+        if self.vma.flags.contains(VmaFlags::NOHUGEPAGE) {
+            return Ok(None);
+        }
+        let asked = self.vma.flags.contains(VmaFlags::HUGEPAGE);
+        let fits = |order: &Order| self.is_empty_around(*order);
+        // What is smaller lies within.
+        for order in sizes.orders(asked).skip_while(|order| !fits(order)) {
+            if let Some(pfn) = self.new_large_anon(order) {
+                return self.map_large_anon(pfn, order).map(Some);
+            }
+            self.st.sizes.count(SizeStat::AnonFaultFallback, order, 1);
+        }
+        Ok(None)
+    }
+
+    /// First page of the aligned range of a size around the fault. It lies in one table.
+    fn start_of(&self, order: Order) -> Vpn {
+        Vpn(self.page.0 >> order.0 << order.0)
+    }
+
+    /// Does the aligned range of a size around the fault lie in the mapped range, with no entry yet?
+    fn is_empty_around(&self, order: Order) -> bool {
+        let (start, pages) = (self.start_of(order), order.frames());
+        if start < self.vma.start || start.0 + pages as u64 > self.vma.end().0 {
+            return false;
+        }
+        let tables = self.lock();
+        let Some(first) = tables.find(start) else { return true };
+        let empty = tables.empty_from(first.slot, pages);
+        self.st.charge(Work::EntryScan, u64::from(empty));
+        empty == pages
+    }
+
+    /// A new folio of this range, zeroed, with one reference. `None`: there is no room for it.
+    fn new_large_anon(&self, order: Order) -> Option<Pfn> {
+        if !self.st.has_block(order, self.gfp) {
+            return None;
+        }
+        let pfn = match self.st.new_folio(order, self.gfp) {
+            Ok(pfn) => pfn,
+            Err(Shortage::Group(_)) => {
+                self.st.sizes.count(SizeStat::AnonFaultFallbackCharge, order, 1);
+                return None;
+            }
+            Err(Shortage::Zone(_)) => return None,
+        };
+        let index = self.vma.anon_index(self.start_of(order));
+        self.st.make_large_anon(pfn, Owner::Anon(self.anon_set()), index);
+        self.st.machine.zero(pfn, order.frames());
+        self.st.charge(Work::ZeroPage, order.frames() as u64);
+        Some(pfn)
+    }
+
+    /// Map a new folio whole. The caller's reference goes to its entries.
+    fn map_large_anon(&self, pfn: Pfn, order: Order) -> Result<Served, FaultStop> {
+        let (start, all) = (self.start_of(order), FolioPages::all(&self.st.frames, pfn));
+        let mut tables = self.lock();
+        let slot = match tables.reserve(&self.st.alloc, start, self.gfp.mark, self.gfp.reserve) {
+            Ok(slot) if tables.empty_from(slot, all.count) == all.count => slot,
+            lost => {
+                drop(tables);
+                self.st.put(pfn);
+                // If somebody else was faster, the access is tried again.
+                return lost.map(|_| Served::MINOR).map_err(FaultStop::from);
+            }
+        };
+        let step = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { all.count };
+        let mut tables = tables.settle_at(slot, start);
+        self.st.frames[pfn].get(all.count - 1);
+        for at in (0..all.count).step_by(step as usize) {
+            let pages = FolioPages { first: pfn.add(at), count: step, ..all };
+            self.st.rmap.add_range(self.st.memory().ground(), pages);
+            self.count_mapped(&mut tables, pages);
+            let page = Vpn(start.0 + at as u64);
+            tables.install(slot.ahead(at), page, pages, self.rights(true), Writes::Private);
+        }
+        drop(tables);
+        self.st.lru.add(self.st.memory().ground(), pfn);
+        self.st.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
+        Ok(Served::MINOR)
+    }
+}
