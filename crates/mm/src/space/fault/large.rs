@@ -37,7 +37,8 @@ pub(in crate::space) fn map_whole<M: Machine>(
     (file, first): (FileId, PageIndex),
     gfp: Gfp,
 ) -> Result<bool, Stop> {
-    let fault = Fault { st, id, space, vma, page: start, access: AccessKind::Load, gfp };
+    let tree = st.tables.tree(id);
+    let fault = Fault { st, id, space, tree, vma, page: start, access: AccessKind::Load, gfp };
     match fault.map_cached_large(file, Place { start, first }) {
         Ok(mapped) => Ok(mapped),
         Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
