@@ -325,6 +325,27 @@ proptest! {
     }
 }
 
+#[test]
+fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
+    let mut bench = Bench::new();
+    let [one, other] = [BASE.next_multiple_of(512), BASE.next_multiple_of(512) + 100];
+    for at in [one, other] {
+        bench.apply(&Op::Map { at, pages: 4, prot: Prot::all(), kind: 0, offset: 0, locked: false });
+    }
+    bench.touch(one, true);
+    let tables = |bench: &Bench| {
+        let base = bench.st.memory().ground();
+        bench.st.tables.lock(base, bench.id).counts().tables()
+    };
+    assert_eq!(tables(&bench), 4);
+    bench.apply(&Op::Unmap { at: one, pages: 4 });
+    assert_eq!(tables(&bench), 4);
+    bench.validate();
+    bench.apply(&Op::Unmap { at: other, pages: 4 });
+    assert_eq!(tables(&bench), 1);
+    bench.validate();
+}
+
 /// Reclaim and write-back walk reverse maps while spaces end: they must not come to tables that are gone.
 #[cfg(not(feature = "one-thread"))]
 #[test]
