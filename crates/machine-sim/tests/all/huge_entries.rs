@@ -19,6 +19,7 @@ fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
         (Knob::FileMaxOrder, 9),
         (Knob::ShmemMaxOrder, 9),
         (Knob::ThpFilePmd, 1),
+        (Knob::HugepagesEnabled2048, 2),
         (Knob::ReadAheadKb, 2048),
         (Knob::TlbUnmap, policy),
         (Knob::TlbAgeLimitMs, 5),
