@@ -80,6 +80,8 @@ named_table! {
         WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
         WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
         DropPagecache "drop_pagecache" "times the page cache was dropped by request";
+        ThpFaultAlloc "thp_fault_alloc" "anonymous folios of 2 MiB mapped by one entry at a fault";
+        ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";
         ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";
         ThpCollapseAllocFailed "thp_collapse_alloc_failed" "times that memory had no block for one";
         ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";

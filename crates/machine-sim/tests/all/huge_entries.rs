@@ -19,6 +19,7 @@ fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
         (Knob::FileMaxOrder, 9),
         (Knob::ShmemMaxOrder, 9),
         (Knob::ThpFilePmd, 1),
+        (Knob::HugepagesEnabled2048, 2),
         (Knob::ReadAheadKb, 2048),
         (Knob::TlbUnmap, policy),
         (Knob::TlbAgeLimitMs, 5),
@@ -244,12 +245,14 @@ impl Program for Parts {
     }
 }
 
+// With so much memory that some folios of 2 MiB may be dirty at a time: who stores to one by a mapping where that is too much waits
+// until it has been written, and then has to make it dirty again.
 #[test]
 fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
     let (mut mapped, mut split) = (0, 0);
     for policy in 0..POLICIES {
         for (seed, shmem) in [(1, false), (2, true), (3, false), (4, true)] {
-            let config = RunConfig { seed, ..config("laptop", 64 * MIB, policy) };
+            let config = RunConfig { seed, ..config("laptop", 128 * MIB, policy) };
             let outcome = outcome(&config, &Parts { shmem });
             mapped += outcome.stat(Stat::ThpFileMapped);
             split += outcome.stat(Stat::ThpSplitPmd);
@@ -261,7 +264,7 @@ fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
 #[test]
 fn every_structure_stays_whole_when_large_entries_are_split() {
     for (policy, shmem) in [(3, false), (5, true)] {
-        let config = RunConfig { validate_every_op: true, ..config("small", 64 * MIB, policy) };
+        let config = RunConfig { validate_every_op: true, ..config("small", 128 * MIB, policy) };
         outcome(&config, &Parts { shmem });
     }
 }
@@ -329,13 +332,13 @@ fn what_khugepaged_collapses_shows_what_it_should() {
     let mut collapsed = 0;
     for policy in 0..POLICIES {
         for (seed, shmem, order) in [(1, false, 0), (2, true, 0), (3, false, 5), (4, true, 5)] {
-            let config = RunConfig { seed, ..collapsing("laptop", 64 * MIB, order, policy) };
+            let config = RunConfig { seed, ..collapsing("laptop", 128 * MIB, order, policy) };
             collapsed += outcome(&config, &Parts { shmem }).stat(Stat::ThpCollapseAlloc);
         }
     }
     assert!(collapsed > 100, "{collapsed} collapsed");
     for (policy, shmem) in [(3, true), (1, false)] {
-        let config = RunConfig { validate_every_op: true, ..collapsing("small", 64 * MIB, 0, policy) };
+        let config = RunConfig { validate_every_op: true, ..collapsing("small", 128 * MIB, 0, policy) };
         outcome(&config, &Parts { shmem });
     }
 }
@@ -423,7 +426,7 @@ impl Program for Quiet {
 fn verdict(how: How, policy: u64, nth: u64) -> Option<String> {
     let faulty = Some(Fault { nth, remote: Some(true), delay: None });
     let config =
-        RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 64 * MIB, policy) };
+        RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 128 * MIB, policy) };
     match run(&config, &Quiet(how)) {
         Ok(outcome) => {
             assert_eq!(outcome.signals, Vec::<String>::new(), "{how:?}");

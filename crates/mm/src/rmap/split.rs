@@ -10,15 +10,18 @@
 //! Linux puts migration entries in the place of the folio's and maps the pages again. That needs no two tables' locks at
 //! a time; but every entry is written twice, every CPU is flushed, and whatever meets an entry must know of a third kind.
 //!
+//! A 2 MiB entry of the folio is split into entries of pages first; that has a flush of its own.
+//!
 //! Only the first lock is waited for; where another is taken, the split fails. So it cannot wait in a circle with
 //! fork, which holds two.
 
 use super::Rmap;
+use super::spans::Spans;
 use crate::frame::{FolioPages, FrameFlags, List};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
 use crate::stat::SizeStat;
-use crate::table::Locked;
+use crate::table::{Locked, Run};
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -56,10 +59,33 @@ impl Rmap {
         Some(freed)
     }
 
+    /// Have no 2 MiB entry map the folio: `tables` are those of all spans that show it.
+    #[cold]
+    fn split_entries<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        head: Pfn,
+        spans: &Spans,
+        tables: &mut [Locked<'_, M>],
+    ) {
+        let index = memory.frames[head].page_index();
+        for span in spans.holding(index, memory.frames[head].pages() as u64) {
+            // An entry lies in one range, so one that shows only a part has none.
+            let Some(page) = span.page_of(index) else { continue };
+            let mut of_space = tables.iter_mut().filter(|locked| locked.space() == span.space);
+            let Some(locked) = of_space.next() else { continue };
+            let maps = |run: &Run| run.is_large() && run.entry.pfn() == head;
+            if let Some(run) = locked.find(page).filter(maps) {
+                locked.split_large(&run);
+                self.split_large(memory.ground(), head);
+            }
+        }
+    }
+
     fn make_pages<M: Machine>(&self, memory: &Memory<M>, head: Pfn) -> bool {
         let (frame, frames) = (&memory.frames[head], &memory.frames);
         let busy = FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK;
-        if frame.has_any(busy) || frames.entire_mapcount(head) > 0 {
+        if frame.has_any(busy) {
             return false;
         }
         let spans = self.spans(frame.owner()).map(|list| list.lock());
@@ -76,6 +102,9 @@ impl Rmap {
             };
             let Some(locked) = locked else { return false };
             tables.push(locked);
+        }
+        if frames.entire_mapcount(head) > 0 && frame.refs() == frame.mapcount() + 1 {
+            spans.iter().for_each(|spans| self.split_entries(memory, head, spans, &mut tables));
         }
         if !frame.freeze(frame.mapcount() + 1) {
             return false;

@@ -508,7 +508,7 @@ fn a_fault_makes_the_largest_folio_that_fits() {
             world.apply(0, Op::Touch { at: ANON + at, store });
         }
         if batch == 1 {
-            let expected = [(0, 32, 5), (96, 32, 5), (384, 512, 9), (900, 1, 0), (901, 1, 0), (904, 4, 2)];
+            let expected = [(0, 32, 5), (96, 32, 5), (384, 1, 9), (900, 1, 0), (901, 1, 0), (904, 4, 2)];
             assert_eq!(shape(&world), expected);
         }
         let made = [(2, 1), (5, 2), (9, 1)];

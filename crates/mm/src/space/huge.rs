@@ -5,7 +5,6 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use crate::cache::Cache;
-use crate::frame::Owner;
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
@@ -13,7 +12,7 @@ use crate::memory::Memory;
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::swap::Swap;
-use crate::table::{Bits, Resident, Run, Writes};
+use crate::table::{Bits, Run};
 use crate::testing::TestMachine;
 use crate::tlb::{Batch, Purpose};
 use proptest::prelude::*;
@@ -31,7 +30,7 @@ const END: u64 = PRIVATE + PAGES;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Make a large entry of anonymous memory, where nothing is.
+    /// A first store makes a large entry of anonymous memory, where nothing is.
     MapAnon {
         at: u64,
     },
@@ -129,7 +128,12 @@ impl World {
     /// A space with an anonymous range and two of a shmem file, whose folios are of `order`.
     fn new(order: u64, policy: u64) -> World {
         let knobs = Knobs::default();
-        for (knob, value) in [(Knob::ShmemMaxOrder, order), (Knob::TlbUnmap, policy), (Knob::ThpFilePmd, 1)] {
+        for (knob, value) in [
+            (Knob::ShmemMaxOrder, order),
+            (Knob::TlbUnmap, policy),
+            (Knob::ThpFilePmd, 1),
+            (Knob::HugepagesEnabled2048, 2),
+        ] {
             knobs.set(knob, value).unwrap();
         }
         let base = Ground::new(TestMachine::simple(2, 32768), knobs);
@@ -327,28 +331,12 @@ impl World {
         if self.runs(id).iter().any(|run| run.page.0 / LARGE == start / LARGE) {
             return;
         }
-        // A fault gives the range a set; the table that it leaves is in the way.
-        self.spaces.fault(st, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
+        // An empty table would be in the way.
         st.gather(id, Purpose::Meaning, |gather| {
             let range = (Vpn(start), Vpn(start + LARGE));
-            super::unmap::zap_if(st, id, range, false, gather, |_| true);
             st.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
         });
-        let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).unwrap().view;
-        let pfn = st.new_folio(PAGEBLOCK_ORDER, gfp()).unwrap();
-        st.machine.zero(pfn, LARGE as u32);
-        st.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(start)));
-        let mut tables = st.tables.lock(self.base(), id);
-        let (mark, reserve) = (gfp().mark, gfp().reserve);
-        let slot = tables.reserve_large(&st.alloc, Vpn(start), mark, reserve).unwrap().unwrap();
-        tables.deposit(&st.alloc, mark, reserve).unwrap();
-        self.spaces.at(id).large.store(true, Relaxed);
-        st.rmap.add_large(self.base(), pfn);
-        tables.counts().add(Resident::Anon, LARGE as i64);
-        let mut tables = tables.settle_at(slot, Vpn(start));
-        tables.install_large(slot, Vpn(start), pfn, view.rights(), Writes::Private);
-        drop(tables);
-        st.lru.add(self.base(), pfn);
+        self.spaces.fault(st, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
         self.ids[who].1.retain(|page, _| page / LARGE != start / LARGE);
     }
 

@@ -9,9 +9,11 @@ use crate::frame::{FolioPages, Owner};
 use crate::knobs::{AnonSizes, Knob};
 use crate::machine::{Machine, Work};
 use crate::memory::Shortage;
+use crate::primitive::Ordering::*;
 use crate::space::VmaFlags;
 use crate::stat::SizeStat;
-use crate::table::Writes;
+use crate::stat::Stat;
+use crate::table::{Locked, Resident, Writes};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -30,6 +32,7 @@ impl<M: Machine> Fault<'_, M> {
                 return self.map_large_anon(pfn, order).map(Some);
             }
             self.st.sizes.count(SizeStat::AnonFaultFallback, order, 1);
+            self.st.count(Stat::ThpFaultFallback, i64::from(order == PAGEBLOCK_ORDER));
         }
         Ok(None)
     }
@@ -47,6 +50,9 @@ impl<M: Machine> Fault<'_, M> {
         }
         let tables = self.lock();
         let Some(first) = tables.find(start) else { return true };
+        if first.is_large() {
+            return false;
+        }
         let empty = tables.empty_from(first.slot, pages);
         self.st.charge(Work::EntryScan, u64::from(empty));
         empty == pages
@@ -75,9 +81,17 @@ impl<M: Machine> Fault<'_, M> {
     /// Map a new folio whole. The caller's reference goes to its entries.
     fn map_large_anon(&self, pfn: Pfn, order: Order) -> Result<Served, FaultStop> {
         let (start, all) = (self.start_of(order), FolioPages::all(&self.st.frames, pfn));
+        if order == PAGEBLOCK_ORDER
+            && let Some(served) = self.map_anon_entirely(pfn, start)?
+        {
+            return Ok(served);
+        }
         let mut tables = self.lock();
+        let is_empty = |tables: &Locked<'_, M>, slot| {
+            tables.read(slot).is_none() && tables.empty_from(slot, all.count) == all.count
+        };
         let slot = match tables.reserve(&self.st.alloc, start, self.gfp.mark, self.gfp.reserve) {
-            Ok(slot) if tables.empty_from(slot, all.count) == all.count => slot,
+            Ok(slot) if is_empty(&tables, slot) => slot,
             lost => {
                 drop(tables);
                 self.st.put(pfn);
@@ -99,5 +113,36 @@ impl<M: Machine> Fault<'_, M> {
         self.st.lru.add(self.st.memory().ground(), pfn);
         self.st.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
+    }
+
+    /// Map a new folio of 2 MiB by one entry. `None`: there is a table already, and its pages are to be mapped.
+    fn map_anon_entirely(&self, pfn: Pfn, start: Vpn) -> Result<Option<Served>, FaultStop> {
+        let (base, alloc) = (self.st.memory().ground(), &self.st.alloc);
+        let mut tables = self.lock();
+        let reserved = tables.reserve_large(alloc, start, self.gfp.mark, self.gfp.reserve);
+        let reserved = reserved.and_then(|slot| match slot {
+            Some(_) => tables.deposit(alloc, self.gfp.mark, self.gfp.reserve).map(|()| slot),
+            None => Ok(None),
+        });
+        let slot = match reserved {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return Ok(None),
+            Err(needs) => {
+                drop(tables);
+                self.st.put(pfn);
+                return Err(needs.into());
+            }
+        };
+        self.space.large.store(true, Relaxed);
+        self.st.rmap.add_large(base, pfn);
+        tables.counts().add(Resident::Anon, TABLE_ENTRIES as i64);
+        self.st.charge(Work::EntrySet, 1);
+        let mut tables = tables.settle_at(slot, start);
+        tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
+        drop(tables);
+        self.st.lru.add(base, pfn);
+        self.st.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
+        self.count(Stat::ThpFaultAlloc);
+        Ok(Some(Served::MINOR))
     }
 }
