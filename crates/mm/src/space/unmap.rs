@@ -187,7 +187,9 @@ fn forget_large<M: Machine>(
         st.count(Stat::ThpSplitPmd, i64::from(partly));
     }
     tables.counts().add(kind, -(run.pages() as i64));
-    st.rmap.remove_large(base, head);
+    if st.rmap.remove_large(base, head) {
+        st.lru.defer_split(base, head);
+    }
     gather.folio(head, 1);
 }
 
