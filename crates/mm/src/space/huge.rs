@@ -431,6 +431,20 @@ fn a_page_of_a_shared_large_entry_is_copied_alone() {
     world.end();
 }
 
+/// The parent maps a part of the folio page by page; when the child's large entry goes, the rest is mapped by nobody.
+#[test]
+fn a_folio_that_loses_its_large_entry_waits_to_be_split() {
+    let mut world = World::new(9, 1);
+    world.apply(0, Op::MapAnon { at: ANON });
+    world.apply(0, Op::Fork);
+    world.apply(0, Op::Advise { at: ANON + 8, pages: LARGE - 8, advice: Advice::DontNeed });
+    assert_eq!(world.st.lru.splits_deferred(NodeId(0)), 0);
+    world.apply(1, Op::Advise { at: ANON, pages: LARGE, advice: Advice::DontNeed });
+    assert_eq!(world.st.lru.splits_deferred(NodeId(0)), 1);
+    world.check();
+    world.end();
+}
+
 /// Both ends of what is given up lie in large entries.
 #[test]
 fn what_is_given_up_may_begin_and_end_in_large_entries() {
