@@ -395,7 +395,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(crate::testing::cases(80))]
+    #![proptest_config(crate::testing::cases(60))]
 
     /// Whatever is done, pages show what they must, and mapcounts, references, sizes of spaces and statistics are right.
     #[test]
