@@ -13,7 +13,10 @@ const GROUP: GroupId = GroupId(0);
 
 /// A memory manager with a space that has all pages of a file and as many of its own, all of them present; a kernel task on CPU 1 uses
 /// its tables.
-#[expect(clippy::arc_with_non_send_sync, reason = "it is both but for machines that run on one thread")]
+#[cfg_attr(
+    feature = "one-thread",
+    expect(clippy::arc_with_non_send_sync, reason = "it is both but for machines that run on one thread")
+)]
 fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
     let mm = Mm::new(TestMachine::simple(2, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
