@@ -446,17 +446,29 @@ impl Oracle {
             Some(_) => {
                 self.space(space).pages.insert(page, Private::Is(stamp));
             }
-            None => {
-                // It races with a call that takes the page away, and may be lost or moved with it.
-                for flux in &mut self.flux {
-                    if let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken)
-                        && s == space
-                        && (a..b).contains(&page)
-                    {
-                        taken.pages.push((page, Private::Any));
-                    }
-                }
+            None => self.store_in_flux(space, page, stamp),
+        }
+    }
+
+    /// A store raced with a call that takes the page away. Where a file is shown, it is the file that has it; memory of the space's own
+    /// may be lost or moved with it.
+    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp) {
+        let mut written = None;
+        for flux in &mut self.flux {
+            let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken) else { continue };
+            if s != space || !(a..b).contains(&page) {
+                continue;
             }
+            let around = taken.regions.iter().find(|(start, region)| (*start..region.end).contains(&page));
+            match around {
+                Some(&(start, Region { what: What::File { file, offset, private: false }, .. })) => {
+                    written = Some((file, page - start + offset));
+                }
+                _ => taken.pages.push((page, Private::Any)),
+            }
+        }
+        if let Some((file, index)) = written {
+            self.file_write(file, index, 0, stamp);
         }
     }
 

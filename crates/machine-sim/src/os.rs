@@ -378,8 +378,13 @@ impl<P: Program> Os for SimOs<'_, P> {
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         let (start, pages) = range(addr, len)?;
         let (id, since) = (self.space.0, self.world.newest());
+        // Pages of private files are copied one after the other, while others may store to the file.
+        let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
         let result = self.call(|mm, space| mm.mlock(space, start, pages, true));
-        self.oracle(|oracle| oracle.populated(id, start.0, pages, since));
+        self.oracle(|oracle| {
+            flux.into_iter().for_each(|flux| oracle.end_forget(flux, Forget::Not));
+            oracle.populated(id, start.0, pages, since);
+        });
         self.done(result)
     }
 

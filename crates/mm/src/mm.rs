@@ -154,8 +154,12 @@ impl<M: Machine> Mm<M> {
         if served.done == FaultDone::Major {
             base.count(Stat::Pgmajfault, 1);
         }
-        if let Some(file) = served.dirtied {
-            writeback::balance_dirty(&self.store, &self.writeback, file);
+        if let Some(file) = served.dirtied
+            && writeback::balance_dirty(&self.store, &self.writeback, file)
+        {
+            // Meanwhile the page may have been written, and forbid the store again. With a folio as large as all that may be dirty
+            // that happens each time; so it is made dirty once more, and nobody waits between that and the store.
+            self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         }
         self.stay_below_high(group);
         Ok(served.done)

@@ -261,6 +261,25 @@ fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
     assert!(mapped > 200 && split > 100, "{mapped} mapped, {split} split");
 }
 
+/// Whoever stores waits when too much is dirty; meanwhile the folio is written, and the store forbidden again.
+#[test]
+fn a_store_is_done_although_one_folio_is_more_than_may_be_dirty() {
+    for (memory, seed) in [(36, 2), (48, 1), (64, 3), (72, 1)] {
+        outcome(&RunConfig { seed, ..config("small", memory * MIB, 1) }, &Parts { shmem: false });
+    }
+}
+
+/// mlock copies pages of private files one by one, while others store to the file; and what is stored while mremap moves a shared
+/// mapping is stored to the file. (The oracle did not know.)
+#[test]
+fn what_is_stored_while_a_call_is_under_way_is_read_afterwards() {
+    for (machine, seed, policy, shmem) in
+        [("small", 2, 1, false), ("laptop", 2, 1, false), ("laptop", 7, 0, false), ("laptop", 8, 4, true)]
+    {
+        outcome(&RunConfig { seed, ..config(machine, 12 * MIB, policy) }, &Parts { shmem });
+    }
+}
+
 #[test]
 fn every_structure_stays_whole_when_large_entries_are_split() {
     for (policy, shmem) in [(3, false), (5, true)] {

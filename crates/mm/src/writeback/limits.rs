@@ -66,17 +66,17 @@ fn dirty_pages<M: Machine>(st: &Store<M>) -> u64 {
 }
 
 /// The caller has made pages of `file` dirty: start the flusher if there are too many, and sleep if there are far too
-/// many.
-pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId) {
+/// many. Returns whether it slept.
+pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId) -> bool {
     if st.cache.file(file).is_shmem() {
-        return;
+        return false;
     }
     let calls = state.calls.fetch_add(1, Relaxed);
     if !calls.is_multiple_of(CALLS) && !state.pressed.load(Relaxed) {
-        return;
+        return false;
     }
     let _scope = st.scope(Scope::BalanceDirtyPages);
-    let mut woken = false;
+    let (mut woken, mut slept) = (false, false);
     loop {
         let limits = limits(st);
         let dirty = dirty_pages(st);
@@ -86,13 +86,14 @@ pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId)
             wake_flusher(st);
         }
         if dirty <= limits.freerun() || st.machine.stopping() {
-            return;
+            return slept;
         }
         if dirty <= limits.dirty {
             let ticket = st.machine.ticket(WaitKey::Timer);
             st.machine.wait(ticket, Some(st.machine.now() + limits.pause(dirty)));
-            return;
+            return true;
         }
+        slept = true;
         st.cache.wait_for_a_write(st.memory(), st.machine.now() + MAX_PAUSE);
     }
 }
