@@ -95,8 +95,22 @@ fn case(seed: u64) -> String {
     let all = seed / 14 % 2;
     format!(
         "run {program} --seed {seed} --set tlb.unmap={policy} --set tlb.age_limit_ms={age} \
-         --set tlb.unmap_pages={pages} --set tlb.pay_all={all} --verify --bound --quiet --json"
+         --set tlb.unmap_pages={pages} --set tlb.pay_all={all}{} --verify --bound --quiet --json",
+        folios(seed)
     )
+}
+
+/// Sizes of folios: small, large ones of files, of anonymous memory, and all with 2 MiB entries and khugepaged.
+fn folios(seed: u64) -> &'static str {
+    const ALL: &str = " --set file.max_order=9 --set shmem.max_order=9 --set queue.read_ahead_kb=2048 --set thp.file_pmd=1 \
+                       --set hugepages-64kB.enabled=always --set hugepages-2048kB.enabled=always --set thp.khugepaged=1 \
+                       --set khugepaged.scan_sleep_millisecs=3";
+    match seed / 2 % 4 {
+        0 => "",
+        1 => " --set file.max_order=5 --set shmem.max_order=4 --set rmap.batch=0",
+        2 => " --set hugepages-16kB.enabled=always --set hugepages-64kB.enabled=always",
+        _ => ALL,
+    }
 }
 
 /// The random program on a random machine, which also has all its structures checked after each step.
