@@ -175,6 +175,9 @@ pub struct Store<'a> {
     locked: Locked<'a>,
     old: (u32, Mark, Mark),
     mark: Mark,
+    /// Another store ran beside the same call before. The later of the two may have gone, by an old translation, to the page that
+    /// the call takes away, and the earlier to the one that comes then: which of them stays is open.
+    follows: bool,
 }
 
 impl<'a> Locked<'a> {
@@ -205,6 +208,7 @@ impl<'a> Locked<'a> {
     pub fn store(self, origin: Origin, raced: bool) -> Store<'a> {
         let page = self.page;
         let old = (self.flags(), page.base(), page.next());
+        let follows = raced && page.meta.load(Relaxed) & bit::RACED != 0;
         if raced {
             self.set_raced();
         }
@@ -218,7 +222,7 @@ impl<'a> Locked<'a> {
             }
             false => self.transition(bit::ANY, None, version),
         }
-        Store { locked: self, old, mark }
+        Store { locked: self, old, mark, follows }
     }
 
     /// Note that a store ran beside a call that takes content away.
@@ -281,7 +285,9 @@ impl Store<'_> {
     pub fn done(self) {
         let page = self.locked.page;
         match self.locked.flags() {
+            bit::OWN if self.follows => {}
             bit::OWN => page.base.store(self.mark.to_bits(), SeqCst),
+            _ if self.follows => {}
             _ => self.locked.transition(bit::OWN, Some((self.mark, self.mark)), self.mark.version()),
         }
     }
@@ -337,5 +343,33 @@ impl Page {
     /// The bounds of its own content: what a copy that is made now, or later, begins with; and ends with.
     pub fn bounds(&self) -> (Mark, Mark) {
         (self.base(), self.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPU B stores to the page that has come already, then CPU A, by its old translation, to the one that is being taken away.
+    #[test]
+    fn either_of_two_stores_beside_a_call_may_stay() {
+        let (page, patience) = (Page::zeroes(), || ());
+        let origin = Origin::process(1, 2);
+        let store = |raced| {
+            let store = page.lock(&patience).store(origin, raced);
+            let mark = store.mark();
+            store.done();
+            mark
+        };
+        let shows = |mark| page.since(&page.before()).expect("nothing happens meanwhile").owns(mark);
+        let early = store(false);
+        let (first, second) = (store(true), store(true));
+        let locked = page.lock(&patience);
+        assert!(locked.take_raced());
+        locked.perhaps_forget();
+        drop(locked);
+        assert_eq!([early, first, second].map(shows), [false, true, true]);
+        let last = store(false);
+        assert_eq!([first, second, last].map(shows), [false, false, true]);
     }
 }
