@@ -1,6 +1,7 @@
 //! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part of one away,
 //! under every policy of flushes.
 
+use super::pressure::push;
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -202,18 +203,6 @@ impl Parts {
             }
         }
     }
-
-    fn push<O: Os>(os: &mut O) -> Result<(), Signal> {
-        let len = os.memory() / 2;
-        os.mmap(Map { addr: Some(PRESSURE), ..Map::anonymous(len) }).unwrap();
-        for round in 0..3 {
-            for page in 0..len / PAGE {
-                os.store(PRESSURE + page * PAGE)?;
-            }
-            os.sleep(1_000_000 * (round + 1));
-        }
-        Ok(())
-    }
 }
 
 impl Program for Parts {
@@ -229,7 +218,7 @@ impl Program for Parts {
         let fd = self.open(os);
         match role {
             CHANGER => Parts::change(os, fd),
-            PUSHER => return Parts::push(os),
+            PUSHER => return push(os, PRESSURE),
             USER | CHILD => Parts::visit(os, role),
             _ => {
                 os.pwrite(fd, 0, FILE).unwrap();

@@ -1,6 +1,7 @@
 //! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are mapped,
 //! with too little memory, under every policy of flushes.
 
+use super::pressure::push;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -249,18 +250,6 @@ impl Cutting {
             }
         }
     }
-
-    fn push(os: &mut dyn Os) -> Result<(), Signal> {
-        let len = os.memory() / 2;
-        os.mmap(Map { addr: Some(PRESSURE), ..Map::anonymous(len) }).unwrap();
-        for round in 0..3 {
-            for page in 0..len / PAGE {
-                os.store(PRESSURE + page * PAGE)?;
-            }
-            os.sleep(1_000_000 * (round + 1));
-        }
-        Ok(())
-    }
 }
 
 impl Program for Cutting {
@@ -277,7 +266,7 @@ impl Program for Cutting {
         match role {
             CUTTER => Cutting::cut(os, fd),
             READER => Cutting::read(os, fd, role),
-            PUSHER => return Cutting::push(os),
+            PUSHER => return push(os, PRESSURE),
             CHILD => {
                 Cutting::read(os, fd, role);
             }

@@ -6,6 +6,7 @@ mod conformance;
 mod flushes;
 mod huge_entries;
 mod large_folios;
+mod pressure;
 mod profile;
 mod programs;
 mod regressions;

@@ -245,18 +245,7 @@ fn owe(base: &TestBase, space: SpaceId) -> u32 {
     base.machine.run_on(0);
     base.knobs.set(Knob::TlbUnmap, 3).unwrap();
     let mut batch = Batch::new(base.base());
-    let (page, pfn, head) = (Vpn(9), Pfn(0), Pfn(0));
-    let cleared = Cleared {
-        space,
-        page,
-        pages: 1,
-        order: Order::ZERO,
-        pfn,
-        head,
-        writable: false,
-        never_used: false,
-        dropped: false,
-    };
+    let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = base.frames[Pfn(0)].debt();
     let _ = batch.note(base, &base.tlb, &cleared);
     let tag = base.frames[Pfn(0)].debt();

@@ -541,19 +541,8 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
 /// Another CPU's reclaim unmaps a page of the space, whose right to write may just have been taken.
 fn reclaim_meanwhile(bench: &Bench) {
     let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
-    let (space, page, pfn, head) = (bench.space, NEIGHBOUR, store.zero, store.zero);
-    let cleared = Cleared {
-        space,
-        page,
-        pages: 1,
-        order: Order::ZERO,
-        pfn,
-        head,
-        writable: false,
-        never_used: false,
-        dropped: false,
-    };
+    let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
     let mut batch = Batch::new(base);
     let _ = batch.note(base, &store.tlb, &cleared);
-    assert_eq!(store.frames[head].debt(), 0, "a flush was deferred");
+    assert_eq!(store.frames[store.zero].debt(), 0, "a flush was deferred");
 }

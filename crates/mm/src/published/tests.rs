@@ -107,23 +107,9 @@ impl World {
         core::iter::from_fn(|| self.take(&self.request(order))).collect()
     }
 
-    fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        Cleared {
-            space,
-            page,
-            pages: 1,
-            order: Order::ZERO,
-            pfn,
-            head: pfn,
-            writable: false,
-            never_used: false,
-            dropped: false,
-        }
-    }
-
     /// Reclaim unmaps a page that could only be read.
     fn unmap(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
-        let _ = self.settle(&self.cleared(space, page, pfn));
+        let _ = self.settle(&Cleared::page(space, page, pfn));
     }
 
     /// The same. Returns what its table is to be marked with.
@@ -212,7 +198,7 @@ fn f2_the_rest_of_a_split_block_owes_nothing() {
             let held = world.take_all(8);
             let last = held[0].add(255);
             world.read(1, space, PAGE, last);
-            let _ = world.settle(&Cleared { head: held[0], ..world.cleared(space, PAGE, last) });
+            let _ = world.settle(&Cleared { head: held[0], ..Cleared::page(space, PAGE, last) });
             world.free(held[0]);
             at(Point::Shootdown, move || {
                 // As an interrupt, or somewhere else, where nothing can be sent: what owes nothing, or nothing.
@@ -284,11 +270,11 @@ fn f6_a_cpu_that_owes_for_later_is_dropped() {
         let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
         let mut batch = Batch::new(world.base());
         world.read(1, space, PAGE, first);
-        let _ = batch.note(world.base(), &world.tlb, &world.cleared(space, PAGE, first));
+        let _ = batch.note(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
         // Something else makes it catch up, and it goes on.
         world.tlb.flush(world, space, Range::page(Vpn(77)));
         world.read(1, space, Vpn(10), second);
-        let _ = batch.note(world.base(), &world.tlb, &world.cleared(space, Vpn(10), second));
+        let _ = batch.note(world.base(), &world.tlb, &Cleared::page(space, Vpn(10), second));
         batch.settle(world.base(), &world.tlb);
         world.check(first);
         world.check(second);

@@ -29,7 +29,8 @@ impl Rmap {
     /// Split a folio of anonymous memory into single pages. The caller has locked it and holds one reference. Afterwards the
     /// caller has the first page locked, and a reference to it. Pages that nobody maps are freed, but for the first; of the
     /// others, if the caller has isolated the folio, each comes in `isolated`, with a reference, the second page at the
-    /// tail. Returns how many pages were freed. `None`: somebody uses the folio, nothing has changed.
+    /// tail. Returns how many pages were freed. `None`: somebody uses the folio, and it is as it was, but that 2 MiB entries of it may
+    /// have been split.
     pub fn split_anon<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -63,6 +63,15 @@ pub struct Cleared {
     pub dropped: bool,
 }
 
+#[cfg(test)]
+impl Cleared {
+    /// The entry of one page, a folio by itself, which could be loaded through it, and was.
+    pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
+        let (pages, order, head) = (1, Order::ZERO, pfn);
+        Cleared { space, page, pages, order, pfn, head, writable: false, never_used: false, dropped: false }
+    }
+}
+
 /// Pages to flush one by one.
 #[derive(Clone, Copy)]
 struct Listed {

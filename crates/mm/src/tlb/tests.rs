@@ -408,17 +408,7 @@ fn each_number_has_a_generation_of_its_own() {
 
 /// A page that is unmapped, and noted in a batch.
 fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
-    Cleared {
-        space,
-        page: Vpn(page),
-        pages: 1,
-        order: Order::ZERO,
-        pfn: Pfn(7),
-        head: Pfn(7),
-        writable,
-        never_used: false,
-        dropped: false,
-    }
+    Cleared { writable, ..Cleared::page(space, Vpn(page), Pfn(7)) }
 }
 
 #[test]

@@ -11,8 +11,7 @@ use crate::machine::{Machine, Work};
 use crate::memory::Shortage;
 use crate::primitive::Ordering::*;
 use crate::space::VmaFlags;
-use crate::stat::SizeStat;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::table::{Locked, Resident, Writes};
 use crate::units::*;
 

@@ -109,18 +109,7 @@ impl World {
 
     /// What a batch is told of an entry that could not be written.
     pub fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        let head = self.ground.frames.head(pfn);
-        Cleared {
-            space,
-            page,
-            pages: 1,
-            order: Order::ZERO,
-            pfn,
-            head,
-            writable: false,
-            never_used: false,
-            dropped: false,
-        }
+        Cleared { head: self.ground.frames.head(pfn), ..Cleared::page(space, page, pfn) }
     }
 
     /// The frame is used for something else, after what it owes has been paid.
