@@ -9,6 +9,8 @@
 //! State is per guest thread, found by QEMU's index of the virtual CPU. All callbacks for a CPU come on its own
 //! host thread, so that state needs no lock; see [`shared`] for what is common.
 
+extern crate alloc;
+
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/codec.rs"]
 mod codec;

@@ -16,6 +16,7 @@
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
 use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
 const PAGE_STEPS: [i64; 6] = [0, 1, -1, 2, -2, 3];

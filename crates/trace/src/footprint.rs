@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::container::Header;
 use crate::event::{Advice, Backing, Event, FileId, Mode, PAGE_SHIFT, PAGE_SIZE, Run};
+use crate::header::Header;
 use crate::pages::PageSet;
 
 /// What stands behind the pages of a mapping.

@@ -19,9 +19,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::container::{Header, Writer};
+use crate::container::Writer;
 use crate::error::TraceError;
 use crate::event::{Backing, Event, Mode, PAGE_SHIFT, Rights, Run, ThreadId};
+use crate::header::Header;
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]

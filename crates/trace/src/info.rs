@@ -7,9 +7,10 @@
 
 use std::collections::HashSet;
 
-use crate::container::{Counts, FileInfo, Header, Reader, Stream};
+use crate::container::{Reader, Stream};
 use crate::error::TraceError;
 use crate::event::{Backing, Event, Run, ThreadId};
+use crate::header::{Counts, FileInfo, Header};
 use crate::pages::PageSet;
 
 /// Windows of the curve.

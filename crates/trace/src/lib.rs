@@ -1,26 +1,54 @@
 //! Recorded programs: the container `.pft`, the recorder, importers, and replay as a [`program::Program`].
 //!
 //! A trace holds what each thread of a real program did to memory: runs of accesses to pages, the system calls
-//! that shape memory and use files, and instructions in between ([`event`]). It is made by [`mod@record`] or
-//! [`import`], looked at with [`info`] and run with [`Replay`].
+//! that shape memory and use files, and instructions in between ([`event`]). It is made by `record` or
+//! `import`, looked at with `info` and run with [`Replay`].
+//!
+//! Without the feature `std` the crate is what a machine needs that has neither files nor a system: [`Replay`] of an
+//! [`Unpacked`] trace.
+#![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 pub mod codec;
-pub mod container;
 pub mod event;
+pub mod header;
+
+mod replay;
+mod source;
+mod unpacked;
+
+pub use header::Header;
+pub use replay::{Outcome, Replay};
+pub use source::{Events, Source};
+pub use unpacked::{Image, Unpacked};
+
+#[cfg(feature = "std")]
+pub mod container;
+#[cfg(feature = "std")]
 pub mod import;
+#[cfg(feature = "std")]
 pub mod info;
+#[cfg(feature = "std")]
 pub mod raw;
+#[cfg(feature = "std")]
 pub mod record;
 
+#[cfg(feature = "std")]
 mod error;
+#[cfg(feature = "std")]
 mod footprint;
+#[cfg(feature = "std")]
 mod pages;
-mod replay;
 
-pub use container::{Header, Reader, Writer};
+#[cfg(feature = "std")]
+pub use container::{Reader, Writer};
+#[cfg(feature = "std")]
 pub use error::TraceError;
+#[cfg(feature = "std")]
 pub use import::ImportError;
+#[cfg(feature = "std")]
 pub use info::Info;
+#[cfg(feature = "std")]
 pub use record::{RecordError, RecordOptions, record};
-pub use replay::{Outcome, Replay};

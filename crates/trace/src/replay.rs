@@ -10,16 +10,17 @@
 //! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
 //! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 use program::{Access, Errno, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
+use spin::Mutex;
 
-use crate::container::{Header, Place, Reader, Stream};
-use crate::error::TraceError;
 use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, PAGE_SHIFT, Rights, Run, ThreadId};
+use crate::header::{Header, Place};
+use crate::source::{Events, Source};
 
 /// First nap of a waiting task in nanoseconds, and the longest.
 const NAP: (u64, u64) = (1_000, 64_000);
@@ -47,10 +48,25 @@ pub struct Outcome {
     pub broken: Option<String>,
 }
 
+impl Outcome {
+    /// Add what happened to another thread.
+    fn add(&mut self, other: &Outcome) {
+        self.accesses += other.accesses;
+        self.skipped += other.skipped;
+        self.first_skipped = self.first_skipped.or(other.first_skipped);
+        self.failed_calls += other.failed_calls;
+        self.first_failed = self.first_failed.or(other.first_failed);
+        self.killed += other.killed;
+        if self.broken.is_none() {
+            self.broken.clone_from(&other.broken);
+        }
+    }
+}
+
 /// A trace as a program. One run at a time: its state begins anew when role 0 starts. For runs beside each other
 /// use clones; they share the open file.
-pub struct Replay {
-    reader: Reader,
+pub struct Replay<S> {
+    source: S,
     name: String,
     /// By thread: the latest change that it has come to; [`ENDED`] if it does not run.
     seen: Vec<AtomicU64>,
@@ -60,10 +76,11 @@ pub struct Replay {
     members: Vec<Vec<u32>>,
     /// By process: its descriptors.
     open: Mutex<Vec<Descriptors>>,
-    outcome: Mutex<Outcome>,
+    /// By thread.
+    outcomes: Vec<Mutex<Outcome>>,
 }
 
-type Descriptors = HashMap<FileId, Descriptor>;
+type Descriptors = BTreeMap<FileId, Descriptor>;
 
 /// A file that a process has open, with the number of times that the recorded process had it open.
 #[derive(Clone, Copy)]
@@ -72,19 +89,22 @@ struct Descriptor {
     uses: u32,
 }
 
-impl Replay {
+#[cfg(feature = "std")]
+impl Replay<crate::Reader> {
     /// Open a trace and check all of it, so that nothing can be wrong with it in the middle of a run.
-    pub fn open(path: &Path) -> Result<Replay, TraceError> {
-        let reader = Reader::open(path)?;
+    pub fn open(path: &std::path::Path) -> Result<Self, crate::TraceError> {
+        let reader = crate::Reader::open(path)?;
         reader.verify()?;
         let name =
             path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
         Ok(Replay::new(reader, name))
     }
+}
 
+impl<S: Source> Replay<S> {
     /// Replay an open trace under a name of one's own.
-    pub fn new(reader: Reader, name: String) -> Replay {
-        let header = reader.header();
+    pub fn new(source: S, name: String) -> Self {
+        let header = source.header();
         let mut members = vec![Vec::new(); header.processes.len()];
         for (index, thread) in header.threads.iter().enumerate() {
             members[thread.process as usize].push(index as u32);
@@ -93,43 +113,50 @@ impl Replay {
             seen: header.threads.iter().map(|_| AtomicU64::new(ENDED)).collect(),
             done: header.processes.iter().map(|_| AtomicU64::new(0)).collect(),
             members,
-            open: Mutex::new(vec![HashMap::new(); header.processes.len()]),
-            outcome: Mutex::default(),
-            reader,
+            open: Mutex::new(vec![BTreeMap::new(); header.processes.len()]),
+            outcomes: header.threads.iter().map(|_| Mutex::default()).collect(),
+            source,
             name,
         }
     }
 
     /// What the trace says about itself.
     pub fn header(&self) -> &Header {
-        self.reader.header()
+        self.source.header()
     }
 
     /// The trace.
-    pub fn reader(&self) -> &Reader {
-        &self.reader
+    pub fn source(&self) -> &S {
+        &self.source
     }
 
-    /// What happened in the last run.
+    /// What happened in the last run, to all threads.
     pub fn outcome(&self) -> Outcome {
-        lock(&self.outcome).clone()
+        let mut sum = Outcome::default();
+        self.outcomes.iter().for_each(|outcome| sum.add(&outcome.lock()));
+        sum
+    }
+
+    /// What happened to one thread in its last run.
+    pub fn outcome_of(&self, thread: ThreadId) -> Option<Outcome> {
+        self.outcomes.get(thread.0 as usize).map(|outcome| outcome.lock().clone())
     }
 
     fn begin(&self) {
         self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
         self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
-        lock(&self.open).iter_mut().for_each(HashMap::clear);
-        *lock(&self.outcome) = Outcome::default();
+        self.open.lock().iter_mut().for_each(BTreeMap::clear);
+        self.outcomes.iter().for_each(|outcome| *outcome.lock() = Outcome::default());
     }
 }
 
-impl Clone for Replay {
+impl<S: Source + Clone> Clone for Replay<S> {
     fn clone(&self) -> Self {
-        Replay::new(self.reader.clone(), self.name.clone())
+        Replay::new(self.source.clone(), self.name.clone())
     }
 }
 
-impl Program for Replay {
+impl<S: Source> Program for Replay<S> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -149,7 +176,7 @@ impl Program for Replay {
             os,
             id: ThreadId(role),
             process: thread.process as usize,
-            stream: self.reader.stream(ThreadId(role)),
+            stream: self.source.stream(ThreadId(role)),
             children: Vec::new(),
             accesses: 0,
             reported: 0,
@@ -160,23 +187,19 @@ impl Program for Replay {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// One thread being replayed.
-struct Task<'a, O> {
-    replay: &'a Replay,
+struct Task<'a, O, S: Source + 'a> {
+    replay: &'a Replay<S>,
     os: &'a mut O,
     id: ThreadId,
     process: usize,
-    stream: Stream,
+    stream: S::Stream<'a>,
     children: Vec<(ThreadId, TaskHandle)>,
     accesses: u64,
     reported: u64,
 }
 
-impl<O: Os> Task<'_, O> {
+impl<O: Os, S: Source> Task<'_, O, S> {
     fn run(&mut self) -> Result<(), Signal> {
         loop {
             match self.stream.next_event() {
@@ -184,7 +207,7 @@ impl<O: Os> Task<'_, O> {
                 Ok(Some(event)) => self.act(event),
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    lock(&self.replay.outcome).broken.get_or_insert(error.to_string());
+                    self.outcome().broken = Some(error.to_string());
                     return Ok(());
                 }
             }
@@ -211,9 +234,14 @@ impl<O: Os> Task<'_, O> {
 
     #[cold]
     fn skip(&mut self, addr: u64, count: u32) {
-        let mut outcome = lock(&self.replay.outcome);
+        let mut outcome = self.outcome();
         outcome.skipped += u64::from(count);
         outcome.first_skipped.get_or_insert((self.id, addr));
+    }
+
+    /// What has happened to this thread.
+    fn outcome(&self) -> spin::MutexGuard<'_, Outcome> {
+        self.replay.outcomes[self.id.0 as usize].lock()
     }
 
     fn report(&mut self) {
@@ -225,7 +253,7 @@ impl<O: Os> Task<'_, O> {
     fn end(&mut self, killed: bool) {
         self.report();
         self.replay.seen[self.id.0 as usize].store(ENDED, Ordering::Release);
-        let mut outcome = lock(&self.replay.outcome);
+        let mut outcome = self.outcome();
         outcome.accesses += self.accesses;
         outcome.killed += u64::from(killed);
     }
@@ -335,7 +363,7 @@ impl<O: Os> Task<'_, O> {
             Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
         };
         if let Err(errno) = result {
-            let mut outcome = lock(&self.replay.outcome);
+            let mut outcome = self.outcome();
             outcome.failed_calls += 1;
             outcome.first_failed.get_or_insert((self.id, name, errno));
         }
@@ -366,7 +394,7 @@ impl<O: Os> Task<'_, O> {
 
     /// The process's descriptor of `file`, opened if need be, with `uses` more uses.
     fn descriptor(&mut self, file: FileId, uses: u32) -> Result<u32, Errno> {
-        if let Some(known) = lock(&self.replay.open)[self.process].get_mut(&file) {
+        if let Some(known) = self.replay.open.lock()[self.process].get_mut(&file) {
             known.uses += uses;
             return Ok(known.fd);
         }
@@ -374,14 +402,14 @@ impl<O: Os> Task<'_, O> {
         let in_memory = info.place == Place::Memory;
         let spec = FileSpec { name: &info.name, size: info.size, in_memory, writable: true };
         let fd = self.os.open(spec)?;
-        lock(&self.replay.open)[self.process].insert(file, Descriptor { fd, uses });
+        self.replay.open.lock()[self.process].insert(file, Descriptor { fd, uses });
         Ok(fd)
     }
 
     /// One use less; the last one closes. Descriptors that were there before the recording have no uses.
     fn close(&mut self, file: FileId) -> Result<(), Errno> {
         let last = {
-            let mut open = lock(&self.replay.open);
+            let mut open = self.replay.open.lock();
             let Some(known) = open[self.process].get_mut(&file) else { return Ok(()) };
             known.uses = known.uses.saturating_sub(1);
             if known.uses > 0 {
@@ -402,7 +430,7 @@ impl<O: Os> Task<'_, O> {
 
     fn fork(&mut self, thread: ThreadId) -> Result<(), Errno> {
         if let Some(child) = self.replay.header().threads.get(thread.0 as usize) {
-            let mut open = lock(&self.replay.open);
+            let mut open = self.replay.open.lock();
             open[child.process as usize] = open[self.process].clone();
         }
         self.start(thread, 0);

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use trace::container::Place;
 use trace::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
-use trace::{Reader, TraceError, Writer};
+use trace::header::Place;
+use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
 fn run() -> impl Strategy<Value = Event> {
     let page = prop_oneof![0u64..64, any::<u64>().prop_map(|page| page >> 12)];
@@ -148,11 +148,20 @@ proptest! {
         prop_assert_eq!(&header.files[0].name, "data.db");
         prop_assert_eq!(&header.files[1].name, "data.db#2");
         prop_assert_eq!(header.processes[1].forked_by, Some(thread));
+        let image = reader.unpack().unwrap();
+        let unpacked = Unpacked::new(&image).unwrap();
         for (id, stream) in [root, thread, child].into_iter().zip(&streams) {
             let back: Vec<Event> = reader.stream(id).map(Result::unwrap).collect();
             prop_assert_eq!(&back, stream);
+            prop_assert_eq!(&events_of(&unpacked, id), stream);
         }
     }
+}
+
+fn events_of(trace: &impl Source, thread: ThreadId) -> Vec<Event> {
+    let mut stream = trace.stream(thread);
+    let next = || stream.next_event().map_err(|error| error.to_string()).unwrap();
+    std::iter::from_fn(next).collect()
 }
 
 /// A small trace of two threads with several frames.
@@ -190,6 +199,18 @@ fn every_truncation_is_reported_with_its_position() {
         assert!(
             line.contains("cut.pft") && line.contains(&format!("byte {length},")) && !line.contains('\n')
         );
+    }
+}
+
+#[test]
+fn every_truncated_image_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pft");
+    sample(&path);
+    let image = Reader::open(&path).unwrap().unpack().unwrap();
+    assert!(Unpacked::new(&image).is_ok());
+    for length in 0..image.len() {
+        assert!(Unpacked::new(&image[..length]).is_err(), "{length} bytes");
     }
 }
 
@@ -261,4 +282,8 @@ fn long_threads_have_many_frames_and_a_bounded_reader() {
     let reader = Reader::open(&path).unwrap();
     assert!(reader.stream(root).enumerate().all(|(at, got)| got.unwrap() == event(at as u64)));
     assert_eq!(reader.stream(ThreadId(7)).count(), 0);
+    let image = reader.unpack().unwrap();
+    let unpacked = Unpacked::new(&image).unwrap();
+    assert!(events_of(&unpacked, root).into_iter().enumerate().all(|(at, got)| got == event(at as u64)));
+    assert!(events_of(&unpacked, ThreadId(7)).is_empty());
 }

@@ -10,9 +10,9 @@ use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
     TaskHandle,
 };
-use trace::container::Place;
 use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
-use trace::{Outcome, Replay, Writer};
+use trace::header::Place;
+use trace::{Outcome, Reader, Replay, Writer};
 
 const PAGE: u64 = 4096;
 
@@ -29,7 +29,7 @@ struct World {
 
 struct Books {
     world: Arc<Mutex<World>>,
-    program: Arc<Replay>,
+    program: Arc<Replay<Reader>>,
     process: usize,
     role: Role,
     tasks: Vec<Option<JoinHandle<()>>>,
@@ -48,7 +48,7 @@ impl Books {
     }
 }
 
-fn run_task(world: Arc<Mutex<World>>, program: Arc<Replay>, process: usize, role: Role) {
+fn run_task(world: Arc<Mutex<World>>, program: Arc<Replay<Reader>>, process: usize, role: Role) {
     let mut os = Books { world, program: Arc::clone(&program), process, role, tasks: Vec::new() };
     program.run(&mut os, role).unwrap();
     os.tasks.into_iter().flatten().for_each(|task| task.join().unwrap());
@@ -176,7 +176,7 @@ impl Os for Books {
     }
 }
 
-fn play(replay: &Arc<Replay>) -> (World, Outcome) {
+fn play(replay: &Arc<Replay<Reader>>) -> (World, Outcome) {
     let world = Arc::new(Mutex::new(World { mapped: vec![BTreeSet::new()], ..World::default() }));
     run_task(Arc::clone(&world), Arc::clone(replay), 0, 0);
     (Arc::into_inner(world).unwrap().into_inner().unwrap(), replay.outcome())
@@ -199,7 +199,7 @@ fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
     }
 }
 
-fn replay_of(path: &Path, build: impl FnOnce(&mut Writer)) -> Arc<Replay> {
+fn replay_of(path: &Path, build: impl FnOnce(&mut Writer)) -> Arc<Replay<Reader>> {
     let mut writer = Writer::create(path, "test", &[], 3).unwrap();
     build(&mut writer);
     writer.finish().unwrap();

@@ -10,7 +10,7 @@ use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
     Signal, TaskHandle,
 };
-use trace::Replay;
+use trace::{Reader, Replay};
 
 /// End, rights, and the file with the offset of the mapping's first byte.
 type Area = (u64, Prot, Option<(u32, u64)>);
@@ -60,7 +60,7 @@ struct World {
 
 struct Light {
     world: Arc<World>,
-    program: Arc<Replay>,
+    program: Arc<Replay<Reader>>,
     space: Arc<RwLock<Space>>,
     /// The area that was used last, valid while the space has not changed.
     recent: Option<(u64, Area)>,

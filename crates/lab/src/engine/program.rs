@@ -8,7 +8,7 @@ use mm::stat::Stat;
 use program::named::{Words, Wrong};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::path::Path;
-use trace::Replay;
+use trace::{Reader, Replay};
 
 /// The most memory of a machine on which the random program has every structure checked after every operation.
 const VALIDATE_UP_TO: u64 = 256 << 20;
@@ -21,7 +21,7 @@ pub fn programs() -> Vec<(String, String)> {
 /// A program to run.
 pub enum Program {
     /// A recorded one.
-    Trace(Box<Replay>),
+    Trace(Box<Replay<Reader>>),
     /// One of ours.
     Named(Named),
 }

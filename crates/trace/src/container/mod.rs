@@ -6,7 +6,7 @@
 //! frame    = head, data
 //! head     = thread u32, events u32, raw_len u32, data_len u32, crc32 of these 16 bytes, crc32 of data
 //! data     = one zstd frame that unpacks to raw_len bytes: a block of events (see `codec.rs`)
-//! meta     = a frame with thread FFFFFFFF that unpacks to the header (see `header.rs`), index included
+//! meta     = a frame with thread FFFFFFFF that unpacks to the header (see [`crate::header`]), index included
 //! trailer  = offset of meta u64, length of the file u64, crc32 of these 16 bytes, 'P' 'F' 'T' '.'
 //! ```
 //!
@@ -14,11 +14,9 @@
 //! trailer. A file without a good trailer is searched from the front, frame by frame, for the place where it
 //! went wrong. Every byte is covered by a checksum or compared with a constant.
 
-mod header;
 mod reader;
 mod writer;
 
-pub use header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 pub use reader::{Reader, Stream};
 pub use writer::Writer;
 

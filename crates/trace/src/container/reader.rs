@@ -5,10 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, Header, MAGIC, META, PREAMBLE, TRAILER, VERSION};
+use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, MAGIC, META, PREAMBLE, TRAILER, VERSION};
 use crate::codec::Decoder;
 use crate::error::TraceError;
 use crate::event::{Event, ThreadId};
+use crate::header::Header;
+use crate::source::{Events, Source};
+use crate::unpacked::Image;
 
 /// An open trace. Cheap to clone; clones and their streams share the file and the header.
 #[derive(Clone)]
@@ -50,6 +53,20 @@ impl Reader {
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.shared.length
+    }
+
+    /// The trace as one piece of memory, for [`Unpacked`](crate::Unpacked).
+    pub fn unpack(&self) -> Result<Vec<u8>, TraceError> {
+        let raw = self.shared.raw();
+        let (mut packed, mut block) = (Vec::new(), Vec::new());
+        let mut image = Image::default();
+        let mut header = self.header().clone();
+        for frame in header.threads.iter_mut().flat_map(|thread| &mut thread.frames) {
+            let head = raw.frame(*frame, &mut packed, &mut block)?;
+            let at = image.push(head.events, &block);
+            *frame = at.ok_or_else(|| raw.damaged(*frame, "a frame is larger than any that is written"))?;
+        }
+        Ok(image.finish(&header))
     }
 
     /// The events of one thread from the beginning; empty if there is no such thread.
@@ -144,6 +161,26 @@ impl Stream {
             Decoder::new(&self.block).map_err(|_| raw.damaged(at, "its events do not follow the format"))?;
         self.left = head.events;
         Ok(true)
+    }
+}
+
+impl Source for Reader {
+    type Stream<'a> = Stream;
+
+    fn header(&self) -> &Header {
+        Reader::header(self)
+    }
+
+    fn stream(&self, thread: ThreadId) -> Stream {
+        Reader::stream(self, thread)
+    }
+}
+
+impl Events for Stream {
+    type Error = TraceError;
+
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        Stream::next_event(self)
     }
 }
 

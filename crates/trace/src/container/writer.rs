@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{Counts, END_MAGIC, FRAME_TARGET, FileInfo, Head, Header, MAGIC, META, Place, ProcessInfo};
-use super::{ThreadInfo, VERSION};
+use super::{END_MAGIC, FRAME_TARGET, Head, MAGIC, META, VERSION};
 use crate::codec::Encoder;
 use crate::error::TraceError;
 use crate::event::{Event, FileId, Mode, Run, ThreadId};
 use crate::footprint::Footprint;
+use crate::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Writes a trace to a temporary file beside its path; [`finish`](Writer::finish) puts it in place in one step,
 /// so what was there before stays whole until then, and stays for good if the writer is dropped.

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use super::{RecordError, io_error};
 use crate::codec::{Decoder, Malformed, varint};
-use crate::container::{Place, Writer};
+use crate::container::Writer;
 use crate::event::{Backing, Event, FileId, ThreadId};
+use crate::header::Place;
 use crate::raw::{self, HEAD, MAX_BODY, kind};
 
 /// Files by device, inode and path: the same for all processes.

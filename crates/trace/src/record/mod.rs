@@ -21,8 +21,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use crate::container::{Header, Writer};
+use crate::container::Writer;
 use crate::error::TraceError;
+use crate::header::Header;
 
 /// The plugin, compiled by the build script.
 static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));

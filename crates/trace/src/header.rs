@@ -14,10 +14,13 @@
 
 use crate::codec::{Malformed, put_varint, varint};
 use crate::event::{FileId, ThreadId};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Where a file lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "std", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Place {
     /// On a file system.
     Regular,
@@ -26,7 +29,8 @@ pub enum Place {
 }
 
 /// A file of the recorded program.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct FileInfo {
     /// The last component of its path, made unique in the trace by `#2`, `#3`. Folders are not kept.
     pub name: String,
@@ -48,7 +52,8 @@ pub struct ProcessInfo {
 }
 
 /// What was counted, over a thread or the whole trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct Counts {
     /// Events of all kinds.
     pub events: u64,
@@ -112,7 +117,7 @@ pub struct Header {
     pub recorder: String,
     /// The command line that was recorded.
     pub command: Vec<String>,
-    /// Pages in the recorder's window (see [`mod@crate::record`]); 0 if each access was kept in order.
+    /// Pages in the recorder's window (see the module `record`); 0 if each access was kept in order.
     pub window: u64,
     /// Bytes of distinct memory and file pages that were touched.
     pub footprint: u64,
@@ -147,7 +152,8 @@ impl Header {
         self.files.get(id.0 as usize)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::new());
         out.string(&self.recorder);
         out.list(&self.command, |out, word| out.string(word));
@@ -179,7 +185,8 @@ impl Header {
         out.0
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Header, Malformed> {
+    /// From bytes, all of which must belong to it, and whose tables may refer only to what is there.
+    pub fn decode(bytes: &[u8]) -> Result<Header, Malformed> {
         let mut from = In { bytes, at: 0 };
         let header = Header {
             recorder: from.string()?,
@@ -268,7 +275,7 @@ impl In<'_> {
     }
     fn string(&mut self) -> Result<String, Malformed> {
         let length = self.length()?;
-        let text = std::str::from_utf8(&self.bytes[self.at..self.at + length]).map_err(|_| Malformed)?;
+        let text = core::str::from_utf8(&self.bytes[self.at..self.at + length]).map_err(|_| Malformed)?;
         self.at += length;
         Ok(text.to_owned())
     }
