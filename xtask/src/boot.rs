@@ -1,6 +1,6 @@
 //! The booted machine's tests: every case is one `pagefold boot ...`, two at a time.
 //!
-//! Memory is always less than what the program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks
+//! Cases are built-in programs, recorded ones, and what the kernel tests of itself. Memory is always less than what the program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks
 //! every load against the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
 
 use crate::kernel::{self, Kind};
@@ -50,6 +50,12 @@ const OTHERS: &[&str] = &[
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
     "uniform-file:9M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",
     "zipf:9M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
+];
+
+/// Real programs, as they were recorded.
+const RECORDED: &[&str] = &[
+    "traces/cc1.pft --memory 50% --cpus 1 --profile lazy",
+    "traces/sqlite.pft --memory 50% --cpus 4 --profile published+file.max_order=9",
 ];
 
 /// Programs with folios of many pages and with 2 MiB entries, under the policies that differ most, on four CPUs.
@@ -118,7 +124,8 @@ fn found_out(output: &Output) -> Option<String> {
 
 /// All cases whose command lines contain `filter`.
 fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
-    let mut cases: Vec<Case> = OTHERS.iter().map(|case| Case::good((*case).to_owned())).collect();
+    let mut cases: Vec<Case> =
+        OTHERS.iter().chain(RECORDED).map(|case| Case::good((*case).to_owned())).collect();
     for program in PROGRAMS {
         for policy in POLICIES {
             for cpus in [1, 4] {

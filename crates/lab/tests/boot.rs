@@ -222,7 +222,7 @@ fn bad_input_is_one_line_before_anything_is_booted() {
     for (line, expected) in [
         ("", "PROGRAM"),
         ("zipff", "did you mean 'zipf'?"),
-        ("../../traces/sqlite.pft", "a trace cannot be booted yet; built-in programs can"),
+        ("../../traces/no-such.pft", "no-such.pft"),
         ("zipf --cpus 17", "--cpus"),
         ("zipf --nodes 3", "--nodes"),
         ("zipf --memory 1M", "at least 8M"),
@@ -239,6 +239,16 @@ fn bad_input_is_one_line_before_anything_is_booted() {
         assert!(message.contains(expected) && message.lines().count() == 1, "{line}: {message}");
         assert!(!fake.args_file().exists(), "{line}: nothing is started");
     }
+}
+
+#[test]
+fn a_trace_is_put_into_the_guests_memory() {
+    let fake = Fake { status: 37, ..Fake::new("@pagefold 1\n@bad no disk\n@end bad\n") };
+    let message = fake.bad(2, "../../traces/sqlite.pft --memory 50% --quiet");
+    assert!(message.contains("no disk"), "{message}");
+    let args = fs::read_to_string(fake.args_file()).unwrap();
+    assert!(args.contains("program=trace seed=1 memory=41943040"), "{args}");
+    assert!(args.contains("-initrd\n") && args.contains("/trace\n"), "{args}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::arch::lock::IrqLock;
 use crate::arch::paging::{self, ARENA, Access};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use machine_x86::memory_map::Span;
+use machine_x86::memory_map::{self, Span};
 
 /// Bytes of a program's stack.
 pub const STACK_BYTES: u64 = 64 << 10;
@@ -24,6 +24,8 @@ pub const HOME_BYTES: u64 = 4096;
 pub const HEAP: u64 = ARENA + HOME_BYTES;
 
 const STACKS: u64 = ARENA + (1 << 38);
+/// Where ring 3 finds the file that came with the image.
+const FILE: u64 = STACKS + (1 << 37);
 
 static HEAP_BYTES: AtomicU64 = AtomicU64::new(0);
 static FREE_STACKS: IrqLock<Vec<u64>> = IrqLock::new(Vec::new());
@@ -40,6 +42,18 @@ pub fn init(memory: Span) {
         paging::map_more(bottom, Span::new(from, from + STACK_BYTES), Access::User);
         free.push(bottom + STACK_BYTES);
     }
+}
+
+/// Map the file that came with the image. Called once.
+pub fn map_file(file: Span) {
+    paging::map_more(FILE, memory_map::pages_of(file), Access::UserConstant);
+}
+
+/// The file that came with the image, which [`map_file`] has mapped.
+pub fn file(file: Span) -> &'static [u8] {
+    let at = FILE + (file.start - memory_map::pages_of(file).start);
+    // SAFETY: mapped at that place for ever, as constant memory that nobody else has been given.
+    unsafe { core::slice::from_raw_parts(at as *const u8, file.len() as usize) }
 }
 
 /// Bytes of the heap's part.

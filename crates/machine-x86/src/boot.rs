@@ -47,7 +47,7 @@ pub fn start(info: u64) -> ! {
         report::bad(format_args!("the emulator handed over no PVH start info"));
     };
     let memory = memory_map::usable(handover.memory);
-    let free = carve(&memory);
+    let free = carve(&memory, handover.file);
     let platform = Platform::read(&LowMemory, handover.rsdp);
     let line = CommandLine::parse(&handover.command_line)
         .unwrap_or_else(|error| report::bad(format_args!("{error}")));
@@ -63,7 +63,7 @@ pub fn start(info: u64) -> ! {
     apic::start_timer();
     let found = machine::mm().machine();
     report::machine(found.cpus(), found.nodes(), found.bytes());
-    sched::spawn("main", None, move || run(line));
+    sched::spawn("main", None, move || run(line, handover.file));
     sched::idle()
 }
 
@@ -79,14 +79,17 @@ pub fn join(number: usize) -> ! {
     sched::idle()
 }
 
-/// Take what the kernel needs out of `memory`, map everything, and return what is left.
-fn carve(memory: &[Span]) -> Vec<Span> {
+/// Take what the kernel needs out of `memory`, the file that came with it included, map everything, and return what is left.
+fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
     let total: u64 = memory.iter().map(Span::len).sum();
     let top = memory.last().map_or(0, |span| span.end);
     let heap = (HEAP_BYTES + top / PAGE_SIZE * RECORD_BYTES + total / HEAP_SHARE).next_multiple_of(2 << 20);
     let arena = (ARENA_BYTES + arena::STACKS_BYTES + total / ARENA_SHARE).next_multiple_of(2 << 20);
     let image = Span::new(memory_map::LOW_END, paging::image_end_physical());
-    let free = memory_map::without(memory, image);
+    let mut free = memory_map::without(memory, image);
+    if let Some(file) = file {
+        free = memory_map::without(&free, memory_map::pages_of(file));
+    }
     let Some(piece) = memory_map::lowest(&free, heap + arena + DMA_BYTES, 2 << 20, CARVE_LIMIT) else {
         report::bad(format_args!(
             "the kernel needs {} MiB for itself and does not find them; give the machine more memory (-m)",
@@ -98,6 +101,9 @@ fn carve(memory: &[Span]) -> Vec<Span> {
     unsafe { heap::add(paging::direct(piece.start), heap as usize) };
     paging::init(memory);
     arena::init(Span::new(heap_end, arena_end));
+    if let Some(file) = file {
+        arena::map_file(file);
+    }
     heap::init_user((arena::heap_bytes() - arena::HOME_BYTES) as usize);
     devices::init_dma(Span::new(arena_end, piece.end));
     memory_map::without(&free, Span::new(0, piece.end.next_multiple_of(BLOCK)))
@@ -221,14 +227,15 @@ pub fn come_to_rest() {
 }
 
 /// The first task: start what runs in the background, then do what the command line asks for.
-fn run(line: CommandLine) {
+fn run(line: CommandLine, file: Option<Span>) {
     debug_assert!(instructions::interrupts_enabled());
     sched::spawn("disks", None, || disk::tell_of_ends());
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }
+    let trace = file.map(arena::file);
     let program = |program| {
-        programs::run(Run { program, seed: line.seed, check: line.check, entry: programs::PROGRAM })
+        programs::run(Run { program, trace, seed: line.seed, check: line.check, entry: programs::PROGRAM })
     };
     match line.job {
         Job::SelfTest => selftest::run(line.swap),
@@ -237,6 +244,7 @@ fn run(line: CommandLine) {
         Job::Program { name, bytes, threads: 1 } => program(format!("{name}:{bytes}")),
         Job::Program { name, bytes, threads } => program(format!("{name}:{bytes}:{threads}")),
         Job::Scenario(name) => program(format!("scenario:{name}")),
+        Job::Trace => program(String::from("trace")),
         Job::Bench => bench::run(line.seed),
     }
 }

@@ -30,6 +30,8 @@ pub enum Job {
     Bench,
     /// One of the scripted scenarios.
     Scenario(String),
+    /// The trace that comes with the image.
+    Trace,
 }
 
 /// How the kernel is to fail.
@@ -124,6 +126,7 @@ fn parse_job(value: &str) -> Result<Job, String> {
         ["crash", "program"] => Ok(Job::Crash(Crash::Program)),
         ["conformance"] => Ok(Job::Conformance),
         ["bench"] => Ok(Job::Bench),
+        ["trace"] => Ok(Job::Trace),
         ["scenario", name] if !name.is_empty() => Ok(Job::Scenario((*name).into())),
         [name, bytes, threads] if !name.is_empty() => Ok(Job::Program {
             name: (*name).into(),
@@ -131,7 +134,7 @@ fn parse_job(value: &str) -> Result<Job, String> {
             threads: number(value, threads)?,
         }),
         _ => Err(format!(
-            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, selftest, crash:load, crash:stack, crash:memory, \
+            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, trace, selftest, crash:load, crash:stack, crash:memory, \
              crash:program, conformance or bench"
         )),
     }

@@ -58,6 +58,11 @@ pub struct NodeMemory {
     pub node: NodeId,
 }
 
+/// The pages that hold any of `span`.
+pub fn pages_of(span: Span) -> Span {
+    Span::new(span.start & !(PAGE_SIZE - 1), span.end.next_multiple_of(PAGE_SIZE))
+}
+
 /// Whole pages of ordinary memory above [`LOW_END`], in order, joined where they touch.
 pub fn usable(firmware: impl IntoIterator<Item = Span>) -> Vec<Span> {
     let page = |byte: u64| byte & !(PAGE_SIZE - 1);

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use core::arch::asm;
 use core::ops::Range;
 use machine_x86::kernel::{After, Host, Key, Outcome, Task};
-use machine_x86::user::abi;
+use machine_x86::user::abi::{self, Tell};
 use machine_x86::user::choice::Choice;
 use machine_x86::user::{Home, Ring, TaskStart};
 use mm::api::AccessKind;
@@ -28,6 +28,8 @@ use program::{Errno, Signal};
 pub struct Run {
     /// The program, as [`Choice::find`] takes it.
     pub program: String,
+    /// The trace that came with the image.
+    pub trace: Option<&'static [u8]>,
     /// Seed of random choices.
     pub seed: u64,
     /// Is what loads bring to be checked?
@@ -39,11 +41,11 @@ pub struct Run {
 /// Run a program to its end, report, and end the run of the machine.
 pub fn run(run: Run) -> ! {
     let machine = mm().machine();
-    let Run { program, seed, check, entry } = run;
+    let Run { program, trace, seed, check, entry } = run;
     ENTRY.call_once(|| entry);
-    let home = Home::new(&program, check, seed, machine.cpus() as u32, machine.bytes());
+    let home = Home::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
     let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
-    let may_die = Choice::find(&program).is_ok_and(|program| program.may_die());
+    let may_die = Choice::find(&program, trace).is_ok_and(|program| program.may_die());
     // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
     unsafe { HOME.write(home) };
     hooks::set(&Programs);
@@ -243,7 +245,13 @@ impl Host for X86 {
         unsafe { to.as_mut_ptr().copy_from(from as *const u8, to.len()) };
     }
 
-    fn tell_violation(&self, text: &str) {
-        report::violation(format_args!("cpu {}: {}", cpu::current().id().0, user::OneLine(text)));
+    fn tell(&self, what: Tell, text: &str) {
+        let text = user::OneLine(text);
+        match what {
+            Tell::Note => report::note(text),
+            Tell::Violation | Tell::Panic => {
+                report::violation(format_args!("cpu {}: {text}", cpu::current().id().0));
+            }
+        }
     }
 }

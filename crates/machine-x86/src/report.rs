@@ -96,6 +96,11 @@ pub fn violation(text: impl Display) {
     log!("@violation {text}");
 }
 
+/// A reader of the run's numbers should know this.
+pub fn note(text: impl Display) {
+    log!("@note {text}");
+}
+
 /// A program was ended by a signal.
 pub fn signal(text: impl Display) {
     log!("@signal {text}");

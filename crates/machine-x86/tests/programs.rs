@@ -5,6 +5,10 @@ mod hosted;
 use hosted::{Report, Setup, run};
 use machine_x86::user::scenarios;
 use program::builtin;
+use trace::Image;
+use trace::codec::Encoder;
+use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
+use trace::header::{FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Values of `tlb.unmap`.
 const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
@@ -54,6 +58,55 @@ fn programs_larger_than_memory_read_what_they_wrote() {
     }
     let setup = Setup { memory: 4 << 20, cpus: 2, ..Setup::new("lru-file-mmap-read:12582912") };
     assert_eq!(fine(&setup).totals.tasks, 3);
+}
+
+/// A trace of one process, whose threads did this.
+fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
+    let mut image = Image::default();
+    let mut header = Header {
+        files: vec![FileInfo { name: "data".into(), size: 10 << 12, place: Place::Regular }],
+        processes: vec![ProcessInfo { forked_by: None, first_thread: ThreadId(0), epochs: 2 }],
+        ..Header::default()
+    };
+    for (number, events) in threads.iter().enumerate() {
+        let (mut encoder, mut block) = (Encoder::default(), Vec::new());
+        events.iter().for_each(|event| encoder.push(event));
+        encoder.finish(&mut block);
+        let frames = vec![image.push(events.len() as u32, &block).unwrap()];
+        let started_by = (number > 0).then_some(ThreadId(0));
+        header.threads.push(ThreadInfo { process: 0, started_by, counts: Default::default(), frames });
+    }
+    image.finish(&header).leak()
+}
+
+#[test]
+fn a_trace_reads_what_it_wrote() {
+    let touch = |page, mode| Event::Run(Run { page, count: 3, mode });
+    let map = |epoch, page: u64, backing| {
+        let (addr, len, rights) = (page << 12, 64 << 12, Rights::RW);
+        Event::Map { epoch, addr, len, rights, backing, populate: false, locked: false, replaces: false }
+    };
+    let file = Backing::File { file: FileId(0), offset: 0, shared: true };
+    let mut first = vec![map(1, 0x5000, Backing::Anonymous), map(2, 0x7_ffff_0000, file)];
+    first.push(Event::Spawn { thread: ThreadId(1) });
+    let mut second = vec![Event::Sync { epoch: 2 }];
+    for page in 0..10 {
+        let (own, of_file) = (0x5000 + page, 0x7_ffff_0000 + page);
+        first.extend([touch(own, Mode::Store), touch(of_file, Mode::Store), touch(own, Mode::Load)]);
+        second.extend([touch(of_file, Mode::Load), touch(own, Mode::Load), touch(of_file, Mode::Store)]);
+    }
+    first.push(touch(0x9000, Mode::Load));
+    let trace = trace_of(&[&first, &second]);
+    for policy in POLICIES {
+        let report = fine(&Setup { trace: Some(trace), unmap: policy, ..Setup::new("trace") });
+        // Three accesses were tried and left out.
+        assert_eq!((report.totals.tasks, report.totals.accesses, report.totals.progress), (2, 183, 180));
+        let [note] = &report.notes[..] else { panic!("{:?}", report.notes) };
+        assert!(
+            note.contains("thread 0") && note.contains("3 accesses") && note.contains("0x9000000"),
+            "{note}"
+        );
+    }
 }
 
 #[test]

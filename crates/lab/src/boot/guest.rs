@@ -1,5 +1,6 @@
 //! What to boot: the kernel's command line and QEMU's arguments.
 
+use super::recorded::Recorded;
 use crate::error::{Error, Result};
 use mm::knobs::Knob;
 use mm::units::{MAX_ORDER, PAGE_SIZE};
@@ -62,6 +63,8 @@ pub enum Task {
         /// Its threads.
         threads: u32,
     },
+    /// Replay a trace.
+    Trace(Recorded),
     /// Test itself, by this name.
     Check(String),
     /// Count instructions.
@@ -78,6 +81,7 @@ impl Task {
     fn word(&self) -> String {
         match self {
             Task::Program { name, bytes, threads } => format!("{name}:{bytes}:{threads}"),
+            Task::Trace(_) => "trace".to_owned(),
             Task::Check(name) => name.clone(),
             Task::Bench => "bench".to_owned(),
         }
@@ -118,8 +122,8 @@ impl Guest {
         words.join(" ")
     }
 
-    /// What QEMU is told.
-    pub fn arguments(&self, kernel: &Path, files: &Path, swap: Option<&Path>) -> Vec<OsString> {
+    /// What QEMU is told, which takes the kernel, the disks and a trace's image from these files.
+    pub fn arguments(&self, kernel: &Path, disks: Disks<'_>) -> Vec<OsString> {
         let memory = self.machine_memory() / MIB;
         let mut args = Arguments::default();
         // HMAT describes nodes; QEMU refuses it without any.
@@ -138,21 +142,27 @@ impl Guest {
         if self.shape.nodes > 1 {
             self.nodes(&mut args, memory / u64::from(self.shape.nodes));
         }
-        for (number, image) in [Some(files), swap].into_iter().flatten().enumerate() {
+        for (number, image) in [Some(disks.files), disks.swap].into_iter().flatten().enumerate() {
             // A comma ends a value of QEMU's; two of them are one.
             let image = image.display().to_string().replace(',', ",,");
             args.add(["-drive", &format!("if=none,id=d{number},format=raw,file={image}")]);
             args.add(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
         }
         args.0.extend(["-kernel".into(), kernel.into()]);
+        args.0.extend(disks.trace.into_iter().flat_map(|trace| ["-initrd".into(), trace.into()]));
         args.add(["-append", &self.command_line()]);
         args.0
     }
 
     /// Bytes of the disk that holds files: more than any program writes. It is sparse, so size costs nothing.
     pub fn files_size(&self) -> u64 {
-        let program = if let Task::Program { bytes, .. } = self.task { bytes } else { 0 };
-        program.saturating_mul(4).saturating_add(1 << 30)
+        let program = match &self.task {
+            Task::Program { bytes, .. } => bytes.saturating_mul(4),
+            // Each file gets a share of what is left to grow in.
+            Task::Trace(trace) => trace.footprint.saturating_mul(4).saturating_add(trace.files << 30),
+            Task::Check(_) | Task::Bench => 0,
+        };
+        program.saturating_add(1 << 30)
     }
 
     /// Bytes of the disk that holds swap space; 0: there is none.
@@ -193,12 +203,16 @@ impl Guest {
     /// Bytes of the emulated machine: what the memory manager gets, and what the kernel keeps for itself.
     ///
     /// The kernel keeps its image and heap (with a record of 64 bytes for every frame, page-table bookkeeping and the map of swap
-    /// slots), and the arena of user mode: stacks, and the checker's entry for every page of the program.
+    /// slots), and the arena of user mode: stacks, and the checker's entry for every page of the program. A trace comes on top of that.
     pub fn machine_memory(&self) -> u64 {
         let Shape { nodes, memory, swap, .. } = self.shape;
-        let program = match self.task {
-            Task::Program { bytes, threads, .. } => bytes / 32 + u64::from(threads) * (256 << 10),
-            _ => 0,
+        let program = match &self.task {
+            Task::Program { bytes, threads, .. } => bytes / 32 + u64::from(*threads) * (256 << 10),
+            Task::Trace(trace) => {
+                let image = (trace.image().len() as u64).next_multiple_of(BLOCK) + BLOCK;
+                trace.footprint / 32 + trace.mapped / 64 + trace.threads * (256 << 10) + image / 7 * 8
+            }
+            Task::Check(_) | Task::Bench => 0,
         };
         // What the kernel takes for its heap and for user mode grows with all memory, so of each seven bytes handed on it needs
         // less than one; and all of it is on the first node, which makes the others as large.
@@ -206,6 +220,17 @@ impl Guest {
         // Nodes are of one size and start at multiples of it, so each needs whole blocks.
         (memory + own * u64::from(nodes)).next_multiple_of(BLOCK * u64::from(nodes))
     }
+}
+
+/// Files of the host that the guest has as disks, or in its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Disks<'a> {
+    /// The disk with files.
+    pub files: &'a Path,
+    /// The disk with swap space.
+    pub swap: Option<&'a Path>,
+    /// The trace's image.
+    pub trace: Option<&'a Path>,
 }
 
 #[derive(Default)]
@@ -229,7 +254,12 @@ mod tests {
     }
 
     fn arguments(guest: &Guest) -> String {
-        let args = guest.arguments(Path::new("k"), Path::new("f"), Some(Path::new("s,1")));
+        let disks = Disks {
+            files: Path::new("f"),
+            swap: Some(Path::new("s,1")),
+            trace: matches!(guest.task, Task::Trace(_)).then(|| Path::new("t")),
+        };
+        let args = guest.arguments(Path::new("k"), disks);
         let words: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap()).collect();
         words.join(" ")
     }

@@ -43,7 +43,10 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         oracle,
         bound: None,
         profile_tree: None,
-        warnings: vec![if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()],
+        warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]
+            .into_iter()
+            .chain(report.notes.iter().cloned())
+            .collect(),
     })
 }
 
@@ -84,6 +87,7 @@ pub(super) mod tests {
             machine: Some(Found { cpus: 4, nodes: 1, memory: 32 << 20 }),
             counters: Stat::ALL.iter().map(|stat| (stat.name().to_owned(), 3)).collect(),
             metrics: vec![("disk_read_pages".into(), 9)],
+            notes: vec!["3 calls failed".into()],
             done: Some(Done { nanos: 5, accesses: 6, progress: 7, tasks: 8 }),
             check: Some(OracleRecord { checked: 9, violations: 0 }),
             ..Report::default()
@@ -98,6 +102,7 @@ pub(super) mod tests {
         assert_eq!((record.counters["pgfault"], record.oracle.checked), (3, 9));
         assert_eq!((record.metrics[0].unit.as_str(), record.metrics[0].value), ("pages", 9.0));
         assert!(record.warnings[0].contains("guest's clock"));
+        assert_eq!(record.warnings[1..], ["3 calls failed"]);
     }
 
     #[test]

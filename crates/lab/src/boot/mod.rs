@@ -9,6 +9,7 @@
 //! ```text
 //! find      the kernel's image and QEMU
 //! guest     what to boot: the kernel's command line and QEMU's arguments
+//! recorded  a trace on its way into the guest
 //! runner    one boot, from the first line to QEMU's exit status
 //! protocol  the lines of the guest, read strictly
 //! measured  the guest's account as the record of a run
@@ -25,8 +26,10 @@ pub mod find;
 pub mod guest;
 pub mod measured;
 pub mod protocol;
+pub mod recorded;
 pub mod runner;
 
 pub use guest::{Guest, Shape, Task};
 pub use protocol::{Report, Verdict};
+pub use recorded::Recorded;
 pub use runner::Runner;

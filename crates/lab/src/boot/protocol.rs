@@ -7,6 +7,7 @@
 //! @metric tlb_rounds 12                          what the machine counts
 //! @done nanos=N accesses=N progress=N tasks=N
 //! @check checked=N violations=N
+//! @note TEXT                                     what a reader of the numbers should know
 //! @violation TEXT  @signal TEXT  @oom TEXT  @failed TEXT  @bad TEXT
 //! @insns NAME PER N                              of the benchmark: instructions for each of N units
 //! @end ok|failed|bad                             last
@@ -138,6 +139,8 @@ pub struct Report {
     pub done: Option<Done>,
     /// What the checker saw.
     pub check: Option<OracleRecord>,
+    /// What a reader of the numbers should know.
+    pub notes: Vec<String>,
     /// Violations, signals and so on, in order.
     pub complaints: Vec<(Kind, String)>,
     /// Results of the benchmark.
@@ -265,6 +268,10 @@ impl Parser {
                 report.instructions.push(Instructions { name: name.to_owned(), per, units: number(units)? });
                 Ok(())
             }
+            "@note" => {
+                report.notes.push(rest.to_owned());
+                Ok(())
+            }
             "@end" => {
                 let verdict = Verdict::ALL.iter().find(|row| row.0 == rest);
                 report.end = Some(verdict.ok_or("the end is one of ok, failed, bad")?.1);
@@ -360,7 +367,7 @@ mod tests {
         let text = "\x1b[2J\x1b[1;1HSeaBIOS (version 1.16)\nBooting\n\x1bc\x1b[?7lROM..@pagefold 1\nmemory found\n\
                     @machine cpus=4 nodes=1 memory=67108864\r\n@counter pgfault 1234\n@counter nr_dirty -3\n\
                     @metric tlb_rounds 12\n@done nanos=5 accesses=6 progress=7 tasks=8\n@check checked=9 violations=1\n\
-                    @violation space 1 page 2: 3 instead of 4\n@insns anon_fault 1012.5 4096\n@end failed\n";
+                    @violation space 1 page 2: 3 instead of 4\n@note 3 calls failed\n@insns anon_fault 1012.5 4096\n@end failed\n";
         let report = read(text).unwrap();
         assert_eq!(report.machine, Some(Found { cpus: 4, nodes: 1, memory: 67_108_864 }));
         assert_eq!(report.counters["pgfault"], 1234);
@@ -369,7 +376,7 @@ mod tests {
         assert_eq!(report.done, Some(Done { nanos: 5, accesses: 6, progress: 7, tasks: 8 }));
         assert_eq!(report.check, Some(OracleRecord { checked: 9, violations: 1 }));
         assert_eq!(report.complaints, [(Kind::Violation, "space 1 page 2: 3 instead of 4".to_owned())]);
-        assert_eq!(report.instructions[0].per, 1012.5);
+        assert_eq!((report.instructions[0].per, &report.notes[0][..]), (1012.5, "3 calls failed"));
         assert_eq!((report.end, Verdict::Failed.status()), (Some(Verdict::Failed), 35));
         assert_eq!(report.log, ["memory found"]);
     }

@@ -3,7 +3,7 @@
 //! QEMU stays in our process group, so that Ctrl-C at a terminal, or whoever ends the group, ends it with us; nothing runs on unseen.
 //! Lines come from a thread of their own, because a read from a pipe knows no deadline.
 
-use super::guest::Guest;
+use super::guest::{self, Guest, Task};
 use super::protocol::{Kind, Line, Parser, Report, Verdict};
 use crate::error::{Error, Result};
 use crate::human;
@@ -44,8 +44,8 @@ impl Runner<'_> {
     /// Bad input as the guest reports it, and everything that makes a run a failure: what the guest complains of, lines that
     /// cannot be understood, no last word, a wrong exit status, no end in time. Ctrl-C is told by `stop`.
     pub fn boot(&self, guest: &Guest, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
-        let disks = Disks::create(guest)?;
-        let args = guest.arguments(self.kernel, &disks.files, disks.swap.as_deref());
+        let files = Files::create(guest)?;
+        let args = guest.arguments(self.kernel, files.disks());
         let mut command = Command::new(self.qemu);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::file("run", self.qemu, error))?;
@@ -228,16 +228,17 @@ fn violation(report: &Report, first: &str) -> String {
     format!("the checker found {}; the first: {first}", human::plural(count, "violation", "violations"))
 }
 
-/// The guest's disks: sparse files that go away with the boot.
-struct Disks {
+/// The guest's disks, which are sparse, and its trace: files that go away with the boot.
+struct Files {
     files: PathBuf,
     swap: Option<PathBuf>,
+    trace: Option<PathBuf>,
     /// Removes them.
     _dir: tempfile::TempDir,
 }
 
-impl Disks {
-    fn create(guest: &Guest) -> Result<Disks> {
+impl Files {
+    fn create(guest: &Guest) -> Result<Files> {
         let dir = tempfile::Builder::new().prefix("pagefold-").tempdir();
         let dir =
             dir.map_err(|error| Error::file("make a folder for disks in", &std::env::temp_dir(), error))?;
@@ -251,6 +252,18 @@ impl Disks {
             0 => None,
             bytes => Some(disk("swap", bytes)?),
         };
-        Ok(Disks { files, swap, _dir: dir })
+        let trace = match &guest.task {
+            Task::Trace(trace) => {
+                let path = dir.path().join("trace");
+                let made = std::fs::write(&path, trace.image());
+                Some(made.map(|()| path.clone()).map_err(|error| Error::file("write", &path, error))?)
+            }
+            _ => None,
+        };
+        Ok(Files { files, swap, trace, _dir: dir })
+    }
+
+    fn disks(&self) -> guest::Disks<'_> {
+        guest::Disks { files: &self.files, swap: self.swap.as_deref(), trace: self.trace.as_deref() }
     }
 }

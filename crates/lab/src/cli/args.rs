@@ -247,7 +247,8 @@ pub struct Style {
 /// What `boot` takes.
 #[derive(Debug, Args)]
 pub struct BootArgs {
-    /// A built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or selftest, conformance, scenario:NAME
+    /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or selftest,
+    /// conformance, scenario:NAME
     #[arg(value_name = "PROGRAM", required_unless_present = "bench")]
     pub program: Option<String>,
     /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')

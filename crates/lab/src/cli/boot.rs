@@ -4,7 +4,7 @@ use super::args::BootArgs;
 use super::experiment::progress_bar;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
-use crate::boot::{Guest, Report, Runner, Shape, Task, Verdict, bench, find, measured};
+use crate::boot::{Guest, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
@@ -179,17 +179,18 @@ impl GuestShape {
     }
 }
 
-/// Run a built-in program, on the simulated machine, too, if that was asked for.
+/// Run a program, on the simulated machine, too, if that was asked for.
 fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let program = Program::find(name)?;
-    let Some((stem, bytes, threads)) = program.words(name)? else {
-        return Err(Error::Input(format!(
-            "{name}: a trace cannot be booted yet; built-in programs can ('pagefold list programs')"
-        )));
+    let task = match &program {
+        Program::Trace(replay) => Task::Trace(Recorded::new(replay.source())?),
+        Program::Named(_) => {
+            let (name, bytes, threads) = Program::built_in(name)?;
+            Task::Program { name, bytes, threads }
+        }
     };
     let footprint = program.footprint();
     let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
-    let task = Task::Program { name: stem, bytes, threads };
     let guest = tools.guest(task, shape);
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(

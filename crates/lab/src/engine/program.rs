@@ -47,14 +47,10 @@ impl Program {
         }
     }
 
-    /// Name, bytes and threads of the built-in program that the user named, for a machine that builds it itself; `None` for a
-    /// trace.
-    pub fn words(&self, name: &str) -> Result<Option<(String, u64, u32)>> {
-        if matches!(self, Program::Trace(_)) {
-            return Ok(None);
-        }
+    /// The built-in program that the user named, as name, bytes and threads, for a machine that builds it itself.
+    pub fn built_in(name: &str) -> Result<(String, u64, u32)> {
         let words = words(name).map_err(|wrong| explain_name(&wrong))?;
-        Ok(Some((words.name.to_owned(), words.bytes, words.threads.unwrap_or(1))))
+        Ok((words.name.to_owned(), words.bytes, words.threads.unwrap_or(1)))
     }
 
     /// Bytes that it touches.

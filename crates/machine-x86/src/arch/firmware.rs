@@ -1,6 +1,7 @@
-//! What the emulator hands over (PVH's start info): the memory map, the command line, and where ACPI's tables begin.
+//! What the emulator hands over (PVH's start info): the memory map, the command line, a file that comes with the image, and where
+//! ACPI's tables begin.
 //!
-//! It lies in memory that is about to be given away, so all of it is copied first.
+//! It lies in memory that is about to be given away, so all of it is copied first, but for the file.
 
 use super::paging;
 use alloc::string::String;
@@ -16,6 +17,8 @@ pub struct Handover {
     pub command_line: String,
     /// Where ACPI's root pointer is.
     pub rsdp: u64,
+    /// Where the file is that was given as the initial RAM disk.
+    pub file: Option<Span>,
 }
 
 const MAGIC: u32 = 0x336e_c578;
@@ -59,8 +62,17 @@ impl Handover {
             memory: map.chunks_exact(24).filter_map(entry).collect(),
             command_line: text(&memory, long(24)),
             rsdp: long(32),
+            file: file(&memory, word(12), long(16)),
         })
     }
+}
+
+/// The first of `count` files that a list at `list` names.
+fn file(memory: &LowMemory, count: u32, list: u64) -> Option<Span> {
+    let entry = memory.bytes(list, 32).filter(|_| count > 0)?;
+    let long = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+    let file = Span::new(long(0), long(0).saturating_add(long(8)));
+    (!file.is_empty()).then_some(file)
 }
 
 /// The text at an address, up to its end mark.

@@ -51,7 +51,7 @@ impl<H: Host> Kernel<H> {
                 self.host().give_way();
                 return Ok(self.is_dying(task) as u64);
             }
-            Call::Tell(_, text) => self.host().tell_violation(&self.text(text, LONGEST_TEXT)),
+            Call::Tell(what, text) => self.host().tell(what, &self.text(text, LONGEST_TEXT)),
             Call::Spawn(role) => {
                 return self.start_task(task.process(), role).map(|task| task.number() as u64);
             }

@@ -1,6 +1,7 @@
 //! What the kernel needs from the machine besides [`mm::Machine`].
 
 use super::Task;
+use crate::user::abi::Tell;
 use alloc::sync::Arc;
 use core::ops::Range;
 use mm::Machine;
@@ -49,6 +50,6 @@ pub trait Host: Machine {
     /// Read bytes of the arena.
     fn read_user(&self, from: u64, to: &mut [u8]);
 
-    /// The checker found memory wrong: tell people.
-    fn tell_violation(&self, text: &str);
+    /// Tell people what a task tells.
+    fn tell(&self, what: Tell, text: &str);
 }

@@ -39,6 +39,8 @@ pub struct Exit {
 pub enum Tell {
     /// The checker found memory wrong.
     Violation,
+    /// Something that a reader of the run's numbers should know.
+    Note,
     /// The task panicked, and goes no further.
     Panic,
 }
@@ -315,6 +317,7 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::Yield => (21, [0; 6]),
         Call::Tell(Tell::Violation, text) => (22, [text.addr, text.len, 0, 0, 0, 0]),
         Call::Tell(Tell::Panic, text) => (23, [text.addr, text.len, 0, 0, 0, 0]),
+        Call::Tell(Tell::Note, text) => (25, [text.addr, text.len, 0, 0, 0, 0]),
         Call::Exit(Exit { signal, accesses, progress, checked, violations }) => {
             let addr = match signal {
                 Some(Signal::Segv { addr } | Signal::Bus { addr }) => addr,
@@ -423,6 +426,7 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
         21 => Call::Yield,
         22 => Call::Tell(Tell::Violation, buffer(arena, a, b)?),
         23 => Call::Tell(Tell::Panic, buffer(arena, a, b)?),
+        25 => Call::Tell(Tell::Note, buffer(arena, a, b)?),
         24 => {
             let signal = signal_of(a, b);
             Call::Exit(Exit { signal, accesses: c, progress: d, checked: e, violations: f })

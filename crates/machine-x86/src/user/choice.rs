@@ -1,24 +1,34 @@
 //! The program of a run, chosen by its name: one that all machines have, or a race made for this one.
 
 use super::scenarios::{self, Scenario};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use program::named::{Words, Wrong};
 use program::{Named, Os, Program, Role, Signal};
+use trace::event::ThreadId;
+use trace::{Replay, Unpacked};
 
 /// A program that the machine can run.
-#[derive(Debug)]
 pub enum Choice {
     /// One that all machines have.
     Named(Named),
     /// A race, made on purpose.
     Scenario(Scenario),
+    /// A recorded one.
+    Trace(Box<Replay<Unpacked<'static>>>),
 }
 
 impl Choice {
-    /// The program of a name as the command line has it: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS` or `scenario:NAME`.
-    /// Fails with a reason for people.
-    pub fn find(text: &str) -> Result<Choice, String> {
+    /// The program of a name as the command line has it: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS`, `scenario:NAME`, or `trace`
+    /// for the one whose image is given. Fails with a reason for people.
+    pub fn find(text: &str, trace: Option<&'static [u8]>) -> Result<Choice, String> {
+        if text == "trace" {
+            let image = trace.ok_or("program: no trace came with the kernel (QEMU's -initrd)")?;
+            let trace = Unpacked::new(image).map_err(|_| "program: what came with the kernel is no trace")?;
+            return Ok(Choice::Trace(Box::new(Replay::new(trace, text.into()))));
+        }
         if let Some(name) = text.strip_prefix("scenario:") {
             return scenarios::find(name).map(Choice::Scenario);
         }
@@ -36,6 +46,24 @@ impl Choice {
     pub fn may_die(&self) -> bool {
         matches!(self, Choice::Named(Named::Chaos(_)))
     }
+
+    /// What a reader of the run's numbers should know of what a task has done, when that has ended.
+    pub fn note(&self, role: Role) -> Option<String> {
+        let Choice::Trace(replay) = self else { return None };
+        let outcome = replay.outcome_of(ThreadId(role))?;
+        let mut parts = Vec::new();
+        if let Some((_, addr)) = outcome.first_skipped {
+            parts.push(format!(
+                "{} accesses touched memory that was not mapped (first: {addr:#x})",
+                outcome.skipped
+            ));
+        }
+        if let Some((_, call, errno)) = outcome.first_failed {
+            parts.push(format!("{} system calls failed (first: {call}, {errno:?})", outcome.failed_calls));
+        }
+        parts.extend(outcome.broken);
+        (!parts.is_empty()).then(|| format!("thread {role} of the trace: {}", parts.join("; ")))
+    }
 }
 
 impl Program for Choice {
@@ -43,6 +71,7 @@ impl Program for Choice {
         match self {
             Choice::Named(program) => program.name(),
             Choice::Scenario(program) => program.name(),
+            Choice::Trace(program) => program.name(),
         }
     }
 
@@ -50,6 +79,7 @@ impl Program for Choice {
         match self {
             Choice::Named(program) => program.footprint(),
             Choice::Scenario(program) => program.footprint(),
+            Choice::Trace(program) => program.footprint(),
         }
     }
 
@@ -57,6 +87,7 @@ impl Program for Choice {
         match self {
             Choice::Named(program) => program.run(os, role),
             Choice::Scenario(program) => program.run(os, role),
+            Choice::Trace(program) => program.run(os, role),
         }
     }
 }
@@ -68,10 +99,13 @@ mod tests {
     #[test]
     fn programs_and_scenarios_are_found_by_name() {
         for (name, _) in Named::list() {
-            assert_eq!(Choice::find(name).map(|found| found.name() == name), Ok(true));
+            assert_eq!(Choice::find(name, None).map(|found| found.name() == name), Ok(true));
         }
         for &(name, _) in scenarios::LIST {
-            assert_eq!(Choice::find(&format!("scenario:{name}")).map(|found| found.name() == name), Ok(true));
+            assert_eq!(
+                Choice::find(&format!("scenario:{name}"), None).map(|found| found.name() == name),
+                Ok(true)
+            );
         }
     }
 
@@ -82,8 +116,9 @@ mod tests {
             ("zipf:1M", "no number of bytes"),
             ("chaos:1000000:2", "chooses its number"),
             ("scenario:none", "no scenario"),
+            ("trace", "no trace came"),
         ] {
-            let message = Choice::find(text).err().unwrap_or_default();
+            let message = Choice::find(text, None).err().unwrap_or_default();
             assert!(message.contains(reason), "{text}: {message}");
         }
     }

@@ -37,8 +37,8 @@ pub struct TaskStart {
     pub role: Role,
 }
 
-/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap: ring 3 makes the world out of
-/// it on its own heap, when its first task begins.
+/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of its own): ring 3
+/// makes the world out of it on its own heap, when its first task begins.
 pub struct Home {
     name: [u8; LONGEST_NAME],
     len: usize,
@@ -46,18 +46,26 @@ pub struct Home {
     seed: u64,
     cpus: u32,
     memory: u64,
+    trace: Option<&'static [u8]>,
     world: Once<World<Choice>>,
 }
 
 impl Home {
     /// A home for the tasks of a program, named as [`Choice::find`] takes it. Fails with a reason for people.
-    pub fn new(name: &str, check: bool, seed: u64, cpus: u32, memory: u64) -> Result<Home, String> {
-        Choice::find(name)?;
+    pub fn new(
+        name: &str,
+        trace: Option<&'static [u8]>,
+        check: bool,
+        seed: u64,
+        cpus: u32,
+        memory: u64,
+    ) -> Result<Home, String> {
+        Choice::find(name, trace)?;
         let mut bytes = [0; LONGEST_NAME];
         let place =
             bytes.get_mut(..name.len()).ok_or_else(|| format!("program: {name}: the name is too long"))?;
         place.copy_from_slice(name.as_bytes());
-        Ok(Home { name: bytes, len: name.len(), check, seed, cpus, memory, world: Once::new() })
+        Ok(Home { name: bytes, len: name.len(), check, seed, cpus, memory, trace, world: Once::new() })
     }
 
     /// Live a task's life. To be called in ring 3; the first task does so before there is another.
@@ -65,20 +73,19 @@ impl Home {
         let world = self.world.call_once(|| {
             let name = core::str::from_utf8(&self.name[..self.len]).expect("it was a text");
             World {
-                program: Choice::find(name).expect("it was found before"),
+                program: Choice::find(name, self.trace).expect("it was found before"),
                 checker: self.check.then(Checker::new),
                 seed: self.seed,
                 cpus: self.cpus,
                 memory: self.memory,
             }
         });
-        live(world, ring, start);
+        let mut os = UserOs::new(world, ring, start);
+        let signal = world.program.run(&mut os, start.role).err();
+        if let Some(note) = world.program.note(start.role) {
+            os.note(&note);
+        }
+        // On the machine this call does not return; where it does, the task is over.
+        os.exit(signal);
     }
-}
-
-/// Live a task's life. On the machine the last call does not return; where it does, the task is over.
-pub fn live<R: Ring, P: Program>(world: &World<P>, ring: &R, start: TaskStart) {
-    let mut os = UserOs::new(world, ring, start);
-    let signal = world.program.run(&mut os, start.role).err();
-    os.exit(signal);
 }

@@ -14,7 +14,7 @@ pub mod life;
 pub mod os;
 pub mod scenarios;
 
-pub use life::{Home, TaskStart, World, live};
+pub use life::{Home, TaskStart, World};
 pub use os::UserOs;
 
 use program::Signal;

@@ -113,17 +113,26 @@ impl<'w, R: Ring> UserOs<'w, R> {
         let _ = self.call(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
     }
 
+    /// Tell a reader of the run's numbers something.
+    pub fn note(&self, text: &str) {
+        self.tell(Tell::Note, text);
+    }
+
     fn call(&self, what: Call) -> Result<u64, Errno> {
         call(self.ring, what)
     }
 
-    fn tell(&self, Violation(text): &Violation) {
+    fn tell(&self, what: Tell, text: &str) {
+        let mut buffer = Buffer::default();
+        let text = buffer.hold(text);
+        let _ = self.call(Call::Tell(what, text));
+    }
+
+    fn object(&self, Violation(text): &Violation) {
         if let Some(watch) = &self.watch
             && watch.checker.tells()
         {
-            let mut buffer = Buffer::default();
-            let text = buffer.hold(&format!("task {}, {text}", self.start.task));
-            let _ = self.call(Call::Tell(Tell::Violation, text));
+            self.tell(Tell::Violation, &format!("task {}, {text}", self.start.task));
         }
     }
 
@@ -207,7 +216,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         match touch.access(&watch.process, addr, access.mode) {
             Ok(outcome) => outcome,
             Err(violation) => {
-                self.tell(&violation);
+                self.object(&violation);
                 Ok(())
             }
         }
@@ -362,7 +371,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let got = self.call(what)?;
         let word = |at| self.transfer.word(word_at(offset, at));
         if let Err(violation) = reading.end(offset, got, word, &mut self.tally) {
-            self.tell(&violation);
+            self.object(&violation);
         }
         Ok(got)
     }

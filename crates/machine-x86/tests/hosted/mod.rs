@@ -10,7 +10,7 @@ mod tlb;
 
 use baton::{AnyKey, Baton};
 use machine_x86::kernel::{After, Disk, Host, Kernel, Key, Outcome, Task, Totals};
-use machine_x86::user::abi::{self, Call, Exit};
+use machine_x86::user::abi::{self, Call, Exit, Tell};
 use machine_x86::user::{Home, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
@@ -38,6 +38,8 @@ const FAULTS: u32 = 1000;
 pub struct Setup {
     /// As the command line names it.
     pub program: String,
+    /// The image of the trace to run.
+    pub trace: Option<&'static [u8]>,
     pub seed: u64,
     pub cpus: usize,
     /// Bytes, whole blocks of 4 MiB.
@@ -64,6 +66,7 @@ impl Setup {
         let (deaf, check) = (false, true);
         Setup {
             program,
+            trace: None,
             seed: 1,
             cpus: 4,
             memory: 16 << 20,
@@ -83,6 +86,8 @@ pub struct Report {
     pub totals: Totals,
     pub signals: Vec<String>,
     pub violations: Vec<String>,
+    /// What a reader of the numbers should know.
+    pub notes: Vec<String>,
     pub stats: BTreeMap<&'static str, i64>,
 }
 
@@ -106,6 +111,7 @@ pub struct Hosted {
     home: OnceLock<Home>,
     body: Option<Body>,
     told: Mutex<Vec<String>>,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Hosted {
@@ -131,6 +137,7 @@ impl Hosted {
             home: OnceLock::new(),
             body: setup.body,
             told: Mutex::default(),
+            notes: Mutex::default(),
         }
     }
 
@@ -224,7 +231,8 @@ pub fn run(setup: &Setup) -> Report {
     // Never freed: threads and tests outlive each other.
     let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk))));
     let host = kernel.mm().machine();
-    let home = Home::new(&setup.program, setup.check, setup.seed, setup.cpus as u32, setup.memory);
+    let home =
+        Home::new(&setup.program, setup.trace, setup.check, setup.seed, setup.cpus as u32, setup.memory);
     host.kernel.set(kernel).ok().expect("set once");
     host.home.set(home.expect("a program")).ok().expect("set once");
     host.baton.begin(host.baton.add(0, None));
@@ -243,6 +251,7 @@ pub fn run(setup: &Setup) -> Report {
         totals: kernel.totals(),
         signals: kernel.signals(),
         violations: host.told.lock().unwrap().clone(),
+        notes: host.notes.lock().unwrap().clone(),
         stats: stats.collect(),
     }
 }
@@ -431,9 +440,10 @@ impl Host for Hosted {
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
     }
 
-    fn tell_violation(&self, text: &str) {
-        eprintln!("{text}");
-        self.told.lock().unwrap().push(text.to_owned());
+    fn tell(&self, what: Tell, text: &str) {
+        eprintln!("{what:?}: {text}");
+        let told = if what == Tell::Note { &self.notes } else { &self.told };
+        told.lock().unwrap().push(text.to_owned());
     }
 }
 

@@ -179,6 +179,7 @@ impl Source for Reader {
 impl Events for Stream {
     type Error = TraceError;
 
+    #[inline]
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         Stream::next_event(self)
     }

@@ -90,8 +90,8 @@ fn task_call() -> impl Strategy<Value = Call> {
         (any::<u32>(), any::<u32>()).prop_map(|(id, tasks)| Call::Barrier { id, tasks }),
         Just(Call::Now),
         Just(Call::Yield),
-        inside().prop_map(|text| Call::Tell(Tell::Violation, text)),
-        inside().prop_map(|text| Call::Tell(Tell::Panic, text)),
+        (inside(), prop::sample::select(&[Tell::Violation, Tell::Panic, Tell::Note][..]))
+            .prop_map(|(text, what)| Call::Tell(what, text)),
         (signal(), any::<[u64; 4]>()).prop_map(|(signal, [accesses, progress, checked, violations])| {
             Call::Exit(Exit { signal, accesses, progress, checked, violations })
         }),
