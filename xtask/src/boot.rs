@@ -55,7 +55,7 @@ const OTHERS: &[&str] = &[
 /// Real programs, as they were recorded.
 const RECORDED: &[&str] = &[
     "traces/cc1.pft --memory 50% --cpus 1 --profile lazy",
-    "traces/sqlite.pft --memory 50% --cpus 4 --profile published+file.max_order=9",
+    "traces/sqlite.pft --memory 50% --cpus 4 --profile abis+file.max_order=9",
 ];
 
 /// Programs with folios of many pages and with 2 MiB entries, under the policies that differ most, on four CPUs.
