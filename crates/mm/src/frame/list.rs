@@ -128,19 +128,24 @@ impl List {
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        let record = &frames[pfn];
+        debug_assert!(frames[pfn].prev().is_some() || self.head == pfn);
+        debug_assert!(frames[pfn].next().is_some() || self.tail == pfn);
+        self.remove_record(frames, &frames[pfn]);
+    }
+
+    /// [`List::remove`] for who has the entry's record at hand.
+    #[inline]
+    pub(crate) fn remove_record(&mut self, frames: &FrameTable, record: &Frame) {
         let (prev, next) = (record.prev(), record.next());
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);
         } else {
-            debug_assert_eq!(self.head, pfn);
             self.head = next;
         }
         if next.is_some() {
             frames[next].prev.store(prev.0, Relaxed);
         } else {
-            debug_assert_eq!(self.tail, pfn);
             self.tail = prev;
         }
         self.len -= 1;

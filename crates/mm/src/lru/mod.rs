@@ -168,19 +168,16 @@ impl Lru {
             let mut held = self.lock_of(frame);
             self.unlink(base, &mut held, pfn);
         }
-        self.clear_list_flags(base, frame);
+        self.forget_list(base, frame);
     }
 
     /// Clear what says something of a folio on a list only.
     #[inline]
-    fn clear_list_flags<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
-        let flags = frame.flags();
-        if flags.contains(FrameFlags::MLOCKED) {
+    fn forget_list<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
+        if frame.has(FrameFlags::MLOCKED) {
             base.count(Stat::NrMlock, -(frame.pages() as i64));
         }
-        if flags.intersects(LIST_FLAGS) {
-            frame.clear(LIST_FLAGS);
-        }
+        frame.clear(FrameFlags::LRU | LIST_FLAGS);
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
