@@ -3,15 +3,17 @@
 //! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
 //! interrupt in ring 0 pushes its frame exactly there.
 //!
-//! Rule: every vector but one lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The
+//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The
 //! stub then moves the frame: for ring 0 to below the red zone of the interrupted stack, for ring 3 to the top of the task's
 //! kernel stack. So landing stacks are free again at once, and a handler may enable interrupts, fault and sleep. A fault
 //! inside the stubs (a bad stack) is fatal and reported from where it landed.
 //!
-//! The one is the page fault, which is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
+//! The page fault is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
 //! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither they
 //! nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that is due to
 //! a bad stack cannot be pushed, and so becomes a double fault.
+//!
+//! A shootdown is served where it lands: the answer is short, and neither waits nor lets interrupts come.
 //!
 //! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers are saved
 //! around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
@@ -61,12 +63,14 @@ const NMI: usize = 2;
 const DOUBLE_FAULT: usize = 8;
 const PAGE_FAULT: usize = 14;
 const MACHINE_CHECK: usize = 18;
+const SHOOTDOWN: usize = apic::SHOOTDOWN as usize;
 
 const STUB_BYTES: u64 = 16;
 
 unsafe extern "C" {
     static trap_stubs: u8;
     fn page_fault_entry();
+    fn shootdown_entry();
     fn syscall_entry();
     fn probe_access();
     fn probe_failed();
@@ -95,6 +99,7 @@ fn landing(vector: usize) -> u64 {
 fn entry_of(vector: usize) -> u64 {
     match vector {
         PAGE_FAULT => page_fault_entry as *const () as u64,
+        SHOOTDOWN => shootdown_entry as *const () as u64,
         _ => (&raw const trap_stubs) as u64 + STUB_BYTES * vector as u64,
     }
 }
@@ -143,7 +148,7 @@ pub fn can_read(address: u64) -> bool {
     unsafe { probe(address) != 0 }
 }
 
-/// Everything but page faults, and what comes by `syscall`. Interrupts are off.
+/// Everything but page faults, shootdowns, and what comes by `syscall`. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn trap_handler(frame: &mut Frame) {
     match frame.vector as u8 {
@@ -156,10 +161,6 @@ extern "C" fn trap_handler(frame: &mut Frame) {
             apic::end_of_interrupt();
             cpu::current().resched.store(true, Relaxed);
         }
-        apic::SHOOTDOWN => {
-            apic::end_of_interrupt();
-            shootdown::serve();
-        }
         io_apic::PCI => {
             devices::interrupt();
             apic::end_of_interrupt();
@@ -170,6 +171,13 @@ extern "C" fn trap_handler(frame: &mut Frame) {
     if frame.is_user() {
         before_user();
     }
+}
+
+/// What another CPU asks for. Interrupts are off, and stay off.
+#[unsafe(no_mangle)]
+extern "C" fn shootdown_handler() {
+    apic::end_of_interrupt();
+    shootdown::serve();
 }
 
 /// Bits of a page fault's error code.

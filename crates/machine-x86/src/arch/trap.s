@@ -118,6 +118,21 @@ page_fault_entry:
     call page_fault_handler
     jmp leave
 
+# A request to drop translations. It is answered on its landing stack: the answer waits for nothing, takes no lock, and leaves what
+# else is to be done before ring 3 to the interrupt that asked for it.
+.globl shootdown_entry
+shootdown_entry:
+    subq $16, %rsp
+    push_registers
+    cld
+    testb $3, AT_CS(%rsp)
+    jz 1f
+    swapgs
+1:  subq $512, %rsp
+    fxsave64 (%rsp)
+    call shootdown_handler
+    jmp leave
+
 trap_no_return:
     movq %rsp, %rdi
     andq $-64, %rsp

@@ -52,9 +52,17 @@ impl List {
     /// Add at the head.
     #[inline]
     pub fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
-        link(frames, Pfn::NONE, pfn);
-        link(frames, pfn, self.head);
-        if self.tail == Pfn::NONE {
+        self.push_head_record(frames, pfn, &frames[pfn]);
+    }
+
+    /// [`List::push_head`] for who has the entry's record at hand.
+    #[inline]
+    pub(crate) fn push_head_record(&mut self, frames: &FrameTable, pfn: Pfn, record: &Frame) {
+        record.prev.store(Pfn::NONE.0, Relaxed);
+        record.next.store(self.head.0, Relaxed);
+        if self.head.is_some() {
+            frames[self.head].prev.store(pfn.0, Relaxed);
+        } else {
             self.tail = pfn;
         }
         self.head = pfn;

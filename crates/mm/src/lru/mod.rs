@@ -226,7 +226,7 @@ impl Lru {
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
-                self.link(base, &mut held, pfn, end);
+                self.link(base, &mut held, pfn, frame, end);
                 return;
             }
             drop(held);
@@ -245,7 +245,7 @@ impl Lru {
         self.unlink(base, &mut held, pfn);
         frame.set(set);
         frame.clear(clear);
-        self.link(base, &mut held, pfn, end);
+        self.link(base, &mut held, pfn, frame, end);
     }
 
     /// Lock the vector that the folio belongs to.
@@ -269,12 +269,11 @@ impl Lru {
     }
 
     /// Link and set LRU. A folio that must stay in memory goes to the unevictable list whatever it was before.
-    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, end: End) {
-        let frame = &base.frames[pfn];
+    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, end: End) {
         settle_evictable(base, frame);
         let list = LruList::of(frame.flags());
         match end {
-            End::Head => held.lists.lists[list as usize].push_head(&base.frames, pfn),
+            End::Head => held.lists.lists[list as usize].push_head_record(&base.frames, pfn, frame),
             End::Tail => held.lists.lists[list as usize].push_tail(&base.frames, pfn),
         }
         frame.set(FrameFlags::LRU);

@@ -69,8 +69,14 @@ impl Rmap {
     /// reference for each.
     #[inline]
     pub fn add_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) {
+        self.add_range_of(base, &base.frames[pages.head], pages);
+    }
+
+    /// The same, for who has the head's record at hand.
+    #[inline]
+    pub(crate) fn add_range_of<M: Machine>(&self, base: &Base<M>, head: &Frame, pages: FolioPages) {
         base.charge(Work::RmapAdd, pages.count as u64);
-        count_pages(base, &base.frames[pages.head], base.frames.map_pages(pages), 1);
+        count_pages(base, head, base.frames.map_pages_of(head, pages), 1);
     }
 
     /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a reference

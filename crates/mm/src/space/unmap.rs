@@ -284,8 +284,9 @@ pub(super) fn resident_kind<M: Machine>(st: &Store<M>, head: Pfn) -> Resident {
     kind_of(&st.frames[head])
 }
 
+/// The same, for who has the head's record at hand.
 #[inline]
-fn kind_of(frame: &Frame) -> Resident {
+pub(super) fn kind_of(frame: &Frame) -> Resident {
     match frame.owner() {
         Owner::Anon(_) => Resident::Anon,
         // A page that was cut off its file has no owner any more, but counts as it did.

@@ -25,7 +25,7 @@ pub use settled::{Settled, Writes};
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
-use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
+use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
@@ -285,6 +285,12 @@ fn new_table<M: Machine>(
     Ok(table)
 }
 
+#[cold]
+#[inline(never)]
+fn not_of_one_folio(pages: FolioPages) -> ! {
+    panic!("{pages:?} are no folio's pages");
+}
+
 impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     fn new(base: &'a Ground<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
@@ -328,6 +334,17 @@ impl<'a, M: Machine> Locked<'a, M> {
             let frame = &self.base.frames[table];
             frame.set_private(frame.private().checked_add_signed(by).expect("a table counts its entries"));
         }
+    }
+
+    /// The record of the folio that has these pages.
+    #[inline]
+    fn head_of(&self, pages: FolioPages) -> &'a Frame {
+        let frames = &self.base.frames;
+        let head = &frames[pages.head];
+        if !pages.are_of(frames, head) {
+            not_of_one_folio(pages);
+        }
+        head
     }
 
     /// Read an entry.
@@ -389,8 +406,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
     #[inline]
     pub fn install_unchanged(&mut self, slot: Slot, pages: FolioPages, rights: Rights) {
-        assert!(pages.are_of_head(&self.base.frames), "{pages:?} are no folio's pages");
-        let head = &self.base.frames[pages.head];
+        let head = self.head_of(pages);
         let cached = matches!(head.owner(), Owner::File(_)) || head.has(FrameFlags::SWAPCACHE);
         assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
         let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());
