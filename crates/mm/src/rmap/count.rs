@@ -26,8 +26,8 @@ impl Tally {
     }
 
     #[inline]
-    fn note<M: Machine>(&mut self, base: &Base<M>, head: &Frame, pages: i64) {
-        *if head.is_anon() { &mut self.anon } else { &mut self.file } += pages;
+    fn note<M: Machine>(&mut self, base: &Base<M>, anon: bool, pages: i64) {
+        *if anon { &mut self.anon } else { &mut self.file } += pages;
         if self.at_once && pages != 0 {
             self.flush(base);
         }
@@ -95,22 +95,22 @@ impl Rmap {
     pub fn add_tallied<M: Machine>(&self, base: &Base<M>, pages: FolioPages, tally: &mut Tally) {
         base.charge(Work::RmapAdd, pages.count as u64);
         let change = base.frames.map_pages(pages);
-        tally.note(base, &base.frames[pages.head], i64::from(change.pages));
+        tally.note(base, base.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], for the folio of the head `frame`; the statistics wait in `tally`.
+    /// As [`Rmap::remove_range`], for the folio of the head `frame`, which is anonymous or not; the statistics wait in `tally`.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
         base: &Base<M>,
-        frame: &Frame,
+        (frame, anon): (&Frame, bool),
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
         let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, pages.count as u64);
         let change = base.frames.unmap_pages_of(frame, pages);
-        tally.note(base, frame, -i64::from(change.pages));
+        tally.note(base, anon, -i64::from(change.pages));
         change.partly
     }
 

@@ -28,8 +28,11 @@ pub struct VmaTree {
 pub(super) enum Overlap {
     /// There is none.
     Nothing,
-    /// There is one, which begins with those pages, and goes on behind them.
-    Start,
+    /// There is one, which begins with those pages; `whole`: and ends with them.
+    Start {
+        /// Is nothing left of it?
+        whole: bool,
+    },
     /// Any other way.
     Other,
 }
@@ -95,12 +98,13 @@ impl VmaTree {
     /// space sees to it that no old translation of them is left.
     pub fn remove(&mut self, start: Vpn, gather: &mut Gather) -> Option<Vma> {
         let end = self.place_of(start)?;
-        self.remove_ending_at(end, gather)
+        self.remove_ending_at(Vpn(end), gather)
     }
 
-    fn remove_ending_at(&mut self, end: u64, gather: &mut Gather) -> Option<Vma> {
+    /// As [`VmaTree::remove`], for the range that ends where a page begins.
+    pub(super) fn remove_ending_at(&mut self, end: Vpn, gather: &mut Gather) -> Option<Vma> {
         self.recent = None;
-        let vma = self.ranges.remove(&end)?;
+        let vma = self.ranges.remove(&end.0)?;
         gather.changes(vma.view.start, vma.view.end());
         Some(vma)
     }
@@ -109,7 +113,7 @@ impl VmaTree {
     pub(super) fn remove_last(&mut self, end: Vpn, start: Vpn, gather: &mut Gather) -> Option<Vma> {
         let (&last, _) =
             self.ranges.range(..=end.0).next_back().filter(|(_, vma)| vma.view.start >= start)?;
-        self.remove_ending_at(last, gather)
+        self.remove_ending_at(Vpn(last), gather)
     }
 
     /// As [`VmaTree::remove`], for the pages up to `end` of the range that starts at a page and goes on behind them. Returns the
@@ -125,7 +129,9 @@ impl VmaTree {
     /// How do ranges lie in, or partly in, `[start, end)`?
     pub(super) fn overlap(&self, start: Vpn, end: Vpn) -> Overlap {
         match self.first_from(start).map(|vma| &vma.view) {
-            Some(view) if view.start == start && end < view.end() => Overlap::Start,
+            Some(view) if view.start == start && end <= view.end() => {
+                Overlap::Start { whole: end == view.end() }
+            }
             Some(view) if view.start < end => Overlap::Other,
             _ => Overlap::Nothing,
         }

@@ -39,7 +39,8 @@ impl Spaces {
         let overlap = space.vmas.lock().overlap(start, end);
         match overlap {
             Overlap::Nothing => {}
-            Overlap::Start => self.unmap_start(st, space, id, start, end),
+            Overlap::Start { whole: true } => self.unmap_whole(st, space, id, start, end),
+            Overlap::Start { whole: false } => self.unmap_start(st, space, id, start, end),
             Overlap::Other => self.unmap_ranges(st, space, id, start, end),
         }
     }
@@ -48,6 +49,8 @@ impl Spaces {
     /// taken out, but nothing is made only to be taken apart.
     fn unmap_start<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         split_entry_at(st, space, id, end);
+        // As for a cut, and again for what is taken out.
+        st.charge(Work::VmaChange, 1);
         let left = st.gather(id, Purpose::Meaning, |gather| {
             let mut vmas = space.vmas.lock();
             let left = vmas.remove_start(start, end, gather);
@@ -55,14 +58,26 @@ impl Spaces {
             let shares = !end.0.is_multiple_of(TABLE_ENTRIES as u64);
             let hole = (if shares { start } else { vmas.free_below(start) }, end);
             drop(vmas);
-            let mut tables = st.tables.lock(st.memory().ground(), id);
-            zap_locked(st, &mut tables, (start, end), left.view.has_recency(), gather);
-            tables.take_empty_tables((start, end), hole, gather);
+            unmap_entries(st, id, (start, end), hole, &left.view, gather);
             left
         });
         // The entries were found by way of the whole range until now.
         left.relink(st, id, space.group());
-        st.charge(Work::VmaChange, 2);
+        st.charge(Work::VmaChange, 1);
+    }
+
+    /// Unmap `[start, end)`, which is one range.
+    fn unmap_whole<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        let gone = st.gather(id, Purpose::Meaning, |gather| {
+            let mut vmas = space.vmas.lock();
+            let gone = vmas.remove_ending_at(end, gather).expect("it was just seen");
+            let hole = vmas.hole(start, end);
+            drop(vmas);
+            unmap_entries(st, id, (start, end), hole, &gone.view, gather);
+            gone
+        });
+        gone.unlink(st);
+        st.charge(Work::VmaChange, 1);
     }
 
     /// Unmap `[start, end)`, however ranges lie in it.
@@ -88,6 +103,20 @@ impl Spaces {
             st.charge(Work::VmaChange, 1);
         }
     }
+}
+
+/// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty then.
+fn unmap_entries<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    (start, end): (Vpn, Vpn),
+    hole: (Vpn, Vpn),
+    vma: &VmaView,
+    gather: &mut Gather,
+) {
+    let mut tables = st.tables.lock(st.memory().ground(), id);
+    zap_locked(st, &mut tables, (start, end), vma.has_recency(), gather);
+    tables.take_empty_tables((start, end), hole, gather);
 }
 
 /// Clear all entries of `[start, end)`, which lies in `vma`. Pages wait in `gather` for its flush.
@@ -155,7 +184,7 @@ fn zap_locked_if<M: Machine>(
         tables.take_each(from, end, wanted, |tables, run| {
             if run.is_large() {
                 let partly = reaches_out(run, start, end);
-                return forget_large(st, tables, run, partly, recency, gather);
+                return forget_large(st, tables, *run, partly, recency, gather);
             }
             forget_run(st, tables, run, recency, gather, &mut zapped);
         });
@@ -230,10 +259,14 @@ fn forget_run<M: Machine>(
         tell_file(st, run, pages.head, recency);
     }
     tables.counts().add(kind, -i64::from(pages.count));
-    if st.rmap.remove_tallied(base, frame, pages, &mut zapped.tally) {
+    if st.rmap.remove_tallied(base, (frame, kind == Resident::Anon), pages, &mut zapped.tally) {
         st.lru.defer_split(base, pages.head);
     }
-    gather.folio(pages.head, run.count);
+    if frame.order() == Order::ZERO {
+        gather.page(pages.head);
+    } else {
+        gather.folio(pages.head, run.count);
+    }
 }
 
 /// A folio of a file learns what hardware marked in its entries.
@@ -252,7 +285,7 @@ fn tell_file<M: Machine>(st: &Store<M>, run: &Run, head: Pfn, recency: bool) {
 fn forget_large<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
-    run: &Run,
+    run: Run,
     partly: bool,
     recency: bool,
     gather: &mut Gather,
@@ -268,7 +301,7 @@ fn forget_large<M: Machine>(
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(st, run, head, recency);
+        tell_file(st, &run, head, recency);
         st.count(Stat::ThpSplitPmd, i64::from(partly));
     }
     tables.counts().add(kind, -(run.pages() as i64));

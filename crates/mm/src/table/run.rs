@@ -161,8 +161,9 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
-    /// Let a run of one entry of a larger folio have as many as continue it in `cells`, of which it is the first.
-    pub(super) fn lengthen(&self, run: &mut Run, cells: &[AtomicU64]) {
+    /// A run of one entry of a larger folio, with as many as continue it in `cells`, of which it is the first. By value, so that
+    /// who has many short runs can keep them in registers.
+    pub(super) fn lengthen(&self, mut run: Run, cells: &[AtomicU64]) -> Run {
         let frames = &self.base.frames;
         let first = run.entry;
         run.head = frames.head(first.pfn());
@@ -175,6 +176,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             run.entry = run.entry.with(next.bits() & MARKS);
             run.count += 1;
         }
+        run
     }
 
     /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
@@ -183,7 +185,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         if !run.is_large() && self.is_of_large_folio(&mut run) {
             let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
             let cells = self.cells(run.slot, most);
-            self.lengthen(&mut run, cells);
+            run = self.lengthen(run, cells);
         }
         Some(run)
     }

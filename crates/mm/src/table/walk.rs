@@ -84,8 +84,8 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins or ends.
     #[inline]
     pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
-        let mut visit = |tables: &mut Self, run: &mut Run, _: &[AtomicU64]| {
-            visit(tables, *run);
+        let mut visit = |tables: &mut Self, run: Run, _: &[AtomicU64]| {
+            visit(tables, run);
             0
         };
         self.visit_range(start, end, &mut visit);
@@ -101,12 +101,12 @@ impl<'a, M: Machine> Locked<'a, M> {
         wanted: impl Fn(&Run) -> bool,
         mut visit: impl FnMut(&mut Self, &Run),
     ) {
-        let mut visit = |tables: &mut Self, run: &mut Run, cells: &[AtomicU64]| {
-            if !wanted(run) {
+        let mut visit = |tables: &mut Self, mut run: Run, cells: &[AtomicU64]| {
+            if !wanted(&run) {
                 return 0;
             }
             run.entry = exchange(cells, |_| Entry::NONE);
-            visit(tables, run);
+            visit(tables, &run);
             run.count
         };
         self.visit_range(start, end, &mut visit);
@@ -118,7 +118,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         &mut self,
         start: Vpn,
         end: Vpn,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let longest = self.longest_run();
         match self.counts.recent.get(start) {
@@ -137,7 +137,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         level: u32,
         (start, end): (Vpn, Vpn),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let base = self.base;
         let cells = base.machine.table(table);
@@ -168,7 +168,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         level: u32,
         (start, count): (Vpn, u64),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let base = self.base;
         let first = index(start, level);
@@ -189,10 +189,10 @@ impl<'a, M: Machine> Locked<'a, M> {
                 run.head = entry.pfn();
             } else if self.is_of_large_folio(&mut run) {
                 let most = longest.min(cells.len() - at);
-                self.lengthen(&mut run, &cells[at..at + most]);
+                run = self.lengthen(run, &cells[at..at + most]);
             }
             let count = run.count as usize;
-            gone += visit(self, &mut run, &cells[at..][..count]);
+            gone += visit(self, run, &cells[at..][..count]);
             at += count;
         }
         self.count_entries(table, -i64::from(gone));

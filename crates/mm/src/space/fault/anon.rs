@@ -38,7 +38,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A page that will be anonymous memory of this range. Its content is still to be made.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
         let pfn = self.st.new_folio(Order::ZERO, self.gfp)?;
         let frame = &self.st.frames[pfn];
@@ -49,7 +49,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map a page from [`Fault::new_anon_page`] where the entry is still `expected` (none, or the page of which it is
     /// a copy, which is then unmapped). The caller's reference goes to the entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn map_new_anon(&self, pfn: Pfn, expected: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         match self.slot_if(&mut tables, expected) {

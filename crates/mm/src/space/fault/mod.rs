@@ -177,7 +177,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// [`Fault::install`] for who knows the page's folio.
-    #[inline]
+    #[inline(always)]
     fn install_page(&self, tables: &mut Settled<'_, M>, slot: Slot, page: FolioPages, writes: Writes) {
         let head = &self.st.frames[page.head];
         self.st.rmap.add_range_of(self.st.memory().ground(), head, page);
