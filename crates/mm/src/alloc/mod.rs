@@ -207,6 +207,9 @@ impl Allocator {
     /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in one hold
     /// of its lock.
     pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
+        if let [pfn] = pfns {
+            return self.free(base, *pfn);
+        }
         let cpu = base.machine.cpu();
         let mut rest = pfns;
         while let [first, behind @ ..] = rest {

@@ -114,6 +114,21 @@ impl Rmap {
         change.partly
     }
 
+    /// As [`Rmap::remove_tallied`], for one entry of a folio that is one page.
+    #[inline]
+    pub fn remove_one_tallied<M: Machine>(
+        &self,
+        base: &Base<M>,
+        page: &Frame,
+        anon: bool,
+        tally: &mut Tally,
+    ) {
+        let _scope = base.scope(Scope::FolioRemoveRmap);
+        base.charge(Work::RmapRemove, 1);
+        let last = page.mapcount_sub(1) == 0;
+        tally.note(base, anon, -i64::from(last));
+    }
+
     /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.
     pub fn add_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
         base.charge(Work::RmapAdd, 1);

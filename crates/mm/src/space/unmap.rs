@@ -184,7 +184,9 @@ fn zap_locked_if<M: Machine>(
         tables.take_each(from, end, wanted, |tables, run| {
             if run.is_large() {
                 let partly = reaches_out(run, start, end);
-                return forget_large(st, tables, *run, partly, recency, gather);
+                // A run of its own: this one need not be kept in memory for a call that is rarely made.
+                let run = Run::large(run.page, run.slot, run.entry);
+                return forget_large(st, tables, &run, partly, recency, gather);
             }
             forget_run(st, tables, run, recency, gather, &mut zapped);
         });
@@ -258,15 +260,18 @@ fn forget_run<M: Machine>(
     if kind != Resident::Anon {
         tell_file(st, run, pages.head, recency);
     }
+    let anon = kind == Resident::Anon;
+    if frame.order() == Order::ZERO {
+        tables.counts().add(kind, -1);
+        st.rmap.remove_one_tallied(base, frame, anon, &mut zapped.tally);
+        gather.page(pages.head);
+        return;
+    }
     tables.counts().add(kind, -i64::from(pages.count));
-    if st.rmap.remove_tallied(base, (frame, kind == Resident::Anon), pages, &mut zapped.tally) {
+    if st.rmap.remove_tallied(base, (frame, anon), pages, &mut zapped.tally) {
         st.lru.defer_split(base, pages.head);
     }
-    if frame.order() == Order::ZERO {
-        gather.page(pages.head);
-    } else {
-        gather.folio(pages.head, run.count);
-    }
+    gather.folio(pages.head, run.count);
 }
 
 /// A folio of a file learns what hardware marked in its entries.
@@ -285,7 +290,7 @@ fn tell_file<M: Machine>(st: &Store<M>, run: &Run, head: Pfn, recency: bool) {
 fn forget_large<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
-    run: Run,
+    run: &Run,
     partly: bool,
     recency: bool,
     gather: &mut Gather,
@@ -301,7 +306,7 @@ fn forget_large<M: Machine>(
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(st, &run, head, recency);
+        tell_file(st, run, head, recency);
         st.count(Stat::ThpSplitPmd, i64::from(partly));
     }
     tables.counts().add(kind, -(run.pages() as i64));

@@ -246,14 +246,17 @@ impl Tables {
 
     /// Free tables that a [`Gather`] brought, after its flush.
     pub fn free_tables<M: Machine>(&self, base: &Ground<M>, alloc: &Allocator, tables: &[Pfn]) {
-        for &table in tables {
-            base.frames[table].clear(FrameFlags::TABLE);
-            // The gather that brought it has settled the space, or no CPU runs the space any more.
-            base.frames[table].set_debt(0);
-            base.frames[table].set_private(0);
-            assert!(base.frames[table].put(1));
-            alloc.free(base, table);
+        if tables.is_empty() {
+            return;
         }
+        for frame in tables.iter().map(|&table| &base.frames[table]) {
+            frame.clear(FrameFlags::TABLE);
+            // The gather that brought it has settled the space, or no CPU runs the space any more.
+            frame.set_debt(0);
+            frame.set_private(0);
+            assert!(frame.put(1));
+        }
+        alloc.free_many(base, tables);
         base.count(Stat::NrPageTablePages, -(tables.len() as i64));
     }
 }

@@ -184,12 +184,13 @@ impl<'a, M: Machine> Locked<'a, M> {
                 continue;
             }
             let page = Vpn(start.0 + at as u64);
-            let mut run = Run { order, ..Run::one(page, slot.ahead(at as u32), entry) };
+            let slot = slot.ahead(at as u32);
+            let mut run = Run { page, slot, entry, order, count: 1, head: Pfn::NONE };
             if level > 0 {
                 run.head = entry.pfn();
             } else if self.is_of_large_folio(&mut run) {
                 let most = longest.min(cells.len() - at);
-                run = self.lengthen(run, &cells[at..at + most]);
+                (run.count, run.entry, run.head) = self.lengthen(entry, &cells[at..at + most]);
             }
             let count = run.count as usize;
             gone += visit(self, run, &cells[at..][..count]);
