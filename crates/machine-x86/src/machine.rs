@@ -121,6 +121,11 @@ impl Machine for X86 {
         cpu::current().id()
     }
 
+    #[inline]
+    fn node(&self) -> NodeId {
+        cpu::current().node()
+    }
+
     fn now(&self) -> Nanos {
         clock::now()
     }

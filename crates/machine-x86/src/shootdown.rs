@@ -11,7 +11,7 @@
 use crate::arch::apic;
 use crate::arch::cpu::{self, Cpu, MAX_CPUS};
 use crate::arch::instructions::{
-    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt, without_interrupts,
+    disable_interrupts, enable_interrupts, interrupts_enabled, wait_for_interrupt,
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -93,28 +93,30 @@ fn rest(request: &Request) {
     request.resting.store(false, SeqCst);
 }
 
-/// Answer all requests that wait for this CPU.
+/// Answer all requests that wait for this CPU. Interrupts are off.
 pub fn serve() {
-    without_interrupts(|| {
-        let me = cpu::current();
-        for (word, waiting) in me.inbox.iter().enumerate() {
-            let mut initiators = waiting.swap(0, SeqCst);
-            while initiators != 0 {
-                let initiator = word * 64 + initiators.trailing_zeros() as usize;
-                initiators &= initiators - 1;
-                answer(me, cpu::all()[initiator]);
-            }
+    let me = cpu::current();
+    for (word, waiting) in me.inbox.iter().enumerate() {
+        let mut initiators = waiting.swap(0, SeqCst);
+        while initiators != 0 {
+            let initiator = word * 64 + initiators.trailing_zeros() as usize;
+            initiators &= initiators - 1;
+            answer(me, cpu::all()[initiator]);
         }
-    });
+    }
 }
 
 fn answer(me: &Cpu, initiator: &Cpu) {
     let request = &REQUESTS[initiator.id().index()];
     // SAFETY: the inbox said that the initiator has made a request and waits for this CPU, so the call is there and alive.
     let call = unsafe { &*(*request.call.get()).expect("a request has a call") };
-    me.serving.store(true, Relaxed);
+    if cfg!(feature = "faulty") {
+        me.serving.store(true, Relaxed);
+    }
     call(me.id());
-    me.serving.store(false, Relaxed);
+    if cfg!(feature = "faulty") {
+        me.serving.store(false, Relaxed);
+    }
     me.counts.ipis_received.fetch_add(1, Relaxed);
     if request.pending.fetch_sub(1, SeqCst) == 1 && request.resting.load(SeqCst) {
         apic::send(initiator.apic(), apic::SHOOTDOWN);

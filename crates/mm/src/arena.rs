@@ -1,7 +1,8 @@
 //! Growing arrays whose elements never move, so that a reference to one needs no lock: spaces, files, anonymous sets.
 //!
 //! Chunks double in size; an index names its element for as long as the arena lives. Elements are made by `Default` and
-//! reset by their owners before an index is given out again.
+//! reset by their owners before an index is given out again. The first chunk is there from the start: most machines need no other,
+//! and its elements are found by one comparison.
 
 use crate::lock::Lock;
 use std_alloc::boxed::Box;
@@ -14,10 +15,12 @@ type Cell<T> = spin::Once<T>;
 
 /// log2 of the first chunk's length.
 const FIRST: u32 = if cfg!(feature = "loom") { 1 } else { 5 };
-const CHUNKS: usize = 24;
+/// Chunks behind the first.
+const CHUNKS: usize = 23;
 
 /// Elements by index.
 pub struct Arena<T> {
+    first: Box<[T; 1 << FIRST]>,
     chunks: [Cell<Box<[T]>>; CHUNKS],
     slots: Lock<Slots>,
 }
@@ -28,19 +31,20 @@ struct Slots {
     free: Vec<u32>,
 }
 
-impl<T> Default for Arena<T> {
+impl<T: Default> Default for Arena<T> {
     fn default() -> Self {
-        Arena { chunks: [const { Cell::new() }; CHUNKS], slots: Lock::default() }
+        let first = Box::new(core::array::from_fn(|_| T::default()));
+        Arena { first, chunks: [const { Cell::new() }; CHUNKS], slots: Lock::default() }
     }
 }
 
-/// Chunk of an index, and place in it.
+/// Chunk of an index behind the first chunk, and place in it.
 #[inline]
 fn place(index: u32) -> (usize, usize) {
-    // Nothing here can overflow: 64 bits have room for every index, and bit FIRST or a higher one is set.
+    // Nothing here can overflow: 64 bits have room for every index, and a bit above FIRST is set.
     let n = (index as u64).wrapping_add(1 << FIRST);
     let top = 63 ^ n.leading_zeros();
-    (top.wrapping_sub(FIRST) as usize, (n ^ 1u64.wrapping_shl(top)) as usize)
+    (top.wrapping_sub(FIRST + 1) as usize, (n ^ 1u64.wrapping_shl(top)) as usize)
 }
 
 impl<T: Default> Arena<T> {
@@ -64,8 +68,11 @@ impl<T: Default> Arena<T> {
 
     /// Make sure that the element exists, for arenas whose indices another one gives out.
     pub fn ensure(&self, index: u32) -> &T {
+        if let Some(element) = self.first.get(index as usize) {
+            return element;
+        }
         let (chunk, at) = place(index);
-        let fill = || (0..1usize << (chunk as u32 + FIRST)).map(|_| T::default()).collect();
+        let fill = || (0..1usize << (chunk as u32 + FIRST + 1)).map(|_| T::default()).collect();
         #[cfg(feature = "one-thread")]
         return &self.chunks[chunk].get_or_init(fill)[at];
         #[cfg(not(feature = "one-thread"))]
@@ -77,13 +84,22 @@ impl<T> Arena<T> {
     /// The element, if the index was ever in use.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
+        match self.first.get(index as usize) {
+            Some(element) => Some(element),
+            None => self.get_behind(index),
+        }
+    }
+
+    /// [`Arena::get`] for an index behind the first chunk.
+    #[inline(never)]
+    fn get_behind(&self, index: u32) -> Option<&T> {
         let (chunk, at) = place(index);
         self.chunks.get(chunk)?.get().map(|elements| &elements[at])
     }
 
     /// All elements that were ever made, those that are not in use too.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().filter_map(Cell::get).flatten()
+        self.first.iter().chain(self.chunks.iter().filter_map(Cell::get).flatten())
     }
 
     /// Indices that were ever in use: 0 to this - 1.

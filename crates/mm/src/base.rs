@@ -57,6 +57,6 @@ impl<M: Machine> Base<M> {
     /// The node that this CPU sits on.
     #[inline]
     pub fn node(&self) -> NodeId {
-        self.machine.node_of(self.machine.cpu())
+        self.machine.node()
     }
 }

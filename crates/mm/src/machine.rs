@@ -222,6 +222,11 @@ pub trait Machine: Shared {
 
     /// The CPU that runs this.
     fn cpu(&self) -> CpuId;
+    /// The node that it sits on.
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.node_of(self.cpu())
+    }
     /// The clock, in nanoseconds. Never goes back on one CPU.
     fn now(&self) -> Nanos;
 

@@ -175,27 +175,24 @@ impl<M: Machine> Memory<M> {
     /// for all that follow each other.
     pub fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.ground.scope(Scope::FolioPut);
-        self.lru.remove_many(&self.ground, folios);
-        let (mut group, mut count, mut pages) = (GroupId(0), 0, 0);
-        for &pfn in folios {
-            let frame = &self.frames[pfn];
-            if frame.group() != group {
-                self.lru.groups.uncharge_many(&self.ground, group, count, pages);
-                (group, count, pages) = (frame.group(), 0, 0);
-            }
-            count += 1;
-            pages += frame.pages() as u64;
-            if frame.order() > Order::ZERO && frame.is_anon() {
-                self.lru.forget_split(&self.ground, pfn);
-                self.sizes.drop_from(SizeStat::NrAnon, frame.order(), 1);
-                // The records of tails stay as they are until the block takes another shape.
-                for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
-                    self.frames[tail].assign(FrameFlags::TAIL);
-                }
+        if self.lru.remove_many(&self.ground, folios) {
+            folios.iter().for_each(|&pfn| self.unmake_large_anon(pfn));
+        }
+        self.alloc.free_many(&self.ground, folios);
+    }
+
+    /// If a folio that is about to be freed is one of [`Memory::make_large_anon`], it is one no more.
+    #[cold]
+    fn unmake_large_anon(&self, pfn: Pfn) {
+        let frame = &self.frames[pfn];
+        if frame.order() > Order::ZERO && frame.is_anon() {
+            self.lru.forget_split(&self.ground, pfn);
+            self.sizes.drop_from(SizeStat::NrAnon, frame.order(), 1);
+            // The records of tails stay as they are until the block takes another shape.
+            for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+                self.frames[tail].assign(FrameFlags::TAIL);
             }
         }
-        self.lru.groups.uncharge_many(&self.ground, group, count, pages);
-        self.alloc.free_many(&self.ground, folios);
     }
 
     // --- folio locks --------------------------------------------------------------------------------------

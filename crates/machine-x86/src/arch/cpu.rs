@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use mm::units::{CpuId, NodeId};
 use spin::Once;
 
@@ -31,6 +31,8 @@ pub struct Cpu {
     /// Top of the kernel stack of the task that runs; ring 3 enters the kernel there.
     kernel_stack: AtomicU64,
     user_rsp: u64,
+    /// Where hardware reads the same place, for page faults; null before the tables are loaded.
+    ring_stack: AtomicPtr<u64>,
     id: CpuId,
     apic: u32,
     node: NodeId,
@@ -84,16 +86,18 @@ impl Cpu {
         self.node
     }
 
-    /// From now on ring 3 enters the kernel on this stack.
+    /// From now on ring 3 enters the kernel on this stack. Called on this CPU, whose tables are loaded.
     pub fn set_kernel_stack(&self, top: u64) {
         self.kernel_stack.store(top, Relaxed);
+        // SAFETY: a word of the task state of the CPU that calls, whose record this is; hardware reads it in ring 3 only.
+        unsafe { self.ring_stack.load(Relaxed).write_unaligned(top) };
     }
 }
 
 #[repr(C, packed)]
 struct TaskState {
     _reserved: u32,
-    _ring_stacks: [u64; 3],
+    ring_stacks: [u64; 3],
     _reserved2: u64,
     landing: [u64; 7],
     _reserved3: u64,
@@ -101,9 +105,9 @@ struct TaskState {
     io_map: u16,
 }
 
-const LANDINGS: usize = 5;
+const LANDINGS: usize = 4;
 
-/// Room to report a fatal fault; every other trap leaves its landing stack at once.
+/// Room to report a fatal fault; every other trap leaves its landing stack at once. Page faults have none.
 #[repr(C, align(64))]
 struct Landing([u8; 16384]);
 
@@ -234,6 +238,7 @@ unsafe fn load(tables: *mut Tables) {
         (&raw mut (*tables).state.io_map).write_unaligned(size_of::<TaskState>() as u16);
         (&raw mut (*tables).segments).write(descriptors);
         (&raw mut (*tables).cpu.this).write(record as *const Cpu);
+        (*tables).cpu.ring_stack.store((&raw mut (*tables).state.ring_stacks).cast(), Relaxed);
         asm!("lgdt [{}]", in(reg) &pointer, options(readonly, nostack, preserves_flags));
         asm!("mov ss, {0:x}", in(reg) 0x10, options(nostack, preserves_flags));
         asm!("ltr {0:x}", in(reg) TASK_STATE, options(nostack, preserves_flags));

@@ -3,12 +3,20 @@
 //! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
 //! interrupt in ring 0 pushes its frame exactly there.
 //!
-//! Rule: every vector lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The stub
-//! then moves the frame: for ring 0 to below the red zone of the interrupted stack, for ring 3 to the top of the task's
+//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The
+//! stub then moves the frame: for ring 0 to below the red zone of the interrupted stack, for ring 3 to the top of the task's
 //! kernel stack. So landing stacks are free again at once, and a handler may enable interrupts, fault and sleep. A fault
 //! inside the stubs (a bad stack) is fatal and reported from where it landed.
 //!
-//! Vector registers are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
+//! The page fault is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
+//! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither they
+//! nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that is due to
+//! a bad stack cannot be pushed, and so becomes a double fault.
+//!
+//! A shootdown is served where it lands: the answer is short, and neither waits nor lets interrupts come.
+//!
+//! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers are saved
+//! around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
 
 use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
 use super::{apic, cpu, io_apic, touch};
@@ -19,23 +27,17 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::api::AccessKind;
 
-/// Registers of whatever was interrupted, as the stubs push them.
+/// Registers of whatever was interrupted that functions may change, as the stubs push them.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 #[allow(missing_docs, reason = "the names are the registers'")]
 pub struct Frame {
-    pub r15: u64,
-    pub r14: u64,
-    pub r13: u64,
-    pub r12: u64,
     pub r11: u64,
     pub r10: u64,
     pub r9: u64,
     pub r8: u64,
     pub rdi: u64,
     pub rsi: u64,
-    pub rbp: u64,
-    pub rbx: u64,
     pub rdx: u64,
     pub rcx: u64,
     pub rax: u64,
@@ -55,17 +57,20 @@ impl Frame {
     }
 }
 
-const _: () = assert!(size_of::<Frame>() == 176);
+const _: () = assert!(size_of::<Frame>() == 128);
 
 const NMI: usize = 2;
 const DOUBLE_FAULT: usize = 8;
 const PAGE_FAULT: usize = 14;
 const MACHINE_CHECK: usize = 18;
+const SHOOTDOWN: usize = apic::SHOOTDOWN as usize;
 
 const STUB_BYTES: u64 = 16;
 
 unsafe extern "C" {
     static trap_stubs: u8;
+    fn page_fault_entry();
+    fn shootdown_entry();
     fn syscall_entry();
     fn probe_access();
     fn probe_failed();
@@ -79,14 +84,23 @@ unsafe impl Sync for Gates {}
 
 static GATES: Gates = Gates(UnsafeCell::new([[0; 2]; 256]));
 
-/// Landing stack of a vector.
+/// Landing stack of a vector; 0: the task's kernel stack.
 fn landing(vector: usize) -> u64 {
     match vector {
+        PAGE_FAULT => 0,
         NMI => 1,
         DOUBLE_FAULT => 2,
         MACHINE_CHECK => 3,
-        PAGE_FAULT => 4,
-        _ => 5,
+        _ => 4,
+    }
+}
+
+/// Where a vector goes. The stubs are 16 bytes each, in order.
+fn entry_of(vector: usize) -> u64 {
+    match vector {
+        PAGE_FAULT => page_fault_entry as *const () as u64,
+        SHOOTDOWN => shootdown_entry as *const () as u64,
+        _ => (&raw const trap_stubs) as u64 + STUB_BYTES * vector as u64,
     }
 }
 
@@ -98,16 +112,16 @@ pub unsafe fn load_table() {
     const INTERRUPT_GATE: u64 = 0x8e << 40;
     const KERNEL_CODE: u64 = 8 << 16;
     let gates = GATES.0.get();
-    // SAFETY: every CPU writes the same values; the stubs are 16 bytes each, in order.
+    // SAFETY: every CPU writes the same values.
     unsafe {
         for vector in 0..256 {
-            let stub = (&raw const trap_stubs) as u64 + STUB_BYTES * vector as u64;
-            let low = stub & 0xffff
+            let entry = entry_of(vector);
+            let low = entry & 0xffff
                 | KERNEL_CODE
                 | landing(vector) << 32
                 | INTERRUPT_GATE
-                | (stub >> 16 & 0xffff) << 48;
-            (*gates)[vector] = [low, stub >> 32];
+                | (entry >> 16 & 0xffff) << 48;
+            (*gates)[vector] = [low, entry >> 32];
         }
         let pointer = cpu::pointer(gates as u64, size_of::<[[u64; 2]; 256]>());
         asm!("lidt [{}]", in(reg) &pointer, options(readonly, nostack, preserves_flags));
@@ -134,11 +148,10 @@ pub fn can_read(address: u64) -> bool {
     unsafe { probe(address) != 0 }
 }
 
-/// Everything but what comes by `syscall`. Interrupts are off.
+/// Everything but page faults, shootdowns, and what comes by `syscall`. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn trap_handler(frame: &mut Frame) {
     match frame.vector as u8 {
-        14 => page_fault(frame),
         vector @ 0..32 => exception(frame, vector),
         apic::TIMER => {
             apic::end_of_interrupt();
@@ -147,10 +160,6 @@ extern "C" fn trap_handler(frame: &mut Frame) {
         apic::RESCHEDULE => {
             apic::end_of_interrupt();
             cpu::current().resched.store(true, Relaxed);
-        }
-        apic::SHOOTDOWN => {
-            apic::end_of_interrupt();
-            shootdown::serve();
         }
         io_apic::PCI => {
             devices::interrupt();
@@ -164,34 +173,54 @@ extern "C" fn trap_handler(frame: &mut Frame) {
     }
 }
 
-fn page_fault(frame: &mut Frame) {
-    const WRITE: u64 = 1 << 1;
-    const RESERVED: u64 = 1 << 3;
-    const FETCH: u64 = 1 << 4;
+/// What another CPU asks for. Interrupts are off, and stay off.
+#[unsafe(no_mangle)]
+extern "C" fn shootdown_handler() {
+    apic::end_of_interrupt();
+    shootdown::serve();
+}
+
+/// Bits of a page fault's error code.
+mod fault {
+    pub const WRITE: u64 = 1 << 1;
+    pub const RESERVED: u64 = 1 << 3;
+    pub const FETCH: u64 = 1 << 4;
+}
+
+/// Page faults. Interrupts are off.
+#[unsafe(no_mangle)]
+extern "C" fn page_fault_handler(frame: &mut Frame) {
     let address = read_cr2();
-    if frame.error & RESERVED != 0 {
-        fatal(frame, format_args!("a page-table entry with reserved bits set, for {address:#x}"));
-    }
-    if !frame.is_user() {
-        if end_probe(frame) {
-            return;
-        }
-        // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
-        let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
-        if touch::fail(frame, top, touch::FAULT) {
-            return;
-        }
-        let what = if frame.error & WRITE != 0 { "store to" } else { "load from" };
-        fatal(frame, format_args!("kernel page fault: {what} {address:#x}"));
+    if !frame.is_user() || frame.error & fault::RESERVED != 0 {
+        return fault_in_kernel(frame, address);
     }
     let access = match frame.error {
-        error if error & FETCH != 0 => AccessKind::Fetch,
-        error if error & WRITE != 0 => AccessKind::Store,
+        error if error & fault::FETCH != 0 => AccessKind::Fetch,
+        error if error & fault::WRITE != 0 => AccessKind::Store,
         _ => AccessKind::Load,
     };
     enable_interrupts();
     hooks::get().user_fault(address, access, frame);
     disable_interrupts();
+    before_user();
+}
+
+/// The kernel's own faults, and those that tell of a broken table.
+#[cold]
+fn fault_in_kernel(frame: &mut Frame, address: u64) {
+    if frame.error & fault::RESERVED != 0 {
+        fatal(frame, format_args!("a page-table entry with reserved bits set, for {address:#x}"));
+    }
+    if end_probe(frame) {
+        return;
+    }
+    // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
+    let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
+    if touch::fail(frame, top, touch::FAULT) {
+        return;
+    }
+    let what = if frame.error & fault::WRITE != 0 { "store to" } else { "load from" };
+    fatal(frame, format_args!("kernel page fault: {what} {address:#x}"));
 }
 
 fn exception(frame: &Frame, vector: u8) -> ! {
@@ -208,7 +237,16 @@ fn exception(frame: &Frame, vector: u8) -> ! {
 }
 
 /// What is to be done before ring 3 goes on. Interrupts are off, and off again when this returns.
+#[inline]
 pub fn before_user() {
+    let cpu = cpu::current();
+    if cpu.ticked.load(Relaxed) || cpu.resched.load(Relaxed) {
+        act_before_user();
+    }
+}
+
+#[cold]
+fn act_before_user() {
     // Looked up anew each time: the task may come back on another CPU.
     loop {
         if cpu::current().ticked.swap(false, Relaxed) {
@@ -255,8 +293,11 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
 #[unsafe(no_mangle)]
 extern "C" fn trap_fatal(frame: &Frame) -> ! {
     match frame.vector as usize {
-        PAGE_FAULT => fatal(frame, format_args!("kernel stack overflow or a bad stack: {:#x}", read_cr2())),
-        DOUBLE_FAULT => fatal(frame, format_args!("double fault")),
+        // What remains of a page fault that could not be pushed.
+        DOUBLE_FAULT => fatal(
+            frame,
+            format_args!("double fault: kernel stack overflow or a bad stack, if {:#x} is one", read_cr2()),
+        ),
         vector => fatal(frame, format_args!("exception {vector} that cannot be served")),
     }
 }

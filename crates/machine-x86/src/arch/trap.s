@@ -1,11 +1,12 @@
 # Ways into the kernel: 256 stubs for exceptions and interrupts, and the system call. `arch::trap` says what they rely on.
 #
-# A frame, from its lowest address: r15 r14 r13 r12 r11 r10 r9 r8 rdi rsi rbp rbx rdx rcx rax vector error rip cs rflags rsp ss.
-.set FRAME, 176
-.set AT_VECTOR, 120
-.set AT_RIP, 136
-.set AT_CS, 144
-.set AT_RSP, 160
+# A frame, from its lowest address: r11 r10 r9 r8 rdi rsi rdx rcx rax vector error rip cs rflags rsp ss. The other registers are
+# those that a function gives back as it found them, and so do the handlers.
+.set FRAME, 128
+.set AT_VECTOR, 72
+.set AT_RIP, 88
+.set AT_CS, 96
+.set AT_RSP, 112
 .set RED_ZONE, 128
 # Offsets in `arch::cpu::Cpu`, which gs points to in ring 0.
 .set CPU_KERNEL_STACK, 8
@@ -15,33 +16,21 @@
     pushq %rax
     pushq %rcx
     pushq %rdx
-    pushq %rbx
-    pushq %rbp
     pushq %rsi
     pushq %rdi
     pushq %r8
     pushq %r9
     pushq %r10
     pushq %r11
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
 .endm
 
 .macro pop_registers
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
     popq %r11
     popq %r10
     popq %r9
     popq %r8
     popq %rdi
     popq %rsi
-    popq %rbp
-    popq %rbx
     popq %rdx
     popq %rcx
     popq %rax
@@ -101,18 +90,48 @@ relocate:
     rep movsq
     movq %rax, %rsp
     movq %rsp, %rdi
-    movq %rsp, %rbx
     subq $512, %rsp
     fxsave64 (%rsp)
     call trap_handler
+leave:
     fxrstor64 (%rsp)
-    movq %rbx, %rsp
+    addq $512, %rsp
     testb $3, AT_CS(%rsp)
     jz 1f
     swapgs
 1:  pop_registers
     addq $16, %rsp
     iretq
+
+# A page fault, with its error code, on the task's kernel stack or, in ring 0, below what was interrupted: aligned by hardware.
+.globl page_fault_entry
+page_fault_entry:
+    pushq $14
+    push_registers
+    cld
+    testb $3, AT_CS(%rsp)
+    jz 1f
+    swapgs
+1:  movq %rsp, %rdi
+    subq $512, %rsp
+    fxsave64 (%rsp)
+    call page_fault_handler
+    jmp leave
+
+# A request to drop translations. It is answered on its landing stack: the answer waits for nothing, takes no lock, and leaves what
+# else is to be done before ring 3 to the interrupt that asked for it.
+.globl shootdown_entry
+shootdown_entry:
+    subq $16, %rsp
+    push_registers
+    cld
+    testb $3, AT_CS(%rsp)
+    jz 1f
+    swapgs
+1:  subq $512, %rsp
+    fxsave64 (%rsp)
+    call shootdown_handler
+    jmp leave
 
 trap_no_return:
     movq %rsp, %rdi
@@ -147,6 +166,12 @@ syscall_entry:
 .globl user_start
 user_start:
     movq %rdi, %rsp
+    xorl %ebx, %ebx
+    xorl %ebp, %ebp
+    xorl %r12d, %r12d
+    xorl %r13d, %r13d
+    xorl %r14d, %r14d
+    xorl %r15d, %r15d
     swapgs
     pop_registers
     addq $16, %rsp

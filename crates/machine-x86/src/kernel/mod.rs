@@ -161,10 +161,14 @@ impl<H: Host> Kernel<H> {
 
     /// Is the task's process to end? True too if the memory manager has chosen it just now.
     pub fn is_dying(&self, task: &Task) -> bool {
-        if !task.process().is_dead() && self.mm.killed(task.space()) {
+        if task.process().is_dead() {
+            return true;
+        }
+        let chosen = self.mm.killed(task.space());
+        if chosen {
             self.killed(task);
         }
-        task.process().is_dead()
+        chosen
     }
 
     /// The memory manager has chosen the task's process to die.

@@ -207,31 +207,33 @@ impl Allocator {
     /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in one hold
     /// of its lock.
     pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
-        let is_hot = |frame: &Frame| frame.order() == Order::ZERO && frame.debt() == 0;
+        if let [pfn] = pfns {
+            return self.free(base, *pfn);
+        }
         let cpu = base.machine.cpu();
-        let mut rest = pfns.iter().copied().peekable();
-        while let Some(first) = rest.next() {
-            let frame = &base.frames[first];
-            if !is_hot(frame) {
-                self.free(base, first);
+        let mut rest = pfns;
+        while let [first, behind @ ..] = rest {
+            let record = &base.frames[*first];
+            if record.order() != Order::ZERO || record.debt() != 0 {
+                self.free(base, *first);
+                rest = behind;
                 continue;
             }
-            let (id, mut count) = (frame.zone(), 0);
+            let (kin, id, mut count) = (record.kin(), record.zone(), 0);
             let mut pcp = self.pcp(cpu, id).lock();
-            let mut next = Some((first, frame));
-            while let Some((pfn, frame)) = next {
-                check_unused(frame, pfn);
+            while let [pfn, behind @ ..] = rest
+                && let frame = &base.frames[*pfn]
+                && frame.kin() == kin
+                && frame.debt() == 0
+            {
+                check_unused(frame, *pfn);
                 base.event(Event::MmPageFree, [pfn.0 as u64, 0, id.0 as u64, 0]);
                 frame.wipe(FrameFlags::PCP);
-                if !pcp.push_stack(frame.mobility(), pfn) {
-                    pcp.push(base, self.zone(id), pfn, Order::ZERO);
+                if !pcp.push_stack(frame.mobility(), *pfn) {
+                    pcp.push(base, self.zone(id), *pfn, Order::ZERO);
                 }
                 count += 1;
-                next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn]));
-                next = next.filter(|(_, frame)| is_hot(frame) && frame.zone() == id);
-                if next.is_some() {
-                    rest.next();
-                }
+                rest = behind;
             }
             base.charge(Work::FreePcp, count);
             base.stats.add(cpu, Stat::Pgfree, count as i64);

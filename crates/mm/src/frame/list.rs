@@ -52,9 +52,17 @@ impl List {
     /// Add at the head.
     #[inline]
     pub fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
-        link(frames, Pfn::NONE, pfn);
-        link(frames, pfn, self.head);
-        if self.tail == Pfn::NONE {
+        self.push_head_record(frames, pfn, &frames[pfn]);
+    }
+
+    /// [`List::push_head`] for who has the entry's record at hand.
+    #[inline]
+    pub(crate) fn push_head_record(&mut self, frames: &FrameTable, pfn: Pfn, record: &Frame) {
+        record.prev.store(Pfn::NONE.0, Relaxed);
+        record.next.store(self.head.0, Relaxed);
+        if self.head.is_some() {
+            frames[self.head].prev.store(pfn.0, Relaxed);
+        } else {
             self.tail = pfn;
         }
         self.head = pfn;
@@ -128,19 +136,24 @@ impl List {
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        let record = &frames[pfn];
+        debug_assert!(frames[pfn].prev().is_some() || self.head == pfn);
+        debug_assert!(frames[pfn].next().is_some() || self.tail == pfn);
+        self.remove_record(frames, &frames[pfn]);
+    }
+
+    /// [`List::remove`] for who has the entry's record at hand.
+    #[inline]
+    pub(crate) fn remove_record(&mut self, frames: &FrameTable, record: &Frame) {
         let (prev, next) = (record.prev(), record.next());
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);
         } else {
-            debug_assert_eq!(self.head, pfn);
             self.head = next;
         }
         if next.is_some() {
             frames[next].prev.store(prev.0, Relaxed);
         } else {
-            debug_assert_eq!(self.tail, pfn);
             self.tail = prev;
         }
         self.len -= 1;

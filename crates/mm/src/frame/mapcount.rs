@@ -15,7 +15,7 @@
 //! lost their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how many
 //! pages the statistics change, which is the same as if the pages came and went one after the other.
 
-use super::{Frame, FrameTable};
+use super::{Frame, FrameFlags, FrameTable};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
@@ -55,10 +55,13 @@ impl FolioPages {
         (self.first.0..self.first.0 + self.count).map(Pfn)
     }
 
-    /// Are these really pages of the folio?
+    /// Are these really pages of the folio, whose head's record is `head`?
     #[inline]
-    pub fn are_of_head(self, frames: &FrameTable) -> bool {
-        frames.head(self.first) == self.head && self.offset() + self.count <= frames[self.head].pages()
+    pub(crate) fn are_of(self, frames: &FrameTable, head: &Frame) -> bool {
+        if self.first == self.head && self.count == 1 && !head.has(FrameFlags::TAIL) {
+            return true;
+        }
+        frames.head(self.first) == self.head && self.offset() + self.count <= head.pages()
     }
 
     /// Number of the first page in its folio.
@@ -83,7 +86,12 @@ impl FrameTable {
     /// Note page-sized entries, one for each of these pages.
     #[inline]
     pub fn map_pages(&self, pages: FolioPages) -> Remapped {
-        let head = &self[pages.head];
+        self.map_pages_of(&self[pages.head], pages)
+    }
+
+    /// The same, for who has the head's record at hand.
+    #[inline]
+    pub(crate) fn map_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
         if head.order() == Order::ZERO {
             let first = head.mapcount.fetch_add(1, AcqRel) == 0;
             return Remapped { pages: u32::from(first), ..Remapped::default() };

@@ -182,7 +182,9 @@ impl Frame {
     #[must_use]
     pub fn put(&self, n: u32) -> bool {
         let old = self.refs.fetch_sub(n, AcqRel);
-        assert!(old >= n, "dropped {n} references of {old}");
+        if old < n {
+            fewer_than_none("references", old, n);
+        }
         old == n
     }
 
@@ -215,8 +217,10 @@ impl Frame {
     #[inline]
     pub fn mapcount_sub(&self, n: u32) -> u32 {
         let old = self.mapcount.fetch_sub(n, AcqRel);
-        assert!(old >= n, "unmapped {n} times of {old}");
-        old - n
+        if old < n {
+            fewer_than_none("mappings", old, n);
+        }
+        old.wrapping_sub(n)
     }
 
     /// Order of the folio that this frame heads. Of a free block's head: the order of the folio whose tails are still in
@@ -248,11 +252,13 @@ impl Frame {
     /// another group since.
     #[inline]
     pub(crate) fn mobility(&self) -> Mobility {
-        match self.shape.load(Relaxed) >> 24 {
-            0 => Mobility::Unmovable,
-            1 => Mobility::Movable,
-            _ => Mobility::Reclaimable,
-        }
+        Mobility::ALL[(self.shape.load(Relaxed) >> 24).min(Mobility::Reclaimable as u32) as usize]
+    }
+
+    /// Order, zone and node in one word: folios that agree in it are counted and freed alike.
+    #[inline]
+    pub(crate) fn kin(&self) -> u32 {
+        self.shape.load(Relaxed) & 0x00ff_ffff
     }
 
     /// Note the mobility group. The caller owns the folio.
@@ -351,6 +357,12 @@ impl Frame {
     pub(crate) fn set_debt(&self, tag: u32) {
         self.debt.store(tag, Relaxed);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn fewer_than_none(what: &str, old: u32, n: u32) -> ! {
+    panic!("dropped {n} {what} of {old}");
 }
 
 /// The records of all frames of the machine, indexed by [`Pfn`].

@@ -1,7 +1,7 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
 use super::vec::{ByKind, ZONE_KINDS};
-use super::{LIST_FLAGS, Lru, LruList, settle_evictable};
+use super::{Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
@@ -41,6 +41,10 @@ pub struct Putback {
     /// Folios that nobody else refers to any more: to be freed by the caller.
     pub dead: List,
 }
+
+/// What says on which list a folio is, if on any.
+const NAMES: FrameFlags =
+    FrameFlags::LRU.union(FrameFlags::ACTIVE).union(FrameFlags::SWAPBACKED).union(FrameFlags::UNEVICTABLE);
 
 impl Lru {
     /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the list,
@@ -101,50 +105,39 @@ impl Lru {
         }
     }
 
-    /// [`Lru::remove`] for folios whose last references are gone. A vector is locked, and its sizes are changed, once for all
-    /// that follow each other.
-    pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) {
-        let mut rest = folios.iter().copied().peekable();
-        while let Some(first) = rest.next() {
-            let frame = &base.frames[first];
-            let before = frame.clear(FrameFlags::LRU);
-            if !before.contains(FrameFlags::LRU) {
-                self.clear_list_flags(base, frame);
-                continue;
+    /// [`Lru::remove`] for folios whose last references are gone, which are not charged any more either. What is done for those
+    /// that follow each other and are alike is done once for all of them. Returns whether there are folios of several pages.
+    pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) -> bool {
+        let mut any_large = false;
+        let mut rest = folios.iter().map(|&pfn| &base.frames[pfn]);
+        let mut next = rest.next();
+        while let Some(first) = next {
+            let listed = first.has(FrameFlags::LRU);
+            let mut held = listed.then(|| self.lock_of(first));
+            // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its group, too.
+            let names = first.flags() & NAMES;
+            let (list, kin, group) = (LruList::of(names), first.kin(), first.group());
+            let mut count = 0;
+            while let Some(frame) = next
+                && frame.flags() & NAMES == names
+                && frame.kin() == kin
+                && frame.group() == group
+            {
+                if let Some(held) = &mut held {
+                    held.lists.lists[list as usize].remove_record(&base.frames, frame);
+                }
+                self.forget_list(base, frame);
+                count += 1;
+                next = rest.next();
             }
-            let mut lists = self.lock_of(frame).lists;
-            let place = (frame.node(), frame.group());
-            // Of the list and the zone that the last one was of.
-            let (mut list, mut zone, mut gone) = (LruList::of(before), frame.zone(), 0);
-            let mut next = Some((first, frame, before));
-            while let Some((pfn, frame, before)) = next {
-                if (LruList::of(before), frame.zone()) != (list, zone) {
-                    self.account(base, &mut lists, place, list, &self.of_kind(zone, -gone));
-                    (list, zone, gone) = (LruList::of(before), frame.zone(), 0);
-                }
-                lists.lists[list as usize].remove(&base.frames, pfn);
-                gone += i64::from(frame.pages());
-                if before.intersects(LIST_FLAGS) {
-                    self.clear_list_flags(base, frame);
-                }
-                // Under this lock a folio of the vector stays in it; and of one that nobody refers to, LRU stays as it is.
-                next = rest.peek().map(|&pfn| (pfn, &base.frames[pfn])).and_then(|(pfn, frame)| {
-                    let alike = frame.has(FrameFlags::LRU) && (frame.node(), frame.group()) == place;
-                    alike.then(|| (pfn, frame, frame.clear(FrameFlags::LRU)))
-                });
-                if next.is_some() {
-                    rest.next();
-                }
+            let pages = count * u64::from(first.pages());
+            any_large |= first.order() != Order::ZERO;
+            if let Some(mut held) = held {
+                self.account_one(base, &mut held, first, list, -(pages as i64));
             }
-            self.account(base, &mut lists, place, list, &self.of_kind(zone, -gone));
+            self.groups.uncharge_many(base, group, count, pages);
         }
-    }
-
-    /// So many pages, all of one zone's kind.
-    fn of_kind(&self, zone: ZoneId, pages: i64) -> ByKind {
-        let mut by: ByKind = [0; ZONE_KINDS];
-        by[self.kind(zone) as usize] = pages;
-        by
+        any_large
     }
 
     /// Put isolated folios of one node back, each on the list that its flags now name, and drop their references. The

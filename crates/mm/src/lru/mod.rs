@@ -168,19 +168,16 @@ impl Lru {
             let mut held = self.lock_of(frame);
             self.unlink(base, &mut held, pfn);
         }
-        self.clear_list_flags(base, frame);
+        self.forget_list(base, frame);
     }
 
     /// Clear what says something of a folio on a list only.
     #[inline]
-    fn clear_list_flags<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
-        let flags = frame.flags();
-        if flags.contains(FrameFlags::MLOCKED) {
+    fn forget_list<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
+        if frame.has(FrameFlags::MLOCKED) {
             base.count(Stat::NrMlock, -(frame.pages() as i64));
         }
-        if flags.intersects(LIST_FLAGS) {
-            frame.clear(LIST_FLAGS);
-        }
+        frame.clear(FrameFlags::LRU | LIST_FLAGS);
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
@@ -229,7 +226,7 @@ impl Lru {
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
-                self.link(base, &mut held, pfn, end);
+                self.link(base, &mut held, pfn, frame, end);
                 return;
             }
             drop(held);
@@ -248,7 +245,7 @@ impl Lru {
         self.unlink(base, &mut held, pfn);
         frame.set(set);
         frame.clear(clear);
-        self.link(base, &mut held, pfn, end);
+        self.link(base, &mut held, pfn, frame, end);
     }
 
     /// Lock the vector that the folio belongs to.
@@ -272,12 +269,11 @@ impl Lru {
     }
 
     /// Link and set LRU. A folio that must stay in memory goes to the unevictable list whatever it was before.
-    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, end: End) {
-        let frame = &base.frames[pfn];
+    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, end: End) {
         settle_evictable(base, frame);
         let list = LruList::of(frame.flags());
         match end {
-            End::Head => held.lists.lists[list as usize].push_head(&base.frames, pfn),
+            End::Head => held.lists.lists[list as usize].push_head_record(&base.frames, pfn, frame),
             End::Tail => held.lists.lists[list as usize].push_tail(&base.frames, pfn),
         }
         frame.set(FrameFlags::LRU);

@@ -26,8 +26,8 @@ impl Tally {
     }
 
     #[inline]
-    fn note<M: Machine>(&mut self, base: &Base<M>, head: &Frame, pages: i64) {
-        *if head.is_anon() { &mut self.anon } else { &mut self.file } += pages;
+    fn note<M: Machine>(&mut self, base: &Base<M>, anon: bool, pages: i64) {
+        *if anon { &mut self.anon } else { &mut self.file } += pages;
         if self.at_once && pages != 0 {
             self.flush(base);
         }
@@ -69,8 +69,14 @@ impl Rmap {
     /// reference for each.
     #[inline]
     pub fn add_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) {
+        self.add_range_of(base, &base.frames[pages.head], pages);
+    }
+
+    /// The same, for who has the head's record at hand.
+    #[inline]
+    pub(crate) fn add_range_of<M: Machine>(&self, base: &Base<M>, head: &Frame, pages: FolioPages) {
         base.charge(Work::RmapAdd, pages.count as u64);
-        count_pages(base, &base.frames[pages.head], base.frames.map_pages(pages), 1);
+        count_pages(base, head, base.frames.map_pages_of(head, pages), 1);
     }
 
     /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a reference
@@ -89,23 +95,38 @@ impl Rmap {
     pub fn add_tallied<M: Machine>(&self, base: &Base<M>, pages: FolioPages, tally: &mut Tally) {
         base.charge(Work::RmapAdd, pages.count as u64);
         let change = base.frames.map_pages(pages);
-        tally.note(base, &base.frames[pages.head], i64::from(change.pages));
+        tally.note(base, base.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], for the folio of the head `frame`; the statistics wait in `tally`.
+    /// As [`Rmap::remove_range`], for the folio of the head `frame`, which is anonymous or not; the statistics wait in `tally`.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
         base: &Base<M>,
-        frame: &Frame,
+        (frame, anon): (&Frame, bool),
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
         let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, pages.count as u64);
         let change = base.frames.unmap_pages_of(frame, pages);
-        tally.note(base, frame, -i64::from(change.pages));
+        tally.note(base, anon, -i64::from(change.pages));
         change.partly
+    }
+
+    /// As [`Rmap::remove_tallied`], for one entry of a folio that is one page.
+    #[inline]
+    pub fn remove_one_tallied<M: Machine>(
+        &self,
+        base: &Base<M>,
+        page: &Frame,
+        anon: bool,
+        tally: &mut Tally,
+    ) {
+        let _scope = base.scope(Scope::FolioRemoveRmap);
+        base.charge(Work::RmapRemove, 1);
+        let last = page.mapcount_sub(1) == 0;
+        tally.note(base, anon, -i64::from(last));
     }
 
     /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.

@@ -24,12 +24,7 @@ impl Spaces {
         let start = whole.view.start;
         let below = page.0 - start.0;
         upper.view.id = self.new_vma_id();
-        upper.view.start = page;
-        upper.view.pages -= below;
-        upper.view.anon_index.0 += below;
-        if let Some((_, index)) = &mut upper.view.file {
-            index.0 += below;
-        }
+        upper.view.begin_at(page);
         // The upper part is registered before the lower one shrinks: no page is ever out of every span.
         upper.link(st, id, space.group());
         vmas.update(start, |lower| {
@@ -43,17 +38,11 @@ impl Spaces {
     /// Join the ranges on both sides of `page` if one continues the other. Semaphore held alone.
     pub(super) fn merge_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
         let space = self.at(id);
-        let mut vmas = space.vmas.lock();
-        let (Some(lower), Some(upper)) = (vmas.ending_at(page), vmas.starting_at(page)) else { return };
-        if !lower.continues_with(upper) {
-            return;
+        let joined = space.vmas.lock().join(page, |lower, upper| grow(st, id, space, lower, upper));
+        if let Some(upper) = joined {
+            upper.unlink(st);
+            st.charge(Work::VmaChange, 1);
         }
-        let start = lower.view.start;
-        let upper = vmas.absorb(page).expect("it was just seen");
-        vmas.update(start, |lower| grow(st, id, space, lower, &upper));
-        drop(vmas);
-        upper.unlink(st);
-        st.charge(Work::VmaChange, 1);
     }
 
     /// Change properties of all ranges in `[start, end)`, which become ranges of their own, and join what then fits.

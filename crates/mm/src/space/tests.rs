@@ -346,6 +346,38 @@ fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
     bench.validate();
 }
 
+/// The first pages of a range go without a cut: what is left is the same range, which all of its owners know at its new place. As
+/// a whole it goes from their lists.
+#[test]
+fn a_range_that_loses_its_first_pages_stays_itself() {
+    for kind in [0, 2, 4] {
+        let mut bench = Bench::new();
+        let prot = Prot::READ | Prot::WRITE;
+        bench.apply(&Op::Map { at: BASE, pages: 12, prot, kind, offset: 3, locked: false });
+        (BASE..BASE + 12).step_by(2).for_each(|page| bench.touch(page, true));
+        // Registered with two sets, if it is private.
+        let child = bench.spaces.fork(&bench.st, bench.id, Gfp::user(GROUP)).unwrap();
+        bench.touch(BASE + 6, true);
+        let id = |bench: &Bench| {
+            bench.spaces.at(bench.id).vmas.lock().range_of(Vpn(BASE + 11)).map(|vma| vma.view.id)
+        };
+        let before = id(&bench);
+        for (gone, pages) in [(0, 1), (1, 5), (6, 1), (7, 4)] {
+            bench.apply(&Op::Unmap { at: BASE + gone, pages });
+            assert_eq!(bench.found(), bench.expected());
+            assert_eq!((id(&bench), bench.range_end(BASE + 11)), (before, Some(BASE + 12)));
+            bench.validate();
+        }
+        let links = bench.st.rmap.links();
+        bench.apply(&Op::Unmap { at: BASE + 11, pages: 1 });
+        assert_eq!((id(&bench), bench.found()), (None, Vec::new()));
+        assert!(bench.st.rmap.links() < links);
+        bench.validate();
+        bench.spaces.exit(&bench.st, child);
+        bench.validate();
+    }
+}
+
 /// Reclaim and write-back walk reverse maps while spaces end: they must not come to tables that are gone.
 #[cfg(not(feature = "one-thread"))]
 #[test]

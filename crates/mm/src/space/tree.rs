@@ -14,12 +14,27 @@ const LOWEST: u64 = 16;
 /// Pages kept free above the place of mappings, where stacks stand.
 const STACK_GAP: u64 = 1 << (27 - PAGE_SHIFT);
 
-/// Ranges of one space; no two overlap.
+/// Ranges of one space; no two overlap. They stand by their ends: new ranges are placed below others and join them, so what comes
+/// and goes is mostly at a range's start, and leaves its place in the tree as it is.
 #[derive(Default)]
 pub struct VmaTree {
     ranges: BTreeMap<u64, Vma>,
     /// Where the last look-up ended: the next one is likely to be there too.
     recent: Option<VmaView>,
+}
+
+/// How the ranges lie of which some pages are unmapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Overlap {
+    /// There is none.
+    Nothing,
+    /// There is one, which begins with those pages; `whole`: and ends with them.
+    Start {
+        /// Is nothing left of it?
+        whole: bool,
+    },
+    /// Any other way.
+    Other,
 }
 
 impl VmaTree {
@@ -37,74 +52,127 @@ impl VmaTree {
         Some(view)
     }
 
-    /// The range that holds a page, whole.
-    pub(super) fn range_of(&self, page: Vpn) -> Option<&Vma> {
-        let (_, vma) = self.ranges.range(..=page.0).next_back()?;
-        (page < vma.view.end()).then_some(vma)
+    /// The range that holds a page, or else the first behind it.
+    #[inline]
+    fn first_from(&self, page: Vpn) -> Option<&Vma> {
+        self.ranges.range(page.0 + 1..).next().map(|(_, vma)| vma)
     }
 
-    /// Change a range in place; its start stays.
+    /// The range that holds a page, whole.
+    pub(super) fn range_of(&self, page: Vpn) -> Option<&Vma> {
+        self.first_from(page).filter(|vma| vma.view.start <= page)
+    }
+
+    /// Where the range stands that starts at a page.
+    fn place_of(&self, start: Vpn) -> Option<u64> {
+        self.starting_at(start).map(|vma| vma.view.end().0)
+    }
+
+    fn starting_at_mut(&mut self, start: Vpn) -> &mut Vma {
+        let place = self.place_of(start).expect("a range that starts here");
+        self.ranges.get_mut(&place).expect("it was just seen")
+    }
+
+    /// Change a range; its start stays.
     pub(super) fn update<R>(&mut self, start: Vpn, change: impl FnOnce(&mut Vma) -> R) -> R {
         self.recent = None;
-        change(self.ranges.get_mut(&start.0).expect("a range that starts here"))
+        let vma = self.starting_at_mut(start);
+        let before = vma.view.end().0;
+        let result = change(vma);
+        let end = vma.view.end().0;
+        if end != before {
+            let vma = self.ranges.remove(&before).expect("it was just changed");
+            self.ranges.insert(end, vma);
+        }
+        result
     }
 
     /// Add a range.
     pub(super) fn insert(&mut self, vma: Vma) {
         debug_assert!(self.overlapping(vma.view.start, vma.view.end()).next().is_none());
         self.recent = None;
-        self.ranges.insert(vma.view.start.0, vma);
+        self.ranges.insert(vma.view.end().0, vma);
     }
 
     /// Take out the range that starts at a page: its addresses are free for something else. Whoever holds a gather of the
     /// space sees to it that no old translation of them is left.
     pub fn remove(&mut self, start: Vpn, gather: &mut Gather) -> Option<Vma> {
+        let end = self.place_of(start)?;
+        self.remove_ending_at(Vpn(end), gather)
+    }
+
+    /// As [`VmaTree::remove`], for the range that ends where a page begins.
+    pub(super) fn remove_ending_at(&mut self, end: Vpn, gather: &mut Gather) -> Option<Vma> {
         self.recent = None;
-        let vma = self.ranges.remove(&start.0)?;
+        let vma = self.ranges.remove(&end.0)?;
         gather.changes(vma.view.start, vma.view.end());
         Some(vma)
     }
 
-    /// As [`VmaTree::remove`], for the last of the ranges in `[start, end)`, of which none begins before.
+    /// As [`VmaTree::remove`], for the last of the ranges in `[start, end)`, of which none ends behind.
     pub(super) fn remove_last(&mut self, end: Vpn, start: Vpn, gather: &mut Gather) -> Option<Vma> {
-        let (&last, _) = self.ranges.range(..end.0).next_back().filter(|&(&last, _)| last >= start.0)?;
-        self.remove(Vpn(last), gather)
+        let (&last, _) =
+            self.ranges.range(..=end.0).next_back().filter(|(_, vma)| vma.view.start >= start)?;
+        self.remove_ending_at(Vpn(last), gather)
+    }
+
+    /// As [`VmaTree::remove`], for the pages up to `end` of the range that starts at a page and goes on behind them. Returns the
+    /// range as it is then.
+    pub(super) fn remove_start(&mut self, start: Vpn, end: Vpn, gather: &mut Gather) -> Vma {
+        self.recent = None;
+        let vma = self.starting_at_mut(start);
+        vma.view.begin_at(end);
+        gather.changes(start, end);
+        vma.clone()
+    }
+
+    /// How do ranges lie in, or partly in, `[start, end)`?
+    pub(super) fn overlap(&self, start: Vpn, end: Vpn) -> Overlap {
+        match self.first_from(start).map(|vma| &vma.view) {
+            Some(view) if view.start == start && end <= view.end() => {
+                Overlap::Start { whole: end == view.end() }
+            }
+            Some(view) if view.start < end => Overlap::Other,
+            _ => Overlap::Nothing,
+        }
+    }
+
+    /// Where the free addresses below `start` begin, at which no range ends behind.
+    pub(super) fn free_below(&self, start: Vpn) -> Vpn {
+        self.ranges.range(..=start.0).next_back().map_or(Vpn(0), |(&end, _)| Vpn(end))
     }
 
     /// The free addresses around `[start, end)`, in which no range lies.
     pub(super) fn hole(&self, start: Vpn, end: Vpn) -> (Vpn, Vpn) {
-        let below = self.ranges.range(..start.0).next_back();
-        let above = self.ranges.range(end.0..).next();
-        (below.map_or(Vpn(0), |(_, vma)| vma.view.end()), above.map_or(USER_END, |(_, vma)| vma.view.start))
-    }
-
-    /// Does a range lie in, or partly in, `[start, end)`?
-    pub(super) fn holds_any(&self, start: Vpn, end: Vpn) -> bool {
-        let last = self.ranges.range(..end.0).next_back();
-        last.is_some_and(|(_, vma)| vma.view.end() > start)
+        (self.free_below(start), self.first_from(end).map_or(USER_END, |vma| vma.view.start))
     }
 
     /// Give a range other rights, with the same promise.
     pub fn protect(&mut self, start: Vpn, prot: Prot, gather: &mut Gather) {
         self.recent = None;
-        let vma = self.ranges.get_mut(&start.0).expect("a range that starts here");
+        let vma = self.starting_at_mut(start);
         vma.view.prot = prot;
         gather.changes(vma.view.start, vma.view.end());
     }
 
-    /// Take the upper of two ranges out of the tree, whose pages the lower one takes over.
-    pub(super) fn absorb(&mut self, start: Vpn) -> Option<Vma> {
+    /// Make one of the two ranges that meet at a page, if the upper one continues the lower one: that goes on with the pages of
+    /// both, as `grow` says. Returns the upper one, which is out of the tree.
+    pub(super) fn join(&mut self, page: Vpn, grow: impl FnOnce(&mut Vma, &Vma)) -> Option<Vma> {
+        let (lower, upper) = (self.ranges.get(&page.0)?, self.starting_at(page)?);
+        if !lower.continues_with(upper) {
+            return None;
+        }
+        let end = upper.view.end().0;
         self.recent = None;
-        self.ranges.remove(&start.0)
+        let mut lower = self.ranges.remove(&page.0)?;
+        let place = self.ranges.get_mut(&end)?;
+        grow(&mut lower, place);
+        Some(core::mem::replace(place, lower))
     }
 
     /// The ranges that lie in, or partly in, `[start, end)`.
     pub(super) fn overlapping(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = &Vma> {
-        let before = self.ranges.range(..start.0).next_back().map(|(_, vma)| vma);
-        before
-            .into_iter()
-            .filter(move |vma| vma.view.end() > start)
-            .chain(self.ranges.range(start.0..end.0.max(start.0)).map(|(_, vma)| vma))
+        self.ranges.range(start.0 + 1..).map(|(_, vma)| vma).take_while(move |vma| vma.view.start < end)
     }
 
     /// The range that holds a page, and all behind it.
@@ -117,14 +185,9 @@ impl VmaTree {
         self.overlapping(start, end).map(|vma| vma.view.start).collect()
     }
 
-    /// The range that ends where this page begins.
-    pub(super) fn ending_at(&self, page: Vpn) -> Option<&Vma> {
-        self.ranges.range(..page.0).next_back().map(|(_, vma)| vma).filter(|vma| vma.view.end() == page)
-    }
-
     /// The range that starts at this page.
-    pub(super) fn starting_at(&self, page: Vpn) -> Option<&Vma> {
-        self.ranges.get(&page.0)
+    fn starting_at(&self, page: Vpn) -> Option<&Vma> {
+        self.first_from(page).filter(|vma| vma.view.start == page)
     }
 
     /// All ranges.
@@ -161,9 +224,9 @@ impl VmaTree {
     /// Check order and overlap.
     pub(super) fn validate(&self) -> Result<(), String> {
         let mut last = Vpn(0);
-        for (&start, vma) in &self.ranges {
+        for (&end, vma) in &self.ranges {
             let view = &vma.view;
-            if start != view.start.0 || view.start < last || view.pages == 0 || view.end() > USER_END {
+            if end != view.end().0 || view.start < last || view.pages == 0 || view.end() > USER_END {
                 return Err(std_alloc::format!("range {view:?} behind {last}"));
             }
             if view.anon.is_some_and(|set| vma.sets.last() != Some(&set)) {

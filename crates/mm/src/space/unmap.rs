@@ -1,10 +1,13 @@
 //! Taking mappings away: munmap, and the clearing of entries that everything else that does so shares.
 
+use super::split::split_entry_at;
+use super::tree::Overlap;
 use super::vma::{Vma, VmaView};
-use super::{Spaces, Stop};
+use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
 use crate::frame::{Frame, FrameFlags, Owner};
+use crate::ground::Ground;
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::stat::Stat;
@@ -33,9 +36,52 @@ impl Spaces {
             return;
         }
         let space = self.at(id);
-        if !space.vmas.lock().holds_any(start, end) {
-            return;
+        let overlap = space.vmas.lock().overlap(start, end);
+        match overlap {
+            Overlap::Nothing => {}
+            Overlap::Start { whole: true } => self.unmap_whole(st, space, id, start, end),
+            Overlap::Start { whole: false } => self.unmap_start(st, space, id, start, end),
+            Overlap::Other => self.unmap_ranges(st, space, id, start, end),
         }
+    }
+
+    /// Unmap `[start, end)`, with which one range begins. Ranges are what they would be had it been cut in two, and the lower part
+    /// taken out, but nothing is made only to be taken apart.
+    fn unmap_start<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        split_entry_at(st, space, id, end);
+        // As for a cut, and again for what is taken out.
+        st.charge(Work::VmaChange, 1);
+        let left = st.gather(id, Purpose::Meaning, |gather| {
+            let mut vmas = space.vmas.lock();
+            let left = vmas.remove_start(start, end, gather);
+            // What lies behind needs the table that it shares with these pages.
+            let shares = !end.0.is_multiple_of(TABLE_ENTRIES as u64);
+            let hole = (if shares { start } else { vmas.free_below(start) }, end);
+            drop(vmas);
+            unmap_entries(st, id, (start, end), hole, &left.view, gather);
+            left
+        });
+        // The entries were found by way of the whole range until now.
+        left.relink(st, id, space.group());
+        st.charge(Work::VmaChange, 1);
+    }
+
+    /// Unmap `[start, end)`, which is one range.
+    fn unmap_whole<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        let gone = st.gather(id, Purpose::Meaning, |gather| {
+            let mut vmas = space.vmas.lock();
+            let gone = vmas.remove_ending_at(end, gather).expect("it was just seen");
+            let hole = vmas.hole(start, end);
+            drop(vmas);
+            unmap_entries(st, id, (start, end), hole, &gone.view, gather);
+            gone
+        });
+        gone.unlink(st);
+        st.charge(Work::VmaChange, 1);
+    }
+
+    /// Unmap `[start, end)`, however ranges lie in it.
+    fn unmap_ranges<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         self.split_at(st, id, start);
         self.split_at(st, id, end);
         let mut gone: SmallVec<[Vma; 1]> = SmallVec::new();
@@ -59,6 +105,20 @@ impl Spaces {
     }
 }
 
+/// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty then.
+fn unmap_entries<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    (start, end): (Vpn, Vpn),
+    hole: (Vpn, Vpn),
+    vma: &VmaView,
+    gather: &mut Gather,
+) {
+    let mut tables = st.tables.lock(st.memory().ground(), id);
+    zap_locked(st, &mut tables, (start, end), vma.has_recency(), gather);
+    tables.take_empty_tables((start, end), hole, gather);
+}
+
 /// Clear all entries of `[start, end)`, which lies in `vma`. Pages wait in `gather` for its flush.
 pub(super) fn zap<M: Machine>(
     st: &Store<M>,
@@ -68,8 +128,20 @@ pub(super) fn zap<M: Machine>(
     end: Vpn,
     gather: &mut Gather,
 ) {
+    let mut tables = st.tables.lock(st.memory().ground(), id);
+    zap_locked(st, &mut tables, (start, end), vma.has_recency(), gather);
+}
+
+/// [`zap`] under the tables' lock. `recency`: that a page was used counts for its folio.
+fn zap_locked<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    (start, end): (Vpn, Vpn),
+    recency: bool,
+    gather: &mut Gather,
+) {
     let _scope = st.scope(Scope::UnmapPageRange);
-    zap_if(st, id, (start, end), vma.has_recency(), gather, |_| true);
+    zap_locked_if(st, tables, (start, end), recency, gather, |_| true);
 }
 
 /// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its folio.
@@ -81,9 +153,22 @@ pub(super) fn zap_if<M: Machine>(
     gather: &mut Gather,
     wanted: impl Fn(&Run) -> bool,
 ) {
+    let mut tables = st.tables.lock(st.memory().ground(), id);
+    zap_locked_if(st, &mut tables, (start, end), recency, gather, wanted);
+}
+
+/// [`zap_if`] under the tables' lock.
+#[inline]
+fn zap_locked_if<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    (start, end): (Vpn, Vpn),
+    recency: bool,
+    gather: &mut Gather,
+    wanted: impl Fn(&Run) -> bool,
+) {
     let base = st.memory().ground();
-    let mut tally = Tally::new(base);
-    let mut tables = st.tables.lock(base, id);
+    let mut zapped = Zapped::new(base);
     let mut from = start;
     loop {
         // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
@@ -99,16 +184,47 @@ pub(super) fn zap_if<M: Machine>(
         tables.take_each(from, end, wanted, |tables, run| {
             if run.is_large() {
                 let partly = reaches_out(run, start, end);
-                return forget_large(st, tables, run, partly, recency, gather);
+                // A run of its own: this one need not be kept in memory for a call that is rarely made.
+                let run = Run::large(run.page, run.slot, run.entry);
+                return forget_large(st, tables, &run, partly, recency, gather);
             }
-            forget_run(st, tables, run, recency, gather, &mut tally);
+            forget_run(st, tables, run, recency, gather, &mut zapped);
         });
         let Some(run) = split.get() else { break };
         tables.split_large(&run);
         st.rmap.split_large(base, run.entry.pfn());
         from = run.page.max(start);
     }
-    tally.settle(base);
+    zapped.settle(base, gather);
+}
+
+/// What was cleared, in ascending order, and is told at the end.
+struct Zapped {
+    tally: Tally,
+    /// From the first page to the last, if there is one.
+    first: Vpn,
+    end: Vpn,
+}
+
+impl Zapped {
+    fn new<M: Machine>(base: &Ground<M>) -> Zapped {
+        Zapped { tally: Tally::new(base), first: Vpn(0), end: Vpn(0) }
+    }
+
+    #[inline]
+    fn touched(&mut self, run: &Run) {
+        if self.end == Vpn(0) {
+            self.first = run.page;
+        }
+        self.end = run.end();
+    }
+
+    fn settle<M: Machine>(self, base: &Ground<M>, gather: &mut Gather) {
+        if self.first < self.end {
+            gather.touched(self.first, self.end.0 - self.first.0);
+        }
+        self.tally.settle(base);
+    }
 }
 
 /// Does a large entry map more than pages of `[start, end)`?
@@ -124,7 +240,7 @@ fn forget_run<M: Machine>(
     run: &Run,
     recency: bool,
     gather: &mut Gather,
-    tally: &mut Tally,
+    zapped: &mut Zapped,
 ) {
     let base = st.memory().ground();
     st.charge(Work::EntryClear, run.count as u64);
@@ -133,7 +249,7 @@ fn forget_run<M: Machine>(
         drop_swap_entry(st.memory(), slot);
         return;
     }
-    gather.touched(run.page, run.pages());
+    zapped.touched(run);
     let pages = run.mapped(&st.frames);
     let frame = &st.frames[pages.head];
     stale_of(base, &run.cleared(tables.space(), run.entry, pages.head), frame, true);
@@ -144,8 +260,15 @@ fn forget_run<M: Machine>(
     if kind != Resident::Anon {
         tell_file(st, run, pages.head, recency);
     }
+    let anon = kind == Resident::Anon;
+    if frame.order() == Order::ZERO {
+        tables.counts().add(kind, -1);
+        st.rmap.remove_one_tallied(base, frame, anon, &mut zapped.tally);
+        gather.page(pages.head);
+        return;
+    }
     tables.counts().add(kind, -i64::from(pages.count));
-    if st.rmap.remove_tallied(base, frame, pages, tally) {
+    if st.rmap.remove_tallied(base, (frame, anon), pages, &mut zapped.tally) {
         st.lru.defer_split(base, pages.head);
     }
     gather.folio(pages.head, run.count);
@@ -199,8 +322,9 @@ pub(super) fn resident_kind<M: Machine>(st: &Store<M>, head: Pfn) -> Resident {
     kind_of(&st.frames[head])
 }
 
+/// The same, for who has the head's record at hand.
 #[inline]
-fn kind_of(frame: &Frame) -> Resident {
+pub(super) fn kind_of(frame: &Frame) -> Resident {
     match frame.owner() {
         Owner::Anon(_) => Resident::Anon,
         // A page that was cut off its file has no owner any more, but counts as it did.

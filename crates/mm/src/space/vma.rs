@@ -58,6 +58,18 @@ impl VmaView {
         Vpn(self.start.0 + self.pages)
     }
 
+    /// It begins at one of its later pages from now on.
+    #[inline]
+    pub(super) fn begin_at(&mut self, page: Vpn) {
+        let gone = page.0 - self.start.0;
+        self.start = page;
+        self.pages -= gone;
+        self.anon_index.0 += gone;
+        if let Some((_, index)) = &mut self.file {
+            index.0 += gone;
+        }
+    }
+
     /// Index in the file of one of its pages.
     #[inline]
     pub fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
@@ -100,12 +112,19 @@ pub(super) fn rights_of(prot: Prot) -> Rights {
 }
 
 /// A mapped range and the anonymous sets that may own its pages.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub struct Vma {
     /// What faults need.
     pub view: VmaView,
     /// All sets that it is registered with, oldest first: those inherited by fork, then its own.
     pub sets: SmallVec<[AnonId; 4]>,
+}
+
+impl Clone for Vma {
+    fn clone(&self) -> Vma {
+        // As a slice, which is copied in one step.
+        Vma { view: self.view, sets: SmallVec::from_slice(&self.sets) }
+    }
 }
 
 impl Vma {

@@ -25,7 +25,7 @@ pub use settled::{Settled, Writes};
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
-use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
+use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
@@ -246,14 +246,17 @@ impl Tables {
 
     /// Free tables that a [`Gather`] brought, after its flush.
     pub fn free_tables<M: Machine>(&self, base: &Ground<M>, alloc: &Allocator, tables: &[Pfn]) {
-        for &table in tables {
-            base.frames[table].clear(FrameFlags::TABLE);
-            // The gather that brought it has settled the space, or no CPU runs the space any more.
-            base.frames[table].set_debt(0);
-            base.frames[table].set_private(0);
-            assert!(base.frames[table].put(1));
-            alloc.free(base, table);
+        if tables.is_empty() {
+            return;
         }
+        for frame in tables.iter().map(|&table| &base.frames[table]) {
+            frame.clear(FrameFlags::TABLE);
+            // The gather that brought it has settled the space, or no CPU runs the space any more.
+            frame.set_debt(0);
+            frame.set_private(0);
+            assert!(frame.put(1));
+        }
+        alloc.free_many(base, tables);
         base.count(Stat::NrPageTablePages, -(tables.len() as i64));
     }
 }
@@ -283,6 +286,12 @@ fn new_table<M: Machine>(
     base.frames[table].set_private(0);
     base.count(Stat::NrPageTablePages, 1);
     Ok(table)
+}
+
+#[cold]
+#[inline(never)]
+fn not_of_one_folio(pages: FolioPages) -> ! {
+    panic!("{pages:?} are no folio's pages");
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
@@ -328,6 +337,17 @@ impl<'a, M: Machine> Locked<'a, M> {
             let frame = &self.base.frames[table];
             frame.set_private(frame.private().checked_add_signed(by).expect("a table counts its entries"));
         }
+    }
+
+    /// The record of the folio that has these pages.
+    #[inline]
+    fn head_of(&self, pages: FolioPages) -> &'a Frame {
+        let frames = &self.base.frames;
+        let head = &frames[pages.head];
+        if !pages.are_of(frames, head) {
+            not_of_one_folio(pages);
+        }
+        head
     }
 
     /// Read an entry.
@@ -389,8 +409,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
     #[inline]
     pub fn install_unchanged(&mut self, slot: Slot, pages: FolioPages, rights: Rights) {
-        assert!(pages.are_of_head(&self.base.frames), "{pages:?} are no folio's pages");
-        let head = &self.base.frames[pages.head];
+        let head = self.head_of(pages);
         let cached = matches!(head.owner(), Owner::File(_)) || head.has(FrameFlags::SWAPCACHE);
         assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
         let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());

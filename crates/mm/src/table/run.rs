@@ -45,6 +45,12 @@ impl Run {
         Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
     }
 
+    /// The run of a 2 MiB entry.
+    #[inline]
+    pub(crate) fn large(page: Vpn, slot: Slot, entry: Entry) -> Run {
+        Run { page, slot, entry, order: PAGEBLOCK_ORDER, count: 1, head: entry.pfn() }
+    }
+
     /// Pages of the address space that the run is for.
     #[inline]
     pub fn pages(&self) -> u64 {
@@ -161,20 +167,22 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
-    /// Let a run of one entry of a larger folio have as many as continue it in `cells`, of which it is the first.
-    pub(super) fn lengthen(&self, run: &mut Run, cells: &[AtomicU64]) {
+    /// How many entries of a larger folio continue `first`, the first of `cells`, itself among them; the first with the marks of
+    /// all; and the folio's head.
+    pub(super) fn lengthen(&self, first: Entry, cells: &[AtomicU64]) -> (u32, Entry, Pfn) {
         let frames = &self.base.frames;
-        let first = run.entry;
-        run.head = frames.head(first.pfn());
-        let rest = frames[run.head].pages() - (first.pfn().0 - run.head.0);
+        let head = frames.head(first.pfn());
+        let rest = frames[head].pages() - (first.pfn().0 - head.0);
+        let (mut count, mut marked) = (1, first);
         for cell in cells.iter().take(rest as usize).skip(1) {
             let next = Entry::from_raw(cell.load(Acquire));
-            if next.without(MARKS) != first.ahead(run.count).without(MARKS) {
+            if next.without(MARKS) != first.ahead(count).without(MARKS) {
                 break;
             }
-            run.entry = run.entry.with(next.bits() & MARKS);
-            run.count += 1;
+            marked = marked.with(next.bits() & MARKS);
+            count += 1;
         }
+        (count, marked, head)
     }
 
     /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
@@ -183,7 +191,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         if !run.is_large() && self.is_of_large_folio(&mut run) {
             let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
             let cells = self.cells(run.slot, most);
-            self.lengthen(&mut run, cells);
+            (run.count, run.entry, run.head) = self.lengthen(run.entry, cells);
         }
         Some(run)
     }

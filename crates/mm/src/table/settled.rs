@@ -82,12 +82,12 @@ impl<'a, M: Machine> Settled<'a, M> {
     }
 
     /// May pages be written through entries of a table? Tells who traces that a file is about to change.
+    #[inline]
     pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
         // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
         assert!(settled, "the lock of {} is not the one that was settled", self.space);
-        assert!(pages.are_of_head(&self.base.frames), "{pages:?} are no folio's pages");
-        let head = &self.base.frames[pages.head];
+        let head = self.head_of(pages);
         match (writes, head.owner()) {
             (Writes::No, _) => false,
             (Writes::Private, owner) => {

@@ -1,7 +1,7 @@
 //! Finding entries, one or a range.
 
 use super::run::exchange;
-use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run};
+use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::Gather;
@@ -23,6 +23,13 @@ const fn span(level: u32) -> u64 {
 #[inline]
 const fn shift(level: u32) -> u32 {
     level.wrapping_mul(LEVEL_BITS)
+}
+
+/// Does all that the entry of a page spans in the table of `level` lie in a hole?
+#[inline]
+fn is_within(page: Vpn, level: u32, hole: (Vpn, Vpn)) -> bool {
+    let first = page.0 & !(span(level) - 1);
+    hole.0.0 <= first && first + span(level) <= hole.1.0
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
@@ -77,8 +84,8 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins or ends.
     #[inline]
     pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
-        let mut visit = |tables: &mut Self, run: &mut Run, _: &[AtomicU64]| {
-            visit(tables, *run);
+        let mut visit = |tables: &mut Self, run: Run, _: &[AtomicU64]| {
+            visit(tables, run);
             0
         };
         self.visit_range(start, end, &mut visit);
@@ -94,12 +101,12 @@ impl<'a, M: Machine> Locked<'a, M> {
         wanted: impl Fn(&Run) -> bool,
         mut visit: impl FnMut(&mut Self, &Run),
     ) {
-        let mut visit = |tables: &mut Self, run: &mut Run, cells: &[AtomicU64]| {
-            if !wanted(run) {
+        let mut visit = |tables: &mut Self, mut run: Run, cells: &[AtomicU64]| {
+            if !wanted(&run) {
                 return 0;
             }
             run.entry = exchange(cells, |_| Entry::NONE);
-            visit(tables, run);
+            visit(tables, &run);
             run.count
         };
         self.visit_range(start, end, &mut visit);
@@ -111,12 +118,12 @@ impl<'a, M: Machine> Locked<'a, M> {
         &mut self,
         start: Vpn,
         end: Vpn,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let longest = self.longest_run();
         match self.counts.recent.get(start) {
             Some(table) if start < end && end.0 - start.0 <= (TABLE_ENTRIES - index(start, 0)) as u64 => {
-                self.visit_lowest(table, (start, end), longest, visit);
+                self.visit_entries(table, 0, (start, end.0 - start.0), longest, visit);
             }
             _ => self.visit_table(self.root, LEVELS - 1, (start, end), longest, visit),
         }
@@ -130,26 +137,21 @@ impl<'a, M: Machine> Locked<'a, M> {
         level: u32,
         (start, end): (Vpn, Vpn),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let base = self.base;
         let cells = base.machine.table(table);
         let mut page = start;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
-            let at = index(page, level);
-            let entry = Entry::from_raw(cells[at].load(Acquire));
+            let entry = Entry::from_raw(cells[index(page, level)].load(Acquire));
             if entry.is_none() {
                 // Nothing below.
             } else if entry.has(Bits::LARGE) {
-                let page = Vpn(page.0 & !(span(level) - 1));
-                let slot = self.slot(table, page, level);
-                let order = Order((level * LEVEL_BITS) as u8);
-                let mut run = Run { page, slot, entry, order, count: 1, head: entry.pfn() };
-                let gone = visit(self, &mut run, &cells[at..=at]);
-                self.count_entries(table, -i64::from(gone));
+                let first = Vpn(page.0 & !(span(level) - 1));
+                self.visit_entries(table, level, (first, 1), longest, visit);
             } else if level == 1 {
-                self.visit_lowest(entry.pfn(), (page, next), longest, visit);
+                self.visit_entries(entry.pfn(), 0, (page, next.0 - page.0), longest, visit);
             } else {
                 self.visit_table(entry.pfn(), level - 1, (page, next), longest, visit);
             }
@@ -157,18 +159,22 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
     }
 
-    #[inline]
-    fn visit_lowest(
+    /// Visit `count` entries of one table that map something, from that of page `start` on. The one place where visitors are
+    /// called, so that they become part of it.
+    #[inline(never)]
+    fn visit_entries(
         &mut self,
         table: Pfn,
-        (start, end): (Vpn, Vpn),
+        level: u32,
+        (start, count): (Vpn, u64),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, &mut Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
     ) {
         let base = self.base;
-        let first = index(start, 0);
-        let cells = &base.machine.table(table)[first..first + (end.0 - start.0) as usize];
-        let slot = self.slot(table, start, 0);
+        let first = index(start, level);
+        let cells = &base.machine.table(table)[first..first + count as usize];
+        let slot = self.slot(table, start, level);
+        let order = Order((level * LEVEL_BITS) as u8);
         let (mut at, mut empty, mut gone) = (0, 0, 0);
         while at < cells.len() {
             let entry = Entry::from_raw(cells[at].load(Acquire));
@@ -178,13 +184,16 @@ impl<'a, M: Machine> Locked<'a, M> {
                 continue;
             }
             let page = Vpn(start.0 + at as u64);
-            let mut run = Run::one(page, slot.ahead(at as u32), entry);
-            if self.is_of_large_folio(&mut run) {
+            let slot = slot.ahead(at as u32);
+            let mut run = Run { page, slot, entry, order, count: 1, head: Pfn::NONE };
+            if level > 0 {
+                run.head = entry.pfn();
+            } else if self.is_of_large_folio(&mut run) {
                 let most = longest.min(cells.len() - at);
-                self.lengthen(&mut run, &cells[at..at + most]);
+                (run.count, run.entry, run.head) = self.lengthen(entry, &cells[at..at + most]);
             }
             let count = run.count as usize;
-            gone += visit(self, &mut run, &cells[at..][..count]);
+            gone += visit(self, run, &cells[at..][..count]);
             at += count;
         }
         self.count_entries(table, -i64::from(gone));
@@ -194,8 +203,47 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span nothing beyond
     /// `hole`. What a table spans beside it, ranges will probably need a table for again.
     pub fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
-        let root = self.root;
-        self.take_empty_below(root, LEVELS - 1, range, hole, gather);
+        let (start, end) = range;
+        let is_in_one = start < end && start.0 / span(1) == (end.0 - 1) / span(1);
+        if is_in_one {
+            self.take_empty_above(start, hole, gather);
+        } else {
+            self.take_empty_below(self.root, LEVELS - 1, range, hole, gather);
+        }
+    }
+
+    /// The same for the tables that lead to one page, from the lowest: none above one that has entries is empty.
+    fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
+        let is_used = |table: Pfn| self.base.frames[table].private() != 0;
+        if self.counts.recent.get(page).is_some_and(is_used) {
+            return;
+        }
+        // The tables on the way, by level.
+        let mut way = [self.root; LEVELS as usize];
+        let mut lowest = LEVELS - 1;
+        while lowest > 0 {
+            let entry = self.at(way[lowest as usize], index(page, lowest));
+            if !entry.is_present() || entry.has(Bits::LARGE) {
+                break;
+            }
+            lowest -= 1;
+            way[lowest as usize] = entry.pfn();
+        }
+        for level in lowest + 1..LEVELS {
+            let below = way[level as usize - 1];
+            if !is_within(page, level, hole) || self.base.frames[below].private() != 0 {
+                return;
+            }
+            self.take_table(self.slot(way[level as usize], page, level), below, gather);
+        }
+    }
+
+    /// Take an empty table out of the tree.
+    fn take_table(&mut self, slot: Slot, table: Pfn, gather: &mut Gather) {
+        self.replace(slot, Entry::NONE);
+        self.counts.tables -= 1;
+        self.counts.recent.forget();
+        gather.table(table);
     }
 
     fn take_empty_below(
@@ -216,13 +264,8 @@ impl<'a, M: Machine> Locked<'a, M> {
                 if level > 1 {
                     self.take_empty_below(below, level - 1, (page, next), hole, gather);
                 }
-                let first = page.0 & !(span(level) - 1);
-                let inside = hole.0.0 <= first && first + span(level) <= hole.1.0;
-                if inside && self.base.frames[below].private() == 0 {
-                    self.replace(slot, Entry::NONE);
-                    self.counts.tables -= 1;
-                    self.counts.recent.forget();
-                    gather.table(below);
+                if is_within(page, level, hole) && self.base.frames[below].private() == 0 {
+                    self.take_table(slot, below, gather);
                 }
             }
             page = next;

@@ -80,6 +80,12 @@ impl Gather {
         }
     }
 
+    /// The same for one entry of a folio that is one page.
+    #[inline]
+    pub fn page(&mut self, page: Pfn) {
+        self.folios.push((page, 1));
+    }
+
     /// The entries of some pages were cleared or lost rights.
     #[inline]
     pub fn touched(&mut self, page: Vpn, pages: u64) {

@@ -38,6 +38,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A page that will be anonymous memory of this range. Its content is still to be made.
+    #[inline(always)]
     pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
         let pfn = self.st.new_folio(Order::ZERO, self.gfp)?;
         let frame = &self.st.frames[pfn];
@@ -48,13 +49,15 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map a page from [`Fault::new_anon_page`] where the entry is still `expected` (none, or the page of which it is
     /// a copy, which is then unmapped). The caller's reference goes to the entry.
+    #[inline(always)]
     pub(super) fn map_new_anon(&self, pfn: Pfn, expected: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         match self.slot_if(&mut tables, expected) {
             Ok(Some(slot)) => {
                 let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
                 let mut tables = tables.settle_at(slot, self.page);
-                self.install(&mut tables, slot, pfn, Writes::Private);
+                let page = FolioPages { head: pfn, first: pfn, count: 1 };
+                self.install_page(&mut tables, slot, page, Writes::Private);
                 drop(tables);
                 self.st.lru.add(self.st.memory().ground(), pfn);
                 if let Some(old) = old.flatten() {

@@ -11,6 +11,7 @@ use crate::tlb::{Purpose, Range, stale};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
+    #[inline(never)]
     pub(super) fn write_fault(&self, entry: Entry) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoWpPage);
         if entry.has(Bits::LARGE) && !self.vma.is_shared() {

@@ -93,6 +93,7 @@ impl Around {
 
 impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
+    #[inline(never)]
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoReadFault);
         let place = self.large_place(index);
@@ -216,8 +217,9 @@ impl<M: Machine> Fault<'_, M> {
                 match &mut *tables {
                     Held::Settled(tables) if self.may_write_untracked(pages.head) => {
                         let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                        self.st.rmap.add_range(self.st.memory().ground(), pages);
-                        self.count_mapped(tables, pages);
+                        let head = &self.st.frames[pages.head];
+                        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+                        self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
                     tables => self.install_unchanged(tables, first.slot, pages, rights),
@@ -237,6 +239,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A store to a private range: a copy of the file's page.
+    #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoCowFault);
         let page = self.get_page(file, index)?;
@@ -255,6 +258,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A store to a shared range: the file must know that the page is dirty before it can be written.
+    #[inline(never)]
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoSharedFault);
         let page = self.get_page(file, index)?;

@@ -13,7 +13,7 @@ use super::Space;
 use super::vma::{Vma, VmaFlags, VmaView};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
-use crate::frame::FolioPages;
+use crate::frame::{FolioPages, Frame};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
@@ -173,30 +173,42 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map a page of a folio, of which the caller gives one reference to the entry, for this access.
     fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
-        let pages = FolioPages::one(&self.st.frames, page);
-        self.st.rmap.add_range(self.st.memory().ground(), pages);
-        self.count_mapped(tables, pages);
+        self.install_page(tables, slot, FolioPages::one(&self.st.frames, page), writes);
+    }
+
+    /// [`Fault::install`] for who knows the page's folio.
+    #[inline(always)]
+    fn install_page(&self, tables: &mut Settled<'_, M>, slot: Slot, page: FolioPages, writes: Writes) {
+        let head = &self.st.frames[page.head];
+        self.st.rmap.add_range_of(self.st.memory().ground(), head, page);
+        self.count_mapped(tables, head, page.count);
         let rights = self.rights(!matches!(writes, Writes::No));
-        tables.install(slot, self.page, pages, rights, writes);
+        tables.install(slot, self.page, page, rights, writes);
     }
 
     /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last changed.
     fn install_unchanged(&self, tables: &mut Locked<'_, M>, slot: Slot, pages: FolioPages, rights: Rights) {
-        self.st.rmap.add_range(self.st.memory().ground(), pages);
-        self.count_mapped(tables, pages);
+        let head = &self.st.frames[pages.head];
+        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+        self.count_mapped(tables, head, pages.count);
         tables.install_unchanged(slot, pages, rights);
     }
 
-    fn count_mapped(&self, tables: &mut Locked<'_, M>, pages: FolioPages) {
-        tables.counts().add(super::unmap::resident_kind(self.st, pages.head), i64::from(pages.count));
-        self.st.charge(Work::EntrySet, pages.count as u64);
+    #[inline]
+    fn count_mapped(&self, tables: &mut Locked<'_, M>, head: &Frame, pages: u32) {
+        tables.counts().add(super::unmap::kind_of(head), i64::from(pages));
+        self.st.charge(Work::EntrySet, pages as u64);
     }
 
-    /// The set for anonymous pages made through this range; the first such page makes the set.
+    /// The set for anonymous pages made through this range.
+    #[inline]
     fn anon_set(&self) -> AnonId {
-        if let Some(set) = self.vma.anon {
-            return set;
-        }
+        self.vma.anon.unwrap_or_else(|| self.new_anon_set())
+    }
+
+    /// The first such page makes the set.
+    #[cold]
+    fn new_anon_set(&self) -> AnonId {
         let mut vmas = self.space.vmas.lock();
         let start = vmas.find(self.page).expect("the semaphore is held").start;
         vmas.update(start, |vma| {

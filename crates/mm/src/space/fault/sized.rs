@@ -103,8 +103,9 @@ impl<M: Machine> Fault<'_, M> {
         self.st.frames[pfn].get(all.count - 1);
         for at in (0..all.count).step_by(step as usize) {
             let pages = FolioPages { first: pfn.add(at), count: step, ..all };
-            self.st.rmap.add_range(self.st.memory().ground(), pages);
-            self.count_mapped(&mut tables, pages);
+            let head = &self.st.frames[pfn];
+            self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+            self.count_mapped(&mut tables, head, pages.count);
             let page = Vpn(start.0 + at as u64);
             tables.install(slot.ahead(at), page, pages, self.rights(true), Writes::Private);
         }

@@ -11,6 +11,7 @@ use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     /// Bring a page back. `exclusive`: no other process has an entry for the slot.
+    #[inline(never)]
     pub(super) fn swap_fault(
         &self,
         entry: Entry,
