@@ -184,6 +184,29 @@ impl PageTree {
         folio
     }
 
+    /// Leave a shadow in the place of a folio of one page. Returns the page.
+    ///
+    /// # Panics
+    /// If no such folio stands there.
+    pub fn evict_page(&mut self, index: PageIndex, shadow: Shadow) -> Pfn {
+        let (leaf, slot) = self.find(index).expect("a folio is taken out once");
+        let node = &mut self.nodes[leaf as usize];
+        assert!(node.has(Mark::Folio, slot), "a folio is taken out once");
+        let folio = Folio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
+        assert_eq!(folio.order, Order::ZERO, "a larger folio is taken out whole");
+        let bit = 1 << slot;
+        let marked = node.marks[Mark::Dirty as usize..].iter().fold(0, |all, mark| all | mark) & bit != 0;
+        self.clear(leaf, bit, Mark::Folio);
+        if marked {
+            self.clear_all(leaf, slot, None);
+        }
+        self.set(leaf, bit, Mark::Shadow);
+        self.counts[Mark::Folio as usize] -= 1;
+        self.counts[Mark::Shadow as usize] += 1;
+        self.note_shadows(leaf);
+        folio.head
+    }
+
     /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep its
     /// marks.
     pub fn split_folio(&mut self, first: PageIndex, to: Order) {

@@ -327,6 +327,12 @@ impl PageTree {
         core::mem::take(&mut self.news)
     }
 
+    /// Has a leaf come to hold only shadows since the last call of [`PageTree::take_news`]?
+    #[inline]
+    pub fn has_shadow_leaf(&self) -> bool {
+        self.news.leaf.is_some()
+    }
+
     /// Has the leaf held only shadows all the time?
     pub fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
         self.nodes[leaf.node as usize].stamp == leaf.stamp
