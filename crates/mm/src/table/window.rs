@@ -1,6 +1,7 @@
 //! A stretch of one table's places, for who looks at many of them: the table is found once.
 
-use super::{Bits, Entry, Locked, Run, Slot};
+use super::{Bits, Entry, Locked, Rights, Run, Slot};
+use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::Generation;
@@ -12,7 +13,7 @@ pub struct Window<'t, 'a, M: Machine> {
     page: Vpn,
     first: Slot,
     cells: &'a [AtomicU64],
-    /// How many were left empty that were not.
+    /// How many are empty now that were not, less those that were empty and are not.
     gone: i64,
 }
 
@@ -57,6 +58,25 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         let cell = &self.cells[at];
         cell.fetch_or(Bits::AGED.bits(), AcqRel);
         cell.fetch_and(!Bits::YOUNG.bits(), AcqRel);
+    }
+
+    /// Map a page, a folio by itself, that shows what every old translation of its address shows too
+    /// ([`Locked::install_unchanged`]), at a place that is empty.
+    #[inline]
+    pub fn install_unchanged(&mut self, at: usize, page: Pfn, rights: Rights) {
+        let frame = &self.tables.base.frames[page];
+        let flags = frame.flags();
+        let cached = matches!(frame.owner(), Owner::File(_)) || flags.contains(FrameFlags::SWAPCACHE);
+        let single = !flags.intersects(FrameFlags::HEAD | FrameFlags::TAIL);
+        assert!(
+            cached && single,
+            "{page} of {:?}, {flags:?}, is mapped as if it were not new",
+            frame.owner()
+        );
+        let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
+        let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));
+        debug_assert!(old.is_none(), "an entry for {page} was not cleared first");
+        self.gone -= 1;
     }
 
     /// Empty a place that is not empty; returns its entry with all marks that hardware had set by then.
