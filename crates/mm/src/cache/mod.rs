@@ -20,6 +20,7 @@ mod evict;
 mod file;
 mod get;
 mod io;
+mod pages;
 mod readahead;
 mod rw;
 mod shadows;
@@ -351,55 +352,6 @@ impl Cache {
     /// Was the flusher wanted since the last call?
     pub(crate) fn take_flusher_wanted(&self) -> bool {
         self.flusher_wanted.swap(false, Relaxed)
-    }
-
-    /// Take those of some locked pages of a file, each a folio by itself, whose bits are set in `wanted` out of its cache, if they are
-    /// clean and there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`. Returns the bits of
-    /// those that are out.
-    pub fn evict_pages<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        pfns: &[Pfn],
-        mut wanted: u32,
-        refs: u32,
-        shadow: impl Fn(Pfn) -> Shadow,
-    ) -> u32 {
-        let f = self.file(id);
-        let mut out: u32 = 0;
-        while wanted != 0 {
-            let mut tree = f.tree.lock();
-            while wanted != 0 {
-                let at = wanted.trailing_zeros();
-                wanted &= wanted - 1;
-                let pfn = pfns[at as usize];
-                let frame = &memory.frames[pfn];
-                if !frame.freeze(refs) {
-                    continue;
-                }
-                if frame.has(FrameFlags::DIRTY) {
-                    frame.unfreeze(refs);
-                    continue;
-                }
-                let evicted = tree.evict_page(frame.page_index(), shadow(pfn));
-                debug_assert_eq!(evicted, pfn);
-                frame.set_owner(Owner::None, PageIndex(0));
-                out |= 1 << at;
-                // Each leaf that holds only shadows from now on is to be heard of.
-                if tree.has_shadow_leaf() {
-                    break;
-                }
-            }
-            let news = tree.take_news();
-            drop(tree);
-            self.heed(memory, id, news);
-        }
-        if out != 0 {
-            let pages = out.count_ones();
-            memory.charge(Work::CacheRemove, u64::from(pages));
-            memory.count(Stat::NrFilePages, -i64::from(pages));
-        }
-        out
     }
 
     /// Put `replacement` in the place of a folio of a file.
