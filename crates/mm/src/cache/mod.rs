@@ -20,6 +20,7 @@ mod evict;
 mod file;
 mod get;
 mod io;
+mod pages;
 mod readahead;
 mod rw;
 mod shadows;
@@ -179,13 +180,14 @@ impl Cache {
 
     /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio gets
     /// a reference for each of them.
+    #[inline]
     pub fn resident<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
         first: PageIndex,
         count: u64,
-        found: &mut dyn FnMut(Run),
+        mut found: impl FnMut(Run),
     ) {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
@@ -195,15 +197,16 @@ impl Cache {
             let tree = f.tree.lock();
             for (start, folio) in tree.folios_in(Mark::Folio, first.0..end) {
                 let frame = &memory.frames[folio.head];
+                let flags = frame.flags();
                 let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
-                let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
+                let fit = flags.contains(FrameFlags::UPTODATE) && !flags.intersects(unfit);
                 if fit && frame.try_get() {
                     let index = start.max(first);
                     let pages = (folio.end(index).min(end) - index.0) as u32;
                     if pages > 1 {
                         frame.get(pages - 1);
                     }
-                    fresh += if frame.has(FrameFlags::WORKINGSET) { 0 } else { pages };
+                    fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { pages };
                     found(Run { index, folio: folio.head, pfn: folio.frame(index), pages });
                 }
             }

@@ -306,12 +306,15 @@ impl Cache {
         let mut largest = order;
         let mut index = window.start;
         while index < end {
+            if largest == Order::ZERO {
+                return self.read_pages(memory, id, index..end, mark, gfp);
+            }
             let cached = f.tree.lock().folio(PageIndex(index));
             if let Some(folio) = cached {
                 index = folio.end(PageIndex(index));
                 continue;
             }
-            let order = if largest == Order::ZERO { largest } else { f.order_at(index, largest, end) };
+            let order = f.order_at(index, largest, end);
             if order > Order::ZERO && !has_block(memory, order, gfp) {
                 largest = Order(order.0 / 2);
                 continue;

@@ -423,7 +423,7 @@ fn a_fault_reads_around_itself() {
     st.put(page.folio);
     while st.machine.end_one() {}
     let mut seen = Vec::new();
-    st.cache.resident(st.memory(), file, PageIndex(0), 2000, &mut |run| {
+    st.cache.resident(st.memory(), file, PageIndex(0), 2000, |run| {
         seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
         st.put_many(run.folio, run.pages);
     });

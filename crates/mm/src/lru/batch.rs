@@ -1,6 +1,6 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
-use super::vec::{ByKind, ZONE_KINDS};
+use super::vec::{ByKind, Lists, ZONE_KINDS};
 use super::{Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
@@ -97,6 +97,55 @@ impl Lru {
         out
     }
 
+    /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
+    pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>) {
+        let mut rest = pfns.peekable();
+        while let Some(&first) = rest.peek() {
+            let frame = &base.frames[first];
+            let place = (frame.node(), frame.group());
+            let mut lists = self.lock_of(frame).lists;
+            if lists.dead {
+                drop(lists);
+                self.add(base, first);
+                rest.next();
+                continue;
+            }
+            let mut moved: [ByKind; LruList::COUNT] = Default::default();
+            let mut count = 0;
+            let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
+            while let Some(pfn) = rest.next_if(alike) {
+                let frame = &base.frames[pfn];
+                settle_evictable(base, frame);
+                let list = LruList::of(frame.set(FrameFlags::LRU));
+                lists.lists[list as usize].push_head(&base.frames, pfn);
+                moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                count += 1;
+            }
+            self.account_moved(base, &mut lists, place, &moved);
+            base.charge(Work::LruAdd, count);
+        }
+    }
+
+    /// So many pages came to the lists of the vector whose lock is held. Returns the pages of all lists, and of active ones.
+    fn account_moved<M: Machine>(
+        &self,
+        base: &Base<M>,
+        lists: &mut Lists,
+        place: (NodeId, GroupId),
+        moved: &[ByKind; LruList::COUNT],
+    ) -> (u64, u64) {
+        let (mut all, mut active) = (0, 0);
+        for list in LruList::ALL {
+            let pages: i64 = moved[list as usize].iter().sum();
+            if pages > 0 {
+                self.account(base, lists, place, list, &moved[list as usize]);
+                all += pages as u64;
+                active += if list.is_active() { pages as u64 } else { 0 };
+            }
+        }
+        (all, active)
+    }
+
     fn count_skips<M: Machine>(&self, base: &Base<M>, skips: &ByKind) {
         for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
             if pages != 0 {
@@ -171,15 +220,8 @@ impl Lru {
                 lists.lists[list as usize].push_head(&base.frames, pfn);
                 moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
             }
-            let mut active = 0;
-            for list in LruList::ALL {
-                let pages: i64 = moved[list as usize].iter().sum();
-                if pages > 0 {
-                    self.account(base, &mut lists, (node, group), list, &moved[list as usize]);
-                    out.pages += pages as u64;
-                    active += if list.is_active() { pages as u64 } else { 0 };
-                }
-            }
+            let (pages, active) = self.account_moved(base, &mut lists, (node, group), &moved);
+            out.pages += pages;
             drop(lists);
             if active > 0 {
                 self.age_nonresident(node, group, active);

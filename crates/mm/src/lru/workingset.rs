@@ -101,6 +101,30 @@ impl Competitors {
     }
 }
 
+/// What a page that left a vector is held against when it is back.
+struct Rivals<'a> {
+    vec: &'a LruVec,
+    size: u64,
+}
+
+impl<'a> Rivals<'a> {
+    /// `None`: the vector is gone.
+    fn of(lru: &'a Lru, evicted: Evicted, file: bool, swap_free: impl Fn() -> u64) -> Option<Rivals<'a>> {
+        if !lru.groups.is_live(evicted.group) || evicted.node.index() >= lru.nodes() {
+            return None;
+        }
+        let vec = lru.vec(evicted.node, evicted.group);
+        Some(Rivals { vec, size: Competitors::of(vec).size(file, swap_free() > 0) })
+    }
+
+    /// Would its list have kept the page if it had had their room?
+    #[inline]
+    fn has_room_for(&self, shadow: Shadow) -> bool {
+        let age = Evicted::unpack(shadow).age;
+        refault_distance(age, self.vec.nonresident_age.load(Relaxed)) <= self.size
+    }
+}
+
 /// How far the clock went between an eviction and now, across a wrap of what the shadow holds.
 pub fn refault_distance(evicted: u64, now: u64) -> u64 {
     now.wrapping_sub(evicted) & AGE_MASK
@@ -116,42 +140,69 @@ impl Lru {
 
     /// A folio leaves memory under the pressure of `group` ([`GroupId`] 0: of the node). Returns what it leaves behind.
     /// The caller has frozen the folio's references.
+    #[inline]
     pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
         let frame = &base.frames[pfn];
-        let node = frame.node();
-        let age = self.vec(node, group).nonresident_age.load(Relaxed);
-        self.age_nonresident(node, group, frame.pages() as u64);
+        let (node, pages) = (frame.node(), frame.pages() as u64);
+        let age = self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
+        for above in self.groups.above(group) {
+            self.vec(node, above).nonresident_age.fetch_add(pages, Relaxed);
+        }
         Evicted { group, node, age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
     /// Did the page of this shadow leave so recently that it is part of the working set?
     pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
-        let evicted = Evicted::unpack(shadow);
-        if !self.groups.is_live(evicted.group) || evicted.node.index() >= self.nodes() {
-            return false;
-        }
-        let vec = self.vec(evicted.node, evicted.group);
-        let distance = refault_distance(evicted.age, vec.nonresident_age.load(Relaxed));
-        distance <= Competitors::of(vec).size(file, swap_free > 0)
+        Rivals::of(self, Evicted::unpack(shadow), file, || swap_free)
+            .is_some_and(|rivals| rivals.has_room_for(shadow))
     }
 
     /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
     /// folio active if its distance says so. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow, swap_free: u64) {
-        let frame = &base.frames[pfn];
-        let file = !frame.has(FrameFlags::SWAPBACKED);
-        let (node, group, pages) = (frame.node(), frame.group(), frame.pages() as i64);
-        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages);
-        if !self.is_recent(shadow, file, swap_free) {
-            return;
+        self.refault_pages(base, &[(pfn, shadow)], || swap_free);
+    }
+
+    /// [`Lru::refault`] for some folios, all of files or none. What those that left one vector are held against is asked once for as
+    /// many as follow each other.
+    pub fn refault_pages<M: Machine>(
+        &self,
+        base: &Base<M>,
+        back: &[(Pfn, Shadow)],
+        swap_free: impl Fn() -> u64,
+    ) {
+        let Some(&(first, _)) = back.first() else { return };
+        let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
+        let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
+        let mut refaulted = 0;
+        for &(pfn, shadow) in back {
+            let evicted = Evicted::unpack(shadow);
+            refaulted += base.frames[pfn].pages() as i64;
+            if rivals.as_ref().is_none_or(|&(group, node, _)| (group, node) != (evicted.group, evicted.node))
+            {
+                let found = Rivals::of(self, evicted, file, &swap_free);
+                rivals = Some((evicted.group, evicted.node, found));
+            }
+            let (_, _, found) = rivals.as_ref().expect("just set");
+            if found.as_ref().is_some_and(|rivals| rivals.has_room_for(shadow)) {
+                self.activate_refaulted(base, pfn, evicted, file);
+            }
         }
+        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], refaulted);
+    }
+
+    /// A page of the working set is back.
+    #[inline(never)]
+    fn activate_refaulted<M: Machine>(&self, base: &Base<M>, pfn: Pfn, evicted: Evicted, file: bool) {
+        let frame = &base.frames[pfn];
+        let (node, group, pages) = (frame.node(), frame.group(), frame.pages() as i64);
         frame.set(FrameFlags::ACTIVE);
         self.age_nonresident(node, group, pages as u64);
         for group in self.groups.upwards(group) {
             self.vec(node, group).activations[file as usize].fetch_add(pages as u64, Relaxed);
         }
         base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
-        if Evicted::unpack(shadow).workingset {
+        if evicted.workingset {
             frame.set(FrameFlags::WORKINGSET);
             self.note_cost(node, group, file, pages as u64, 0);
             base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);

@@ -20,6 +20,7 @@ mod node;
 mod pageout;
 mod references;
 mod shrink;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod throttle;

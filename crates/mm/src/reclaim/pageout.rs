@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
+use crate::rmap::Pages;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -95,5 +96,16 @@ impl<M: Machine> Reclaim<'_, M> {
             st.cache.remove(st.memory(), pfn, shadow);
         }
         true
+    }
+
+    /// The same for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that are out.
+    pub(super) fn remove_pages(self, pages: Pages<'_>, wanted: u32, top: GroupId) -> u32 {
+        if wanted == 0 {
+            return 0;
+        }
+        let _scope = self.st.scope(Scope::RemoveMapping);
+        let (st, base) = (self.st, self.st.memory().ground());
+        let shadow = |pfn| st.lru.eviction(base, pfn, top);
+        st.cache.evict_pages(st.memory(), pages.file, pages.pfns, wanted, CACHE_AND_ISOLATION, shadow)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Reclaim, ScanControl};
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
-use crate::rmap::Referenced;
+use crate::rmap::{Pages, Referenced};
 use crate::units::*;
 
 /// The verdict.
@@ -40,15 +40,46 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (Verdict, boo
 impl<M: Machine> Reclaim<'_, M> {
     /// Look at an isolated, locked folio's accesses, and clear their traces.
     pub(super) fn check_references(self, pfn: Pfn, sc: &ScanControl) -> Verdict {
-        let frame = &self.st.frames[pfn];
         let found = self.st.rmap.referenced(self.st.memory(), pfn, sc.target);
-        let was = frame.has(FrameFlags::REFERENCED) && frame.test_and_clear(FrameFlags::REFERENCED);
+        self.judge(pfn, found)
+    }
+
+    /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of these the bits
+    /// of those that may be taken only if that needs no write; `others` is told of each of the others.
+    pub(super) fn check_references_of(
+        self,
+        pages: Pages<'_>,
+        sc: &ScanControl,
+        mut others: impl FnMut(usize, Verdict),
+    ) -> (u32, u32) {
+        let found = self.st.rmap.referenced_pages(self.st.memory(), pages, sc.target);
+        let (mut wanted, mut if_clean) = (0, 0);
+        for (at, (&pfn, found)) in pages.pfns.iter().zip(found).enumerate() {
+            let verdict = self.judge(pfn, found);
+            match verdict {
+                Verdict::Reclaim | Verdict::ReclaimClean => {
+                    wanted |= 1 << at;
+                    if_clean |= u32::from(verdict == Verdict::ReclaimClean) << at;
+                }
+                Verdict::Activate | Verdict::Keep => others(at, verdict),
+            }
+        }
+        (wanted, if_clean)
+    }
+
+    #[inline]
+    fn judge(self, pfn: Pfn, found: Referenced) -> Verdict {
+        let frame = &self.st.frames[pfn];
+        let flags = frame.flags();
+        let was = flags.contains(FrameFlags::REFERENCED);
+        let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
             self.st.lru.mlock(self.st.memory().ground(), pfn);
         }
-        let (verdict, mark) = verdict(found, was, !frame.has(FrameFlags::SWAPBACKED));
-        if mark {
+        if mark && !was {
             frame.set(FrameFlags::REFERENCED);
+        } else if was && !mark {
+            frame.clear(FrameFlags::REFERENCED);
         }
         verdict
     }

@@ -7,6 +7,7 @@
 //! the store.
 
 use super::references::Verdict;
+use super::stretch::{Place, Stretch};
 use super::{Met, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
@@ -52,7 +53,7 @@ pub(super) enum Fate {
 
 /// Folios by what becomes of them.
 #[derive(Default)]
-struct Lists {
+pub(super) struct Lists {
     kept: List,
     /// To be written when the batch has been settled.
     write: List,
@@ -96,15 +97,27 @@ impl<M: Machine> Reclaim<'_, M> {
             parts: List::new(),
         };
         let mut lists = Lists::default();
+        let mut stretch = Stretch::default();
         while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
-            let fate = if self.st.try_lock_folio(pfn) {
-                self.decide(pfn, frames[pfn].pages() as u64, &mut pass)
-            } else {
-                Fate::KeepUnlocked
+            let admitted = self.admit(pfn, &mut pass);
+            let page = admitted.ok().and_then(|()| Place::of(&frames[pfn]));
+            let room = FREE_BATCH - lists.free.len();
+            if page.is_some_and(|page| stretch.push(page, pfn, room)) {
+                continue;
+            }
+            self.finish(&mut stretch, &mut pass, &mut lists);
+            let fate = match (page, admitted) {
+                (Some(page), _) => {
+                    stretch.push(page, pfn, room);
+                    continue;
+                }
+                (None, Ok(())) => self.decide(pfn, frames[pfn].pages() as u64, &mut pass),
+                (None, Err(fate)) => fate,
             };
             // It may have been split.
             self.sort(pfn, frames[pfn].pages() as u64, fate, &mut pass, &mut lists);
         }
+        self.finish(&mut stretch, &mut pass, &mut lists);
         while let Some(pfn) = lists.write.pop_tail(frames) {
             let pages = frames[pfn].pages() as u64;
             let fate = match self.write(pfn, pages, &mut pass) {
@@ -130,7 +143,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Put a folio where its fate sends it.
-    fn sort(self, pfn: Pfn, pages: u64, fate: Fate, pass: &mut Pass<'_>, lists: &mut Lists) {
+    pub(super) fn sort(self, pfn: Pfn, pages: u64, fate: Fate, pass: &mut Pass<'_>, lists: &mut Lists) {
         let frames = &self.st.frames;
         match fate {
             Fate::Write => return lists.write.push_head(frames, pfn),
@@ -168,24 +181,37 @@ impl<M: Machine> Reclaim<'_, M> {
         st.free_folios(folios);
     }
 
-    /// The steps for one folio, which is locked and isolated.
-    fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
+    /// The first steps for an isolated folio: lock it, unless that alone says what becomes of it (`Err`).
+    #[inline]
+    fn admit(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let frame = &self.st.frames[pfn];
+        if !self.st.try_lock_folio(pfn) {
+            return Err(Fate::KeepUnlocked);
+        }
         debug_assert!(
             !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
             "{pfn} is not an isolated inactive folio"
         );
+        let pages = frame.pages() as u64;
         pass.sc.nr_scanned += pages;
         if !evictable(frame) {
-            return Fate::Activate;
+            return Err(Fate::Activate);
         }
         if !pass.sc.may_unmap && frame.mapcount() > 0 {
-            return Fate::Keep;
+            return Err(Fate::Keep);
         }
-        note_dirty(frame, pages, &mut pass.out.met);
-        if frame.has(FrameFlags::WRITEBACK) {
-            return self.meet_writeback(frame, pages, pass);
+        if frame.has_any(FrameFlags::DIRTY | FrameFlags::WRITEBACK) {
+            note_dirty(frame, pages, &mut pass.out.met);
+            if frame.has(FrameFlags::WRITEBACK) {
+                return Err(self.meet_writeback(frame, pages, pass));
+            }
         }
+        Ok(())
+    }
+
+    /// The other steps, for one folio.
+    fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
+        let frame = &self.st.frames[pfn];
         let verdict =
             if pass.ignore_references { Verdict::Reclaim } else { self.check_references(pfn, pass.sc) };
         match verdict {

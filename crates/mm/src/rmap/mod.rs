@@ -12,6 +12,7 @@
 //! list, then the space's tables.
 
 mod count;
+mod pages;
 mod spans;
 mod split;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod unmap;
 mod walk;
 
 pub use count::Tally;
+pub use pages::{Pages, TOGETHER, bits};
 pub use spans::{Span, SpanFlags};
 pub use unmap::{UnmapMode, Unmapped};
 pub use walk::Referenced;

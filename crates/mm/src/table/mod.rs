@@ -18,10 +18,12 @@ mod large;
 mod run;
 mod settled;
 mod walk;
+mod window;
 
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::{Run, Taken};
 pub use settled::{Settled, Writes};
+pub use window::Window;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;

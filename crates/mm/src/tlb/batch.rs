@@ -21,7 +21,7 @@
 //! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
 
 use super::debt::{Debt, Generation};
-use super::{Range, Tlb};
+use super::{Context, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, Owner};
@@ -115,10 +115,7 @@ impl Batch {
     #[must_use = "who does not mark the entry's table lets a fault miss the debt"]
     pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
-        let must = cleared.writable
-            || cleared.dropped
-            || (context.tightening.load(Acquire) > 0 && !published::is(F9))
-            || context.never_deferred.load(Relaxed);
+        let must = cleared.writable || cleared.dropped || context.must_flush();
         stale(base, cleared, false);
         match self.policy {
             ABIS if cleared.never_used => {
@@ -131,20 +128,14 @@ impl Batch {
                 None
             }
             _ => {
-                let early = published::early(F11, Point::Raise, || tlb.draw());
-                let generation = context.generation.fetch_add(1, SeqCst) + 1;
-                // Drawn last: a CPU that catches up before this sees the new generation of the space.
-                let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };
-                if debt.cpus.is_empty() {
-                    return None;
-                }
                 let file = match base.frames[cleared.head].owner() {
                     Owner::File(file) => Some(file),
                     _ => None,
                 };
-                tlb.owe(base, context, file, &debt);
+                let (generation, debt) = owe(base, tlb, cleared.space, file)?;
                 if !must && matches!(self.policy, LAZY | LATR) {
-                    self.defer(base, tlb, cleared, &debt);
+                    self.defer(base, tlb, &[cleared.head], &debt);
+                    base.count(Stat::TlbDeferred, i64::from(cleared.pages));
                 } else {
                     let (page, order) = (cleared.page, cleared.order);
                     let entries = cleared.pages >> order.0;
@@ -157,18 +148,54 @@ impl Batch {
         }
     }
 
-    /// The flush waits until the frame is used again.
-    fn defer<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared, debt: &Debt) {
-        let frame = &base.frames[cleared.head];
-        let generation = tlb.owe_frame(base, frame.zone(), debt);
-        frame.set_debt(generation.tag());
-        base.count(Stat::TlbDeferred, i64::from(cleared.pages));
+    /// Can pages be noted together ([`Batch::note_pages`])? Not where each is to be flushed, or spared a flush, by itself, or is
+    /// counted until a list is full.
+    #[inline]
+    pub fn joins(&self) -> bool {
+        !matches!(self.policy, EAGER | LIST | ABIS)
+    }
+
+    /// As [`Batch::note`], for entries of one table that mapped some pages of a file, each a folio by itself, with the same right to
+    /// write, and that [`stale`] was told of. The policy must allow that ([`Batch::joins`]).
+    #[must_use = "who does not mark the entries' table lets a fault miss the debt"]
+    pub fn note_pages<M: Machine>(
+        &mut self,
+        base: &Base<M>,
+        tlb: &Tlb,
+        (space, file): (SpaceId, FileId),
+        writable: bool,
+        pages: &[Pfn],
+    ) -> Option<Generation> {
+        debug_assert!(self.joins());
+        let must = writable || tlb.contexts[space.0].must_flush();
+        let (_, debt) = owe(base, tlb, space, Some(file))?;
+        if !must && self.defers() {
+            self.defer(base, tlb, pages, &debt);
+            base.count(Stat::TlbDeferred, pages.len() as i64);
+        } else {
+            self.join(tlb, &debt, writable);
+        }
+        Some(debt.generation)
+    }
+
+    /// The flush waits until one of the frames is used again.
+    fn defer<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
+        let zone = |head: Pfn| base.frames[head].zone();
+        for heads in heads.chunk_by(|&a, &b| zone(a) == zone(b)) {
+            let generation = tlb.owe_frame(base, zone(heads[0]), debt);
+            heads.iter().for_each(|&head| base.frames[head].set_debt(generation.tag()));
+        }
+    }
+
+    #[inline]
+    fn join(&mut self, tlb: &Tlb, debt: &Debt, writable: bool) {
+        self.debt.join(debt, |cpu| tlb.done(cpu));
+        self.owes = true;
+        self.writable |= writable;
     }
 
     fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
-        self.debt.join(&debt, |cpu| tlb.done(cpu));
-        self.owes = true;
-        self.writable |= writable;
+        self.join(tlb, &debt, writable);
         if self.policy == LIST {
             self.list.push(listed);
             self.listed += listed.entries as u64;
@@ -211,6 +238,30 @@ impl Batch {
         self.list.clear();
         self.listed = 0;
     }
+}
+
+impl Context {
+    /// Must what reclaim unmaps be flushed at the end of its batch, whatever the policy?
+    #[inline]
+    fn must_flush(&self) -> bool {
+        (self.tightening.load(Acquire) > 0 && !published::is(F9)) || self.never_deferred.load(Relaxed)
+    }
+}
+
+/// Entries of a space were cleared, under the lock of its tables: raise its generation, and leave a debt with it and with the file
+/// whose pages they mapped. Returns both generations; `None`: no CPU has the space.
+#[inline]
+fn owe<M: Machine>(base: &Base<M>, tlb: &Tlb, space: SpaceId, file: Option<FileId>) -> Option<(u64, Debt)> {
+    let context = &tlb.contexts[space.0];
+    let early = published::early(F11, Point::Raise, || tlb.draw());
+    let generation = context.generation.fetch_add(1, SeqCst) + 1;
+    // Drawn last: a CPU that catches up before this sees the new generation of the space.
+    let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };
+    if debt.cpus.is_empty() {
+        return None;
+    }
+    tlb.owe(base, context, file, &debt);
+    Some((generation, debt))
 }
 
 impl Tlb {

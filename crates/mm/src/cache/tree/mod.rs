@@ -275,6 +275,12 @@ impl PageTree {
 
     /// The first entry from an index on that has the mark.
     pub fn next(&self, mark: Mark, from: PageIndex) -> Option<(PageIndex, Entry)> {
+        let (index, leaf) = self.next_slot(mark, from)?;
+        Some((index, leaf.entry(leaf.slot_of(index.0))?))
+    }
+
+    /// The first index from this one on whose entry has the mark, and its leaf.
+    fn next_slot(&self, mark: Mark, from: PageIndex) -> Option<(PageIndex, &Node)> {
         let mut index = from.0;
         let mut at = self.root;
         if at == NONE || !self.covers(index) {
@@ -301,7 +307,7 @@ impl PageTree {
                 index = ((index >> node.shift) + ahead as u64) << node.shift;
             }
             if node.shift == 0 {
-                return Some((PageIndex(index), node.entry(slot + ahead)?));
+                return Some((PageIndex(index), node));
             }
             at = (node.slots[slot + ahead] - 1) as u32;
         }
@@ -309,15 +315,27 @@ impl PageTree {
 
     /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies in the
     /// range.
+    #[inline]
     pub fn iter(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Entry)> + '_ {
+        // The leaf that is being passed, its first index, and which of its slots are still ahead.
+        let (mut leaf, mut first, mut ahead) = (None, 0, 0);
         let mut from = range.start;
         core::iter::from_fn(move || {
-            let found = self.next(mark, PageIndex(from)).filter(|(index, _)| index.0 < range.end)?;
-            from = match found {
-                (index, Entry::Folio(folio)) => folio.end(index),
-                (index, _) => index.0 + 1,
+            if ahead == 0 {
+                let (index, node) = self.next_slot(mark, PageIndex(from))?;
+                (leaf, first) = (Some(node), index.0 & !(SLOTS as u64 - 1));
+                ahead = node.marks[mark as usize] & u64::MAX << (index.0 - first);
+            }
+            let slot = ahead.trailing_zeros() as usize;
+            let index = first + slot as u64;
+            let entry = leaf.filter(|_| index < range.end)?.entry(slot)?;
+            from = match entry {
+                Entry::Folio(folio) => folio.end(PageIndex(index)),
+                _ => index + 1,
             };
-            Some(found)
+            let passed = (from - first).min(SLOTS as u64) as u32;
+            ahead &= u64::MAX.checked_shl(passed).unwrap_or(0);
+            Some((PageIndex(index), entry))
         })
     }
 
@@ -325,6 +343,12 @@ impl PageTree {
     #[inline]
     pub fn take_news(&mut self) -> News {
         core::mem::take(&mut self.news)
+    }
+
+    /// Has a leaf come to hold only shadows since the last call of [`PageTree::take_news`]?
+    #[inline]
+    pub fn has_shadow_leaf(&self) -> bool {
+        self.news.leaf.is_some()
     }
 
     /// Has the leaf held only shadows all the time?

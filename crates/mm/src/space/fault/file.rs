@@ -5,8 +5,9 @@ use crate::cache::{Page, ReadHint};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
+use crate::rmap::Tally;
 use crate::space::VmaFlags;
-use crate::table::{Entry, Locked, Rights, Settled, Writes};
+use crate::table::{Entry, Locked, Resident, Rights, Settled, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around itself.
@@ -40,14 +41,14 @@ impl<M> core::ops::DerefMut for Held<'_, M> {
 
 /// Cached pages of one folio that a window of addresses shows.
 #[derive(Clone, Copy)]
-struct Resident {
+struct Cached {
     page: Vpn,
     pages: FolioPages,
     /// References that were taken for entries and are not in one yet.
     unused: u32,
 }
 
-impl Resident {
+impl Cached {
     fn holds(&self, page: Vpn) -> bool {
         page >= self.page && page.0 < self.page.0 + self.pages.count as u64
     }
@@ -56,13 +57,13 @@ impl Resident {
 /// What is cached of a window, in order of addresses.
 struct Around {
     count: usize,
-    found: [Resident; AROUND_MAX],
+    found: [Cached; AROUND_MAX],
 }
 
 impl Default for Around {
     fn default() -> Self {
         let pages = FolioPages { head: Pfn::NONE, first: Pfn::NONE, count: 0 };
-        Around { count: 0, found: [Resident { page: Vpn(0), pages, unused: 0 }; AROUND_MAX] }
+        Around { count: 0, found: [Cached { page: Vpn(0), pages, unused: 0 }; AROUND_MAX] }
     }
 }
 
@@ -78,16 +79,12 @@ impl Around {
             last.unused += pages.count;
             return;
         }
-        self.found[self.count] = Resident { page, pages, unused: pages.count };
+        self.found[self.count] = Cached { page, pages, unused: pages.count };
         self.count += 1;
     }
 
-    fn runs(&self) -> impl Iterator<Item = &Resident> {
+    fn runs(&self) -> impl Iterator<Item = &Cached> {
         self.found[..self.count].iter()
-    }
-
-    fn runs_mut(&mut self) -> impl Iterator<Item = &mut Resident> {
-        self.found[..self.count].iter_mut()
     }
 }
 
@@ -165,7 +162,7 @@ impl<M: Machine> Fault<'_, M> {
         let end = (self.page.0 / window * window + window).min(self.vma.end().0);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        self.st.cache.resident(self.st.memory(), file, first, end - start, &mut |run| {
+        self.st.cache.resident(self.st.memory(), file, first, end - start, |run| {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
@@ -183,8 +180,16 @@ impl<M: Machine> Fault<'_, M> {
         // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
         let writable = self.vma.is_shared() && self.vma.prot.contains(crate::api::Prot::WRITE);
         let mut tables = if writable { Held::Settled(tables.settle()) } else { Held::Plain(tables) };
-        for run in found.runs_mut() {
-            if self.st.frames[run.pages.head].owner() == Owner::File(file) {
+        let mut rest = &mut found.found[..found.count];
+        while !rest.is_empty() {
+            let done = match &mut tables {
+                Held::Plain(tables) => self.map_singles(tables, file, rest),
+                Held::Settled(_) => 0,
+            };
+            rest = &mut rest[done..];
+            if let Some(run) = rest.split_off_first_mut()
+                && self.st.frames[run.pages.head].owner() == Owner::File(file)
+            {
                 run.unused -= self.map_empty(&mut tables, file, *run);
             }
         }
@@ -193,8 +198,45 @@ impl<M: Machine> Fault<'_, M> {
         Ok(true)
     }
 
+    /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for how many runs
+    /// that was all there is to do.
+    fn map_singles(&self, tables: &mut Locked<'_, M>, file: FileId, runs: &mut [Cached]) -> usize {
+        let [Some(first), Some(last)] = [runs.first(), runs.last()].map(|run| run.map(|run| run.page)) else {
+            return 0;
+        };
+        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
+        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
+        let ground = self.st.memory().ground();
+        let Some(mut window) = tables.window(first, last.0 - first.0 + 1) else { return 0 };
+        let mut tally = Tally::new(ground);
+        let (mut done, mut mapped) = (0, [0; 2]);
+        for run in runs {
+            let (pfn, place) = (run.pages.head, (run.page.0 - first.0) as usize);
+            let frame = &self.st.frames[pfn];
+            if frame.order() != Order::ZERO || place >= window.len() {
+                break;
+            }
+            done += 1;
+            if !window.read(place).is_none() || frame.owner() != Owner::File(file) {
+                continue;
+            }
+            self.st.rmap.add_tallied(ground, run.pages, &mut tally);
+            let mut rights = self.vma.rights();
+            rights.set(Rights::YOUNG, run.page == self.page || !old_around);
+            window.install_unchanged(place, pfn, rights);
+            run.unused -= 1;
+            mapped[frame.has(FrameFlags::SWAPBACKED) as usize] += 1;
+        }
+        tally.settle(ground);
+        for (kind, pages) in [Resident::File, Resident::Shmem].into_iter().zip(mapped) {
+            window.tables().counts().add(kind, pages);
+        }
+        self.st.charge(Work::EntrySet, mapped.iter().sum::<i64>() as u64);
+        done
+    }
+
     /// Map those pages of a run whose entries are empty, and which have a table. Returns how many.
-    fn map_empty(&self, tables: &mut Held<'_, M>, file: FileId, run: Resident) -> u32 {
+    fn map_empty(&self, tables: &mut Held<'_, M>, file: FileId, run: Cached) -> u32 {
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
         let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
         let longest = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };

@@ -1,0 +1,270 @@
+//! Walks for many pages of one file at a time.
+//!
+//! Problem: reclaim meets the pages of a file in the order in which they were read. To look one up is to find the spans that show
+//! it, to lock their tables and to walk to its entry, which is most of what is done for it; and its neighbour's way is the same.
+//!
+//! Rule: who has several single pages of one file, in the order of their places there, asks for all of them in one walk. A span's
+//! tables are locked once, each of its tables is found once ([`Window`]), and what is owed for all entries of a table is noted in one
+//! step, after the last of them was cleared and before the lock goes.
+//!
+//! Folios of several pages are looked up one by one: their runs do for them what this does for single pages. So is everything that
+//! must be flushed, or is counted, by itself ([`Batch::joins`]).
+
+use super::spans::Spans;
+use super::{Referenced, Rmap, Span, SpanFlags, Tally, UnmapMode};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::{Machine, Scope, Work};
+use crate::memory::Memory;
+use crate::table::{Bits, Entry, Resident, Window};
+use crate::tlb::{Batch, stale};
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// Most pages that one walk looks for.
+pub const TOGETHER: usize = u32::BITS as usize;
+
+/// Single pages of one file, in the order of their places there, at most [`TOGETHER`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a> {
+    /// The file.
+    pub file: FileId,
+    /// The pages.
+    pub pfns: &'a [Pfn],
+}
+
+/// The numbers of the bits that are set.
+#[inline]
+pub fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let at = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(at)
+    })
+}
+
+impl Rmap {
+    /// [`Rmap::referenced`] for some pages of a file.
+    pub fn referenced_pages<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pages: Pages<'_>,
+        group: Option<GroupId>,
+    ) -> [Referenced; TOGETHER] {
+        let _scope = memory.scope(Scope::FolioReferenced);
+        let mut looking =
+            Looking { memory, group, found: [Referenced::default(); TOGETHER], left: [0; TOGETHER] };
+        let mut mapped = 0;
+        for (at, &pfn) in pages.pfns.iter().enumerate() {
+            looking.left[at] = memory.frames[pfn].mapcount();
+            mapped |= u32::from(looking.left[at] > 0) << at;
+        }
+        let list = self.spans(Owner::File(pages.file)).filter(|_| mapped != 0);
+        match list.map(|list| list.try_lock()) {
+            Some(Some(spans)) => walk(memory, pages, mapped, &spans, &mut looking),
+            Some(None) => bits(mapped).for_each(|at| looking.found[at].vmas = -1),
+            None => {}
+        }
+        looking.found
+    }
+
+    /// [`Rmap::try_to_unmap`] for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that had a
+    /// dirty entry, and must be marked dirty in their file. What had to stay is still mapped.
+    pub fn unmap_pages<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pages: Pages<'_>,
+        wanted: u32,
+        batch: &mut Batch,
+    ) -> u32 {
+        if !batch.joins() {
+            let unmap = |at| {
+                let unmapped = self.try_to_unmap(memory, pages.pfns[at], UnmapMode::default(), batch);
+                u32::from(unmapped.dirty) << at
+            };
+            return bits(wanted).map(unmap).fold(0, |dirty, bit| dirty | bit);
+        }
+        let _scope = memory.scope(Scope::TryToUnmapOne);
+        let frame = |at: usize| &memory.frames[pages.pfns[at]];
+        debug_assert!(bits(wanted).all(|at| frame(at).has(FrameFlags::LOCKED)));
+        let mapped = bits(wanted).fold(0, |all, at| all | u32::from(frame(at).mapcount() > 0) << at);
+        let Some(list) = self.spans(Owner::File(pages.file)).filter(|_| mapped != 0) else { return 0 };
+        let mut unmapping = Unmapping {
+            rmap: self,
+            memory,
+            batch,
+            file: pages.file,
+            taken: SmallVec::new(),
+            writable: false,
+            dirty: 0,
+        };
+        walk(memory, pages, mapped, &list.lock(), &mut unmapping);
+        unmapping.dirty
+    }
+}
+
+/// What a walk does with the entries that it finds.
+trait Visit<M: Machine> {
+    /// The entry at `place` of a window maps page number `at`. Returns whether that is enough of this page.
+    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, found: Found) -> bool;
+
+    /// The last entry of a window was visited.
+    fn leave(&mut self, _window: &mut Window<'_, '_, M>) {}
+}
+
+/// A page, and the entry that maps it.
+struct Found {
+    pfn: Pfn,
+    place: usize,
+    entry: Entry,
+}
+
+/// Visit the entries below `spans`, the locked list of the file, that map wanted pages.
+#[inline]
+fn walk<M: Machine>(
+    memory: &Memory<M>,
+    pages: Pages<'_>,
+    mut wanted: u32,
+    spans: &Spans,
+    visitor: &mut impl Visit<M>,
+) {
+    let index = |at: u32| memory.frames[pages.pfns[at as usize]].page_index();
+    let (first, last) = (index(wanted.trailing_zeros()), index(u32::BITS - 1 - wanted.leading_zeros()));
+    for span in spans.holding(first, last.0 - first.0 + 1) {
+        let mut tables = memory.tables.lock(memory.ground(), span.space);
+        let mut rest = wanted;
+        while rest != 0 {
+            let from = index(rest.trailing_zeros());
+            let Some(page) = span.page_of(from) else {
+                rest &= rest - 1;
+                continue;
+            };
+            let mut window = tables.window(page, span.start.0 + span.pages - page.0);
+            // Where there is no table, those that would share it are passed over.
+            let room = window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, Window::len);
+            while rest != 0 {
+                let at = rest.trailing_zeros();
+                let place = (index(at).0 - from.0) as usize;
+                if place >= room {
+                    break;
+                }
+                rest &= rest - 1;
+                memory.charge(Work::RmapVma, 1);
+                let Some(window) = &mut window else { continue };
+                let (pfn, entry) = (pages.pfns[at as usize], window.read(place));
+                let maps = entry.is_present() && entry.pfn() == pfn;
+                if maps && visitor.entry(window, span, at as usize, Found { pfn, place, entry }) {
+                    wanted &= !(1 << at);
+                }
+            }
+            if let Some(window) = &mut window {
+                visitor.leave(window);
+            }
+        }
+        if wanted == 0 {
+            return;
+        }
+    }
+}
+
+/// The look at some pages' use.
+struct Looking<'a, M> {
+    memory: &'a Memory<M>,
+    group: Option<GroupId>,
+    found: [Referenced; TOGETHER],
+    /// Entries of each page that have not been seen yet.
+    left: [u32; TOGETHER],
+}
+
+impl<M: Machine> Visit<M> for Looking<'_, M> {
+    #[inline]
+    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, entry: Found) -> bool {
+        let (found, left) = (&mut self.found[at], &mut self.left[at]);
+        *left = left.saturating_sub(1);
+        if span.flags.contains(SpanFlags::LOCKED) {
+            found.locked = true;
+            return true;
+        }
+        if entry.entry.has(Bits::YOUNG)
+            && !span.flags.contains(SpanFlags::NO_RECENCY)
+            && self.group.is_none_or(|group| self.memory.lru.groups.is_below(span.group, group))
+        {
+            window.clear_young(entry.place);
+            self.memory.charge(Work::EntryClear, 1);
+            found.vmas += 1;
+            found.exec |= span.flags.contains(SpanFlags::EXEC);
+        }
+        *left == 0
+    }
+}
+
+/// The unmapping of some pages.
+struct Unmapping<'a, M> {
+    rmap: &'a Rmap,
+    memory: &'a Memory<M>,
+    batch: &'a mut Batch,
+    file: FileId,
+    /// Pages whose entries in this window were taken, and that neither the batch nor their counts know of yet.
+    taken: SmallVec<[Pfn; TOGETHER]>,
+    /// They could be written through these entries.
+    writable: bool,
+    /// Bit i: an entry of page i was dirty.
+    dirty: u32,
+}
+
+impl<M: Machine> Visit<M> for Unmapping<'_, M> {
+    #[inline]
+    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, found: Found) -> bool {
+        if span.flags.contains(SpanFlags::LOCKED) {
+            return true;
+        }
+        let old = window.take(found.place);
+        self.memory.charge(Work::EntryClear, 1);
+        self.dirty |= u32::from(old.has(Bits::DIRTY)) << at;
+        if self.memory.machine.listens() {
+            self.tell(window, span, &found, old);
+        }
+        // Who could store is flushed sooner than who could not.
+        if old.has(Bits::WRITE) != self.writable && !self.taken.is_empty() {
+            self.note(window);
+        }
+        self.writable = old.has(Bits::WRITE);
+        self.taken.push(found.pfn);
+        false
+    }
+
+    #[inline]
+    fn leave(&mut self, window: &mut Window<'_, '_, M>) {
+        if !self.taken.is_empty() {
+            self.note(window);
+        }
+    }
+}
+
+impl<M: Machine> Unmapping<'_, M> {
+    /// Tell who traces. Not inlined: on hardware nobody listens.
+    #[inline(never)]
+    fn tell(&self, window: &Window<'_, '_, M>, span: &Span, found: &Found, old: Entry) {
+        let cleared = window.run(found.place, old).cleared(span.space, old, found.pfn);
+        stale(self.memory.ground(), &cleared, false);
+    }
+
+    /// Leave the debt for what was taken, then count it off.
+    fn note(&mut self, window: &mut Window<'_, '_, M>) {
+        let (memory, ground) = (self.memory, self.memory.ground());
+        let place = (window.tables().space(), self.file);
+        let owed = self.batch.note_pages(ground, &memory.tlb, place, self.writable, &self.taken);
+        if let Some(generation) = owed {
+            window.owe(generation);
+        }
+        window.tables().counts().add(Resident::File, -(self.taken.len() as i64));
+        let mut tally = Tally::new(ground);
+        for pfn in self.taken.drain(..) {
+            let frame = &memory.frames[pfn];
+            self.rmap.remove_one_tallied(ground, frame, false, &mut tally);
+            // The caller's own reference keeps the folio.
+            let last = frame.put(1);
+            debug_assert!(!last);
+        }
+        tally.settle(ground);
+    }
+}

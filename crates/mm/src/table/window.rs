@@ -1,0 +1,101 @@
+//! A stretch of one table's places, for who looks at many of them: the table is found once.
+
+use super::{Bits, Entry, Locked, Rights, Run, Slot};
+use crate::frame::{FrameFlags, Owner};
+use crate::machine::Machine;
+use crate::primitive::{AtomicU64, Ordering::*};
+use crate::tlb::Generation;
+use crate::units::*;
+
+/// Places of one table of the lowest level, by their distance from the first. Good while the tree stays locked.
+pub struct Window<'t, 'a, M: Machine> {
+    tables: &'t mut Locked<'a, M>,
+    page: Vpn,
+    first: Slot,
+    cells: &'a [AtomicU64],
+    /// How many are empty now that were not, less those that were empty and are not.
+    gone: i64,
+}
+
+impl<'a, M: Machine> Locked<'a, M> {
+    /// The places of up to `most` pages from `page` on, as far as their table reaches; `None` if no table of the lowest level holds
+    /// them.
+    #[inline]
+    pub fn window(&mut self, page: Vpn, most: u64) -> Option<Window<'_, 'a, M>> {
+        let first = self.find(page).filter(|run| !run.is_large())?.slot;
+        let cells = self.cells(first, most.min(first.room() as u64) as u32);
+        Some(Window { tables: self, page, first, cells, gone: 0 })
+    }
+}
+
+impl<'a, M: Machine> Window<'_, 'a, M> {
+    /// How many places there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// A place, which holds or held `entry`, as a run.
+    pub fn run(&self, at: usize, entry: Entry) -> Run {
+        Run::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), entry)
+    }
+
+    /// The tables.
+    #[inline]
+    pub fn tables(&mut self) -> &mut Locked<'a, M> {
+        self.tables
+    }
+
+    /// Read an entry.
+    #[inline]
+    pub fn read(&self, at: usize) -> Entry {
+        Entry::from_raw(self.cells[at].load(Acquire))
+    }
+
+    /// Forget that a page was used.
+    #[inline]
+    pub fn clear_young(&mut self, at: usize) {
+        let cell = &self.cells[at];
+        cell.fetch_or(Bits::AGED.bits(), AcqRel);
+        cell.fetch_and(!Bits::YOUNG.bits(), AcqRel);
+    }
+
+    /// Map a page, a folio by itself, that shows what every old translation of its address shows too
+    /// ([`Locked::install_unchanged`]), at a place that is empty.
+    #[inline]
+    pub fn install_unchanged(&mut self, at: usize, page: Pfn, rights: Rights) {
+        let frame = &self.tables.base.frames[page];
+        let flags = frame.flags();
+        let cached = matches!(frame.owner(), Owner::File(_)) || flags.contains(FrameFlags::SWAPCACHE);
+        let single = !flags.intersects(FrameFlags::HEAD | FrameFlags::TAIL);
+        assert!(
+            cached && single,
+            "{page} of {:?}, {flags:?}, is mapped as if it were not new",
+            frame.owner()
+        );
+        let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
+        let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));
+        debug_assert!(old.is_none(), "an entry for {page} was not cleared first");
+        self.gone -= 1;
+    }
+
+    /// Empty a place that is not empty; returns its entry with all marks that hardware had set by then.
+    #[inline]
+    pub fn take(&mut self, at: usize) -> Entry {
+        self.gone += 1;
+        Entry::from_raw(self.cells[at].swap(Entry::NONE.raw(), AcqRel))
+    }
+
+    /// Flushes of entries that were taken wait; a debt of this generation has been left with the space.
+    #[inline]
+    pub fn owe(&mut self, generation: Generation) {
+        self.tables.owe(self.first, generation);
+    }
+}
+
+impl<M: Machine> Drop for Window<'_, '_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.tables.count_entries(self.first.table, -self.gone);
+    }
+}
