@@ -8,7 +8,6 @@ use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
-use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::{Absent, Bits, Locked, Resident, Run};
 use crate::tlb::{Gather, Purpose, stale};
@@ -220,7 +219,6 @@ fn lazyfree_folio<M: Machine>(
         }
         if frame.has(FrameFlags::SWAPBACKED) {
             st.lru.lazyfree(st.memory().ground(), pfn);
-            st.count(Stat::Pglazyfree, frame.pages() as i64);
         }
     }
     st.unlock_folio(pfn);
