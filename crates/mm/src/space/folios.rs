@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Which sizes of anonymous folios faults may make, from 16 KiB on.
-    fn enable(&self, sizes: &[u64]) {
+    pub fn enable(&self, sizes: &[u64]) {
         let all = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         all.zip(sizes).for_each(|(&knob, &size)| self.base().knobs.set(knob, size).unwrap());
     }
@@ -462,16 +462,17 @@ fn an_exclusive_page_of_a_folio_stays() {
     world.validate();
 }
 
-/// MADV_PAGEOUT takes a folio that lies in the range, all of it, and leaves one of which it has only a part.
+/// MADV_PAGEOUT takes a folio that lies in the range, all of it. One that lies in it in part, or has a hole, is split first, and its
+/// pages in the range are taken, unless others use it, too.
 #[test]
-fn only_whole_folios_are_paged_out() {
+fn what_is_paged_out_in_part_is_split() {
     for batch in [0, 1] {
         let mut world = World::new(batch, 1);
-        let id = world.ids[0];
         // Across a border of tables, so that its entries are two runs.
         world.apply(0, Op::Map { at: ANON + 376, order: 4 });
-        let page_out = |at, pages| {
-            let advised = world.spaces.madvise(&world.st, id, Vpn(at), pages, Advice::PageOut).unwrap();
+        let page_out = |world: &World, at, pages| {
+            let space = world.ids[0];
+            let advised = world.spaces.madvise(&world.st, space, Vpn(at), pages, Advice::PageOut).unwrap();
             let taken = advised.page_out.len();
             advised.page_out.into_iter().for_each(|pfn| {
                 world.st.lru.putback(world.base(), pfn);
@@ -479,8 +480,42 @@ fn only_whole_folios_are_paged_out() {
             });
             taken
         };
-        assert_eq!((page_out(ANON + 376, 15), page_out(ANON + 377, 15)), (0, 0));
-        assert_eq!((page_out(ANON + 376, 16), page_out(ANON, PAGES)), (1, 1));
+        assert_eq!(page_out(&world, ANON + 376, 16), 1);
+        world.apply(0, Op::Fork);
+        assert_eq!((page_out(&world, ANON + 377, 15), sizes(&world, SizeStat::Split)), (0, vec![]));
+        world.apply(1, Op::Exit);
+        assert_eq!(page_out(&world, ANON + 380, 4), 4);
+        assert_eq!((page_out(&world, ANON, PAGES), sizes(&world, SizeStat::Split)), (16, vec![(4, 1)]));
+        world.apply(0, Op::Map { at: ANON, order: 3 });
+        world.apply(0, Op::Advise { at: ANON + 3, pages: 1, advice: Advice::DontNeed });
+        assert_eq!((page_out(&world, ANON, 8), sizes(&world, SizeStat::Split)), (7, vec![(3, 1), (4, 1)]));
+        // In two places.
+        world.apply(0, Op::Map { at: ANON + 24, order: 2 });
+        world.apply(0, Op::Move { at: ANON + 24, pages: 2, to: ANON + 40 });
+        assert_eq!(page_out(&world, ANON + 24, 20), 4);
+        world.validate();
+    }
+}
+
+/// MADV_FREE and MADV_COLD, too, mean the pages of the range and no others.
+#[test]
+fn what_is_given_up_or_cold_in_part_is_split() {
+    for batch in [0, 1] {
+        let mut world = World::new(batch, 1);
+        for (at, advice) in [(ANON, Advice::Free), (ANON + 16, Advice::Cold)] {
+            world.apply(0, Op::Map { at, order: 4 });
+            (at..at + 16).for_each(|at| world.apply(0, Op::Mark { at, dirty: true }));
+            world.apply(0, Op::Advise { at: at + 2, pages: 3, advice });
+            for (i, page) in (at..at + 16).enumerate() {
+                let entry = world.runs(world.ids[0], page, page + 1)[0].entry;
+                let (inside, frame) = ((2..5).contains(&i), &world.st.frames[entry.pfn()]);
+                assert_eq!((entry.has(Bits::YOUNG), frame.order()), (!inside, Order::ZERO), "{advice:?} {i}");
+                let freed = advice == Advice::Free && inside;
+                assert_eq!((entry.has(Bits::DIRTY), frame.has(FrameFlags::SWAPBACKED)), (!freed, !freed));
+            }
+        }
+        assert_eq!(world.base().stats.read(Stat::Pglazyfree), 3);
+        world.validate();
     }
 }
 

@@ -22,6 +22,7 @@ mod huge;
 mod khugepaged;
 mod map;
 mod mlock;
+mod passed;
 mod remap;
 mod split;
 #[cfg(test)]
