@@ -50,9 +50,11 @@ enum Op {
         pages: u64,
         advice: Advice,
     },
+    /// There and back again; `aside`: large entries do not fit there.
     Move {
         at: u64,
         pages: u64,
+        aside: bool,
     },
     Lock {
         at: u64,
@@ -93,7 +95,8 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         2 => (at(), pages(), any::<bool>()).prop_map(|(at, pages, write)| Op::Protect { at, pages, write }),
         3 => (at(), pages(), prop::sample::select(advice.to_vec()))
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
-        1 => (at(), pages()).prop_map(|(at, pages)| Op::Move { at, pages }),
+        2 => (at(), pages(), prop::bool::weighted(0.3))
+            .prop_map(|(at, pages, aside)| Op::Move { at, pages, aside }),
         1 => (at(), pages()).prop_map(|(at, pages)| Op::Lock { at, pages }),
         2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
         2 => Just(Op::Fork),
@@ -190,9 +193,8 @@ impl World {
                     self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
                 }
             }
-            Op::Move { at, pages } => {
-                // There and back again.
-                let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE));
+            Op::Move { at, pages, aside } => {
+                let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
                 let go =
                     |from, to| self.spaces.mremap(&self.st, id, from, pages, pages, true, Some(to), gfp());
                 if go(Vpn(at), there).is_ok() {
@@ -409,6 +411,69 @@ proptest! {
             world.apply(who, op);
             world.check();
         }
+        world.end();
+    }
+}
+
+/// Entries of anonymous memory and of files are moved whole where they fit; nothing is split, and the tables that are left empty go.
+#[test]
+fn large_entries_are_moved_whole() {
+    let mut world = World::new(9, 1);
+    let tables = world.base().stats.read(Stat::NrPageTablePages);
+    for at in [ANON, ANON + LARGE] {
+        world.apply(0, Op::MapAnon { at });
+        world.apply(0, Op::Store { at: at + 3 });
+    }
+    world.apply(0, Op::Load { at: SHARED });
+    let large = |world: &World| world.runs(world.ids[0].0).iter().map(Run::is_large).collect::<Vec<_>>();
+    assert_eq!(large(&world), [true; 3]);
+    let made = world.base().stats.read(Stat::NrPageTablePages) - tables;
+    let go = |world: &World, from, to, pages| {
+        let (id, fixed) = (world.ids[0].0, Some(Vpn(to)));
+        world.spaces.mremap(&world.st, id, Vpn(from), pages, pages, true, fixed, gfp()).unwrap();
+        let moved = world.st.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
+        world.spaces.validate(&world.st, world.st.tlb.bound()).unwrap();
+        moved
+    };
+    let there = END + 4 * LARGE;
+    assert!(go(&world, ANON, there, PAGES).is_large());
+    assert!(go(&world, there, ANON, PAGES).is_large());
+    assert!(go(&world, SHARED, there, PAGES).is_large());
+    assert!(go(&world, there, SHARED, PAGES).is_large());
+    assert_eq!(large(&world), [true; 3]);
+    assert_eq!(world.base().stats.read(Stat::NrPageTablePages) - tables, made);
+    // The first is cut by a border of what is moved, the second moved whole.
+    assert!(!go(&world, ANON + 9, there + 9, PAGES - 9).is_large());
+    assert!(world.st.tables.lock(world.base(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large());
+    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
+    go(&world, there + 9, ANON + 9, PAGES - 9);
+    // Where it does not fit, it is split.
+    assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
+    go(&world, there + 1, ANON + LARGE, LARGE);
+    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 2);
+    world.check();
+    world.end();
+}
+
+/// Advice about a part splits the folio, unless another process uses it; then the entry stays, too.
+#[test]
+fn a_part_of_a_large_entry_is_advised() {
+    for advice in [Advice::Cold, Advice::PageOut] {
+        let mut world = World::new(9, 1);
+        let part = Op::Advise { at: ANON + 10, pages: 20, advice };
+        world.apply(0, Op::MapAnon { at: ANON });
+        world.apply(0, Op::Store { at: ANON + 11 });
+        world.apply(0, Op::Fork);
+        world.apply(0, part);
+        assert!(world.runs(world.ids[0].0)[0].is_large());
+        world.apply(1, Op::Exit);
+        world.apply(0, part);
+        let runs = world.runs(world.ids[0].0);
+        assert!(
+            runs.len() == 512
+                && runs.iter().all(|run| world.st.frames[run.entry.pfn()].order() == Order::ZERO)
+        );
+        world.check();
         world.end();
     }
 }

@@ -51,6 +51,17 @@ impl<M: Machine> Locked<'_, M> {
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
 
+    /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands there.
+    pub fn large_place(&self, page: Vpn) -> Option<Slot> {
+        let mut table = self.root;
+        for level in (2..LEVELS).rev() {
+            let entry = self.read(self.slot(table, page, level));
+            table = Some(entry).filter(|entry| entry.is_present())?.pfn();
+        }
+        let slot = self.slot(table, page, 1);
+        self.read(slot).is_none().then_some(slot)
+    }
+
     /// Set a table aside for an entry of anonymous memory that is about to be made.
     pub fn deposit(&mut self, alloc: &Allocator, mark: Mark, reserve: Reserve) -> Result<(), NeedsReclaim> {
         let table = new_table(self.base, alloc, mark, reserve)?;
