@@ -175,7 +175,7 @@ fn move_entries<M: Machine>(
     // Under the lock: nobody may find an entry empty while a CPU can still use it.
     let moved_away = Range::pages(start, old);
     st.tlb.flush(base, id, moved_away);
-    let concern = Concern::FlushedAtOnce { space: id, first: start, count: old };
+    let concern = Concern::Emptied { space: id, first: start, count: old };
     st.event(Event::TlbHazard, concern.args());
     tables.take_empty_tables((start, end), (Vpn(0), USER_END), gather);
     Ok(())

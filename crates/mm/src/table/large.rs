@@ -96,7 +96,7 @@ impl<M: Machine> Locked<'_, M> {
         let old = self.replace(run.slot, Entry::NONE);
         stale(base, &run.cleared(self.space, old, old.pfn()), true);
         base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
-        let concern = Concern::FlushedAtOnce { space: self.space, first: run.page, count: run.pages() };
+        let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
         base.event(Event::TlbHazard, concern.args());
         let table = self.withdraw();
         let first = old.without(Bits::LARGE);
