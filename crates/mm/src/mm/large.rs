@@ -374,8 +374,10 @@ fn a_folio_in_the_swap_cache_is_mapped_whole() {
             world.apply(&(0, 0, Op::Store(at + 2)));
             world.apply(&(0, 0, Op::Range(What::PageOut, at, 16)));
             let mapped = |world: &World| {
-                let present = |page| world.entry(space, page).is_some_and(|entry| entry.is_present());
-                (at..at + 16).filter(|&page| present(page)).count()
+                let mm = &world.bench.mm;
+                let tables = mm.store.tables.lock(mm.ground(), space);
+                let present = |&page: &u64| tables.find(Vpn(page)).is_some_and(|run| run.entry.is_present());
+                (at..at + 16).filter(present).count()
             };
             assert_eq!(mapped(&world), 0);
             if written {

@@ -91,6 +91,10 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         4 => (at(), pages(), prop::sample::select(advice.to_vec()))
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
         1 => (at(), pages(), at()).prop_map(|(at, pages, to)| Op::Move { at, pages, to }),
+        // Where large entries fit.
+        1 => (at(), pages()).prop_map(|(at, pages)| {
+            Op::Move { at, pages, to: ANON + (at - ANON + 512) % (END - ANON) }
+        }),
         2 => Just(Op::Fork),
         1 => Just(Op::Exit),
         3 => at().prop_map(|at| Op::Unmap { at }),
