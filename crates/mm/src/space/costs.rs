@@ -1,6 +1,7 @@
 //! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted exactly.
 
-use super::folios::{World, gfp};
+use super::bench::gfp;
+use super::folios::World;
 use super::*;
 use crate::api::{AccessKind, Advice, Prot};
 use crate::machine::Work;
