@@ -66,6 +66,7 @@ const LARGE: &[&str] = &[
     "shared-writers:9M:4 --memory 8M --set file.max_order=4",
     "chaos:12M --memory 16M --set file.max_order=9 --set shmem.max_order=9",
     "zipf:9M:4 --memory 8M --set hugepages-16kB.enabled=always --set hugepages-64kB.enabled=always",
+    "zipf-hugepage:9M:4 --memory 16M --set hugepages-64kB.enabled=madvise --set hugepages-2048kB.enabled=madvise",
     "fork-write:9M --memory 8M --set hugepages-64kB.enabled=always --set hugepages-2048kB.enabled=always",
     "lru-file-mmap-read:160M --memory 128M --set thp.file_pmd=1 --set thp.khugepaged=1 --set \
      khugepaged.scan_sleep_millisecs=5",

@@ -101,6 +101,8 @@ pub struct SimMachine {
     pub(crate) content: Option<RefCell<Content>>,
     /// Counts what any safe policy would need; `None`: nobody asked.
     pub(crate) bound: Option<RefCell<Bound>>,
+    /// The first translation that was held where none could be, in words.
+    pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
     profile: Option<Box<Profiler>>,
     /// Does the current CPU flush because another asked it to?
@@ -161,6 +163,7 @@ impl SimMachine {
             tables: Tables::new(frames),
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
+            held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             answering: Cell::new(false),
             stopping: Cell::new(false),
@@ -615,6 +618,9 @@ impl Machine for SimMachine {
             if kind == 2 {
                 self.takeoff.borrow_mut().record(took);
             }
+        }
+        if event == Event::TlbHazard && self.content.is_some() {
+            self.look_where_nothing_is(args);
         }
         if let Some(bound) = &self.bound {
             let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);

@@ -363,6 +363,9 @@ impl<P: Program> Os for SimOs<'_, P> {
             Advice::Free => (api::Advice::Free, Forget::Perhaps),
             Advice::Cold => (api::Advice::Cold, Forget::Not),
             Advice::PageOut => (api::Advice::PageOut, Forget::Not),
+            Advice::HugePage => (api::Advice::HugePage, Forget::Not),
+            Advice::NoHugePage => (api::Advice::NoHugePage, Forget::Not),
+            Advice::Collapse => (api::Advice::Collapse, Forget::Not),
         };
         let id = self.space.0;
         let flux = match forget {

@@ -168,6 +168,9 @@ fn drive<'w, P: Program>(
         if let Some(reason) = missing {
             return Err(failed(reason));
         }
+        if let Some(reason) = machine.held_over.borrow_mut().take() {
+            return Err(failed(format!("oracle: {reason}")));
+        }
         if world.config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(RunError::Interrupted);
         }

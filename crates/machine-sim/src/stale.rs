@@ -12,10 +12,34 @@
 //! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task, address-space
 //! numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change.
 
-use crate::machine::Cpu;
+use crate::machine::{Cpu, SimMachine};
 use crate::tlb::Cached;
 use crate::world::World;
+use mm::event::Concern;
 use mm::units::{Pfn, SpaceId, Vpn};
+
+impl SimMachine {
+    /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their space hold one of
+    /// them? What follows may be of another size, and CPUs must not have translations of both.
+    pub(crate) fn look_where_nothing_is(&self, hazard: [u64; 4]) {
+        let Some(Concern::Emptied { space, first, count }) = Concern::of_args(hazard) else { return };
+        let end = Vpn(first.0 + count);
+        for (number, cpu) in self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.loaded.get() == Some(space)) {
+            cpu.tlb.for_each(&mut |start, pages, cached| {
+                if start < end && first.0 < start.0 + pages {
+                    self.held_over.borrow_mut().get_or_insert_with(|| {
+                        format!(
+                            "cpu {number}, {space}: stale TLB entry of {pages} pages from page {start} ({:#x}) on for frame {}: its \
+                             page-table entry was taken away and flushed, and others follow",
+                            start.addr(),
+                            cached.pfn(),
+                        )
+                    });
+                }
+            });
+        }
+    }
+}
 
 impl<P> World<'_, P> {
     /// Look for a translation that a program could be misled by. The text of the error says which.

@@ -4,6 +4,7 @@ mod hosted;
 
 use hosted::{Report, Setup, run};
 use machine_x86::user::scenarios;
+use mm::knobs::Knob;
 use program::builtin;
 use trace::Image;
 use trace::codec::Encoder;
@@ -117,6 +118,35 @@ fn the_random_program_finds_nothing() {
             fine(&Setup { asids: if seed == 0 { 0 } else { 6 }, ..setup });
         }
     }
+}
+
+/// Anonymous memory and files in folios of 2 MiB, mapped by one entry where that fits.
+#[test]
+fn two_mebibytes_are_mapped_by_one_entry() {
+    let large = [
+        (Knob::HugepagesEnabled2048, 2),
+        (Knob::FileMaxOrder, 9),
+        (Knob::ShmemMaxOrder, 9),
+        (Knob::ThpFilePmd, 1),
+        (Knob::ReadAheadKb, 2048),
+    ];
+    let (mut anonymous, mut files) = (0, 0);
+    for program in [
+        "zipf:6291456:3",
+        "fork-write:6291456:2",
+        "stream:25165824:2",
+        "map-storm:1048576:3",
+        "chaos:8000000",
+    ] {
+        for policy in [1, 3] {
+            let setup =
+                Setup { unmap: policy, memory: 48 << 20, knobs: large.to_vec(), ..Setup::new(program) };
+            let report = fine(&setup);
+            anonymous += report.stats["thp_fault_alloc"];
+            files += report.stats["thp_file_mapped"];
+        }
+    }
+    assert!(anonymous > 5 && files > 0, "{anonymous} of anonymous memory, {files} of files");
 }
 
 #[test]

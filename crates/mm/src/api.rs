@@ -97,6 +97,8 @@ pub enum Advice {
     HugePage,
     /// Anonymous memory is to be made of single pages.
     NoHugePage,
+    /// Make one folio, mapped by one entry, of all 2 MiB for which that is possible now.
+    Collapse,
 }
 
 /// `posix_fadvise` values.

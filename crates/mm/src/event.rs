@@ -52,6 +52,15 @@ pub enum Concern {
         /// Number of pages; [`u64::MAX`]: all from there on.
         count: u64,
     },
+    /// The same, and the pages have no entry now, under a lock: who runs the space holds none of their translations.
+    Emptied {
+        /// The space.
+        space: SpaceId,
+        /// First page.
+        first: Vpn,
+        /// Number of pages.
+        count: u64,
+    },
     /// Those of `count` pages of a file, in every space.
     File {
         /// The file.
@@ -88,6 +97,7 @@ impl Concern {
             Concern::File { file, first, count } => [1, file.0 as u64, first.0, count],
             Concern::Frames { first, count } => [2, first.0 as u64, count as u64, 0],
             Concern::FlushedAtOnce { space, first, count } => [3, space.0 as u64, first.0, count],
+            Concern::Emptied { space, first, count } => [4, space.0 as u64, first.0, count],
         }
     }
 
@@ -98,6 +108,7 @@ impl Concern {
             1 => Concern::File { file: FileId(id as u32), first: PageIndex(first), count },
             2 => Concern::Frames { first: Pfn(id as u32), count: first as u32 },
             3 => Concern::FlushedAtOnce { space: SpaceId(id as u32), first: Vpn(first), count },
+            4 => Concern::Emptied { space: SpaceId(id as u32), first: Vpn(first), count },
             _ => return None,
         })
     }
@@ -113,12 +124,13 @@ mod tests {
         for concern in [
             Concern::Pages { space, first, count: 2 },
             Concern::FlushedAtOnce { space, first, count: u64::MAX },
+            Concern::Emptied { space, first, count: 512 },
             Concern::space(space),
             Concern::file_from(file, PageIndex(9)),
             Concern::Frames { first: Pfn(100), count: 8 },
         ] {
             assert_eq!(Concern::of_args(concern.args()), Some(concern));
         }
-        assert_eq!(Concern::of_args([4, 0, 0, 0]), None);
+        assert_eq!(Concern::of_args([5, 0, 0, 0]), None);
     }
 }

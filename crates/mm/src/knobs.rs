@@ -3,16 +3,30 @@
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
+/// The help of a knob; those of one kind differ in a word.
+macro_rules! help {
+    ($help:literal) => {
+        $help
+    };
+    (anon_size $size:literal) => {
+        concat!(
+            "may a store to anonymous memory get a folio of ",
+            $size,
+            ": never, where MADV_HUGEPAGE asked for it, or everywhere (but where MADV_NOHUGEPAGE forbids it)"
+        )
+    };
+}
+
 macro_rules! knobs {
     ($(
         $variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal
-        $([$($word:literal)*])? $help:literal;
+        $([$($word:literal)*])? $($kind:ident)? $help:literal;
     )*) => {
         /// A tunable.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u16)]
         pub enum Knob {
-            $(#[doc = $help] $variant,)*
+            $(#[doc = help!($($kind)? $help)] $variant,)*
         }
 
         impl Knob {
@@ -20,7 +34,8 @@ macro_rules! knobs {
             pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
             /// What each is.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
-                name: $name, default: $default, min: $min, max: $max, unit: $unit, help: $help,
+                name: $name, default: $default, min: $min, max: $max, unit: $unit,
+                help: help!($($kind)? $help),
                 words: &[$($($word,)*)?],
             },)*];
         }
@@ -91,29 +106,21 @@ knobs! {
     KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64 0..=511 "pages"
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
     HugepagesEnabled16 "hugepages-16kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 16 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "16 KiB";
     HugepagesEnabled32 "hugepages-32kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 32 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "32 KiB";
     HugepagesEnabled64 "hugepages-64kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 64 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "64 KiB";
     HugepagesEnabled128 "hugepages-128kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 128 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "128 KiB";
     HugepagesEnabled256 "hugepages-256kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 256 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "256 KiB";
     HugepagesEnabled512 "hugepages-512kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 512 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "512 KiB";
     HugepagesEnabled1024 "hugepages-1024kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 1024 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "1024 KiB";
     HugepagesEnabled2048 "hugepages-2048kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
-        "may a store to anonymous memory get a folio of 2048 KiB: never, where MADV_HUGEPAGE asked for it, or everywhere \
-         (but where MADV_NOHUGEPAGE forbids it)";
+        anon_size "2048 KiB";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""

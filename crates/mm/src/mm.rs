@@ -205,6 +205,9 @@ impl<M: Machine> Mm<M> {
 
     /// madvise.
     pub fn madvise(&self, space: SpaceId, start: Vpn, pages: u64, advice: Advice) -> Result<(), Error> {
+        if advice == Advice::Collapse {
+            return self.collapse(space, start, pages).map(drop);
+        }
         let _scope = self.ground().scope(Scope::DoMadvise);
         let advised =
             self.on_space(space, |_| self.spaces.madvise(&self.store, space, start, pages, advice))?;

@@ -241,19 +241,9 @@ impl<O: Os> Task<'_, O> {
     }
 
     fn advise(&mut self) {
-        const ALL: [Advice; 8] = [
-            Advice::Normal,
-            Advice::Random,
-            Advice::Sequential,
-            Advice::WillNeed,
-            Advice::DontNeed,
-            Advice::Free,
-            Advice::Cold,
-            Advice::PageOut,
-        ];
         let Some(i) = self.pick() else { return };
         let (addr, pages) = self.part(self.areas[i]);
-        let advice = ALL[self.rng.below(ALL.len() as u64) as usize];
+        let advice = Advice::ALL[self.rng.below(Advice::ALL.len() as u64) as usize];
         // Refused for locked areas, or MADV_FREE of files: that is fine.
         let _ = self.os.madvise(addr, pages * PAGE, advice);
     }

@@ -147,6 +147,29 @@ pub enum Advice {
     Cold,
     /// MADV_PAGEOUT
     PageOut,
+    /// MADV_HUGEPAGE
+    HugePage,
+    /// MADV_NOHUGEPAGE
+    NoHugePage,
+    /// MADV_COLLAPSE
+    Collapse,
+}
+
+impl Advice {
+    /// All values.
+    pub const ALL: [Advice; 11] = [
+        Advice::Normal,
+        Advice::Random,
+        Advice::Sequential,
+        Advice::WillNeed,
+        Advice::DontNeed,
+        Advice::Free,
+        Advice::Cold,
+        Advice::PageOut,
+        Advice::HugePage,
+        Advice::NoHugePage,
+        Advice::Collapse,
+    ];
 }
 
 /// `posix_fadvise` values.

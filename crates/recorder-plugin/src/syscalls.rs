@@ -172,8 +172,11 @@ fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
                 3 => Advice::WillNeed,
                 4 => Advice::DontNeed,
                 8 => Advice::Free,
+                14 => Advice::HugePage,
+                15 => Advice::NoHugePage,
                 20 => Advice::Cold,
                 21 => Advice::PageOut,
+                25 => Advice::Collapse,
                 _ => return,
             };
             Event::Advise { addr, len, advice }

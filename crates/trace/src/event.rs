@@ -95,11 +95,14 @@ pub enum Advice {
     Free,
     Cold,
     PageOut,
+    HugePage,
+    NoHugePage,
+    Collapse,
 }
 
 impl Advice {
     /// All kinds, by code.
-    pub const ALL: [Advice; 8] = [
+    pub const ALL: [Advice; 11] = [
         Advice::Normal,
         Advice::Random,
         Advice::Sequential,
@@ -108,6 +111,9 @@ impl Advice {
         Advice::Free,
         Advice::Cold,
         Advice::PageOut,
+        Advice::HugePage,
+        Advice::NoHugePage,
+        Advice::Collapse,
     ];
 }
 

@@ -477,6 +477,9 @@ fn advice_of(advice: Advice) -> program::Advice {
         Advice::Free => program::Advice::Free,
         Advice::Cold => program::Advice::Cold,
         Advice::PageOut => program::Advice::PageOut,
+        Advice::HugePage => program::Advice::HugePage,
+        Advice::NoHugePage => program::Advice::NoHugePage,
+        Advice::Collapse => program::Advice::Collapse,
     }
 }
 

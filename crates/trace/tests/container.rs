@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use trace::container::VERSION;
 use trace::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
 use trace::header::Place;
 use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
@@ -243,11 +244,15 @@ fn other_files_are_told_apart() {
     let missing = check(&folder.path().join("none.pft")).unwrap_err().to_string();
     assert!(missing.contains("none.pft: cannot open"), "{missing}");
     sample(&path);
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[8] = 2;
-    std::fs::write(&path, bytes).unwrap();
-    let error = check(&path).unwrap_err();
-    assert!(matches!(error, TraceError::Newer { found: 2, known: 1, .. }));
+    let of_format = |format: u8| {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[8] = format;
+        std::fs::write(&path, bytes).unwrap();
+        check(&path)
+    };
+    assert!((1..=VERSION as u8).all(|format| of_format(format).is_ok()));
+    let error = of_format(VERSION as u8 + 1).unwrap_err();
+    assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));
 }
 

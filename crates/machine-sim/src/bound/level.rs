@@ -187,7 +187,9 @@ impl Level {
             self.by_page.range(at(first.0)..at(first.0.saturating_add(count))).map(|&(.., slot)| slot)
         };
         match *concern {
-            Concern::FlushedAtOnce { space, first, count } => pages(space, first, count, true).collect(),
+            Concern::FlushedAtOnce { space, first, count } | Concern::Emptied { space, first, count } => {
+                pages(space, first, count, true).collect()
+            }
             Concern::Pages { space, first, count } => {
                 pages(space, first, count, true).chain(pages(space, first, count, false)).collect()
             }

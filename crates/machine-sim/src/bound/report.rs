@@ -29,7 +29,7 @@ impl Cause {
     pub(super) const fn of_hazard(concern: &Concern) -> Cause {
         match concern {
             Concern::Pages { .. } => Cause::Address,
-            Concern::FlushedAtOnce { .. } => Cause::Return,
+            Concern::FlushedAtOnce { .. } | Concern::Emptied { .. } => Cause::Return,
             Concern::File { .. } => Cause::Content,
             Concern::Frames { .. } => Cause::Writable,
         }
@@ -38,7 +38,9 @@ impl Cause {
     /// Who is paid for when these are.
     pub(super) const fn of_settling(concern: &Concern) -> Cause {
         match concern {
-            Concern::Pages { .. } | Concern::FlushedAtOnce { .. } => Cause::SettleSpace,
+            Concern::Pages { .. } | Concern::FlushedAtOnce { .. } | Concern::Emptied { .. } => {
+                Cause::SettleSpace
+            }
             Concern::File { .. } => Cause::SettleFile,
             Concern::Frames { .. } => Cause::SettleFrames,
         }

@@ -430,15 +430,15 @@ impl Program for Quiet {
     }
 }
 
-/// What the run fails with, with flush `nth` for another CPU dropped.
-fn verdict(how: How, policy: u64, nth: u64) -> Option<String> {
+/// What the run of a program fails with that has large entries mapped, with flush `nth` for another CPU dropped.
+fn verdict<P: Program>(program: &P, mapped: Stat, policy: u64, nth: u64) -> Option<String> {
     let faulty = Some(Fault { nth, remote: Some(true), delay: None });
     let config =
         RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 128 * MIB, policy) };
-    match run(&config, &Quiet(how)) {
+    match run(&config, program) {
         Ok(outcome) => {
-            assert_eq!(outcome.signals, Vec::<String>::new(), "{how:?}");
-            assert!(outcome.stat(Stat::ThpFileMapped) > 0, "{how:?}");
+            assert_eq!(outcome.signals, Vec::<String>::new());
+            assert!(outcome.stat(mapped) > 0);
             None
         }
         Err(RunError::Failed { reason, .. }) => Some(reason),
@@ -450,12 +450,69 @@ fn verdict(how: How, policy: u64, nth: u64) -> Option<String> {
 fn a_flush_that_is_missed_when_a_large_entry_goes_is_caught() {
     for how in ALL {
         for policy in [1, 3] {
-            assert_eq!(verdict(how, policy, 1 << 40), None, "{how:?}");
-            let caught: Vec<String> = (1..4).filter_map(|nth| verdict(how, policy, nth)).collect();
+            let verdict = |nth| verdict(&Quiet(how), Stat::ThpFileMapped, policy, nth);
+            assert_eq!(verdict(1 << 40), None, "{how:?}");
+            let caught: Vec<String> = (1..4).filter_map(verdict).collect();
             assert!(!caught.is_empty(), "{how:?}");
             for reason in caught {
                 assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
             }
+        }
+    }
+}
+
+/// As [`Quiet`], with an entry of anonymous memory: it becomes entries of pages, one of which is then changed.
+struct QuietAnon(How);
+
+const SLEEPER: Role = 2;
+
+impl Program for QuietAnon {
+    fn name(&self) -> &str {
+        "quiet-anon"
+    }
+
+    fn footprint(&self) -> u64 {
+        2 * LARGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        match role {
+            1 => {
+                os.load(PART)?;
+                Quiet::compute(os, 3 * WHILE);
+            }
+            SLEEPER => os.sleep(4 * WHILE),
+            _ => {
+                os.mmap(Map { addr: Some(SHARED), ..Map::anonymous(2 * LARGE) }).unwrap();
+                os.store(PART)?;
+                os.store(SHARED + LARGE)?;
+                let child = (self.0 == How::Copy).then(|| os.fork(SLEEPER).unwrap());
+                let other = os.spawn(1).unwrap();
+                Quiet::compute(os, WHILE);
+                match self.0 {
+                    How::Unmap => os.munmap(PART, PAGE).unwrap(),
+                    How::Protect => os.mprotect(PART, PAGE, Prot::NONE).unwrap(),
+                    How::Forget => os.madvise(PART, PAGE, Advice::DontNeed).unwrap(),
+                    How::Copy => os.store(PART)?,
+                    how => unreachable!("{how:?} splits nothing"),
+                }
+                os.munmap(ELSEWHERE, PAGE).unwrap();
+                os.join(other);
+                child.into_iter().for_each(|child| os.join(child));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_flush_that_is_missed_when_an_entry_of_anonymous_memory_is_split_is_caught() {
+    for how in [How::Unmap, How::Protect, How::Forget, How::Copy] {
+        for policy in [1, 3] {
+            let verdict = |nth| verdict(&QuietAnon(how), Stat::ThpFaultAlloc, policy, nth);
+            assert_eq!(verdict(1 << 40), None, "{how:?}");
+            let caught: Vec<String> = (1..4).filter_map(verdict).collect();
+            assert!(caught.iter().any(|reason| reason.contains("others follow")), "{how:?}: {caught:?}");
         }
     }
 }

@@ -67,6 +67,16 @@ fn built_in_programs_run_clean_with_anonymous_memory_of_all_sizes() {
 }
 
 #[test]
+fn programs_that_ask_get_the_sizes_that_are_for_those_who_ask() {
+    for (name, asks) in [("zipf", false), ("zipf-hugepage", true)] {
+        let program = builtin::from_name(name, 8 * MIB).unwrap();
+        let mut config = config("laptop", 64 * MIB, 0, 1);
+        config.knobs.push((Knob::HugepagesEnabled2048, 1));
+        assert_eq!(outcome(&config, &program).stat(Stat::ThpFaultAlloc), if asks { 4 } else { 0 }, "{name}");
+    }
+}
+
+#[test]
 fn anonymous_memory_in_large_folios_is_swapped_out_whole() {
     let counters = ["/anon_fault_alloc", "/anon_fault_fallback", "/swpout"];
     let mut seen = [0.0; 3];

@@ -33,6 +33,9 @@ pub(super) fn advice(advice: Advice) -> api::Advice {
         Advice::Free => api::Advice::Free,
         Advice::Cold => api::Advice::Cold,
         Advice::PageOut => api::Advice::PageOut,
+        Advice::HugePage => api::Advice::HugePage,
+        Advice::NoHugePage => api::Advice::NoHugePage,
+        Advice::Collapse => api::Advice::Collapse,
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Setup {
     pub asids: usize,
     /// Value of `tlb.unmap`.
     pub unmap: u64,
+    /// Values of others.
+    pub knobs: Vec<(Knob, u64)>,
     /// CPUs do not flush what others ask them to flush.
     pub deaf: bool,
     /// Is memory checked?
@@ -73,6 +75,7 @@ impl Setup {
             swap: 4096,
             asids: 6,
             unmap: 3,
+            knobs: Vec::new(),
             deaf,
             check,
             body: None,
@@ -224,6 +227,7 @@ impl Hosted {
 pub fn run(setup: &Setup) -> Report {
     let knobs = Knobs::default();
     knobs.set(Knob::TlbUnmap, setup.unmap).unwrap();
+    setup.knobs.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
     let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0 };
     let swap = if setup.swap > 0 { vec![swap] } else { Vec::new() };
     let mm = Mm::new(Hosted::new(setup), Config { knobs, swap }).expect("enough memory");

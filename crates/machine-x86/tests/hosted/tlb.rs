@@ -3,8 +3,9 @@
 use mm::api::AccessKind;
 use mm::machine::{Asid, Flush, TablePage};
 use mm::table::{Bits, Entry};
-use mm::units::{CpuId, Pfn, Vpn};
+use mm::units::{CpuId, PAGEBLOCK_ORDER, Pfn, Vpn};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
 #[derive(Default)]
@@ -12,6 +13,19 @@ struct Tlb {
     root: Option<Pfn>,
     asid: Asid,
     held: HashMap<(Asid, Vpn), Entry>,
+    /// Translations of 2 MiB, by their first page.
+    large: HashMap<(Asid, Vpn), Entry>,
+}
+
+/// Pages that a large translation maps.
+const LARGE: u64 = 1 << PAGEBLOCK_ORDER.0;
+
+impl Tlb {
+    /// Drop the translations of some spaces' pages, of either size.
+    fn drop_those(&mut self, gone: impl Fn(Asid, Range<u64>) -> bool) {
+        self.held.retain(|&(asid, page), _| !gone(asid, page.0..page.0 + 1));
+        self.large.retain(|&(asid, page), _| !gone(asid, page.0..page.0 + LARGE));
+    }
 }
 
 /// The TLBs of all CPUs.
@@ -27,18 +41,19 @@ impl Tlbs {
         tlb.root = root.is_some().then_some(root);
         tlb.asid = asid;
         if !keep {
-            tlb.held.retain(|&(of, _), _| of != asid);
+            tlb.drop_those(|of, _| of == asid);
         }
     }
 
     pub fn flush(&mut self, cpu: CpuId, what: Flush) {
         let tlb = &mut self.0[cpu.index()];
+        let current = tlb.asid;
         match what {
-            Flush::All => tlb.held.clear(),
-            Flush::Current => tlb.held.retain(|&(asid, _), _| asid != tlb.asid),
+            Flush::All => tlb.drop_those(|_, _| true),
+            Flush::Current => tlb.drop_those(|asid, _| asid == current),
             Flush::Pages { start, count, stride } => {
                 let end = start.0 + ((count as u64) << stride.0);
-                tlb.held.retain(|&(asid, page), _| asid != tlb.asid || !(start.0..end).contains(&page.0));
+                tlb.drop_those(|asid, pages| asid == current && pages.start < end && start.0 < pages.end);
             }
         }
     }
@@ -52,12 +67,17 @@ impl Tlbs {
         tables: &[TablePage],
     ) -> Option<Pfn> {
         let tlb = &mut self.0[cpu.index()];
-        let key = (tlb.asid, page);
+        let inside = (page.0 % LARGE) as u32;
+        let (key, large) = ((tlb.asid, page), (tlb.asid, Vpn(page.0 - u64::from(inside))));
         let fits = |entry: &Entry| access != AccessKind::Store || entry.has(Bits::WRITE | Bits::DIRTY);
         if let Some(entry) = tlb.held.get(&key).filter(|entry| fits(entry)) {
             return Some(entry.pfn());
         }
+        if let Some(entry) = tlb.large.get(&large).filter(|entry| fits(entry)) {
+            return Some(entry.pfn().add(inside));
+        }
         tlb.held.remove(&key);
+        tlb.large.remove(&large);
         let mut table = tlb.root.expect("a program's space is loaded");
         for level in (0..4).rev() {
             let slot = &tables[table.index()][(page.0 >> (9 * level)) as usize & 511];
@@ -65,8 +85,8 @@ impl Tlbs {
             if !entry.is_present() {
                 return None;
             }
-            assert!(!entry.has(Bits::LARGE), "no large pages here");
-            if level > 0 {
+            let is_large = level == 1 && entry.has(Bits::LARGE);
+            if level > 0 && !is_large {
                 table = entry.pfn();
                 continue;
             }
@@ -76,8 +96,10 @@ impl Tlbs {
             let dirty = if access == AccessKind::Store { Bits::DIRTY } else { Bits::empty() };
             let used = entry.with(Bits::YOUNG | dirty);
             slot.store(used.raw(), SeqCst);
-            tlb.held.insert(key, used);
-            return Some(used.pfn());
+            let pfn = if is_large { used.pfn().add(inside) } else { used.pfn() };
+            let (key, held) = if is_large { (large, &mut tlb.large) } else { (key, &mut tlb.held) };
+            held.insert(key, used);
+            return Some(pfn);
         }
         None
     }

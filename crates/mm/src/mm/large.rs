@@ -355,3 +355,44 @@ proptest! {
         prop_assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     }
 }
+
+/// A fault on one page of a folio that is whole in the swap cache maps all of it, if all entries are still there.
+#[test]
+fn a_folio_in_the_swap_cache_is_mapped_whole() {
+    // (is the write over, is the access a store, is a page given up before)
+    for (written, store, hole) in [
+        (false, false, false),
+        (false, true, false),
+        (true, false, false),
+        (true, true, false),
+        (true, true, true),
+    ] {
+        for batch in [0, 1] {
+            let mut world = World::new(1, &[0, 0, 1], 64);
+            world.bench.mm.ground().knobs.set(Knob::RmapBatch, batch).unwrap();
+            let (at, space) = (BASE + 70, world.spaces[0].0);
+            world.apply(&(0, 0, Op::Store(at + 2)));
+            world.apply(&(0, 0, Op::Range(What::PageOut, at, 16)));
+            let mapped = |world: &World| {
+                let mm = &world.bench.mm;
+                let tables = mm.store.tables.lock(mm.ground(), space);
+                let present = |&page: &u64| tables.find(Vpn(page)).is_some_and(|run| run.entry.is_present());
+                (at..at + 16).filter(present).count()
+            };
+            assert_eq!(mapped(&world), 0);
+            if written {
+                world.bench.end_transfers();
+            }
+            if hole {
+                world.apply(&(0, 0, Op::Range(What::Forget, at + 9, 1)));
+            }
+            world.apply(&(0, 0, if store { Op::Store(at + 5) } else { Op::Load(at + 5) }));
+            assert_eq!(mapped(&world), if hole { 1 } else { 16 });
+            world.bench.mm.validate().unwrap();
+            world.bench.end_transfers();
+            (at..at + 16).for_each(|page| world.store(0, page));
+            world.bench.mm.validate().unwrap();
+            (BASE..END).for_each(|page| world.load(0, page));
+        }
+    }
+}

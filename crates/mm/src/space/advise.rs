@@ -1,5 +1,6 @@
 //! madvise.
 
+use super::passed::Passed;
 use super::split::split_entry_at;
 use super::unmap::{resident_kind, zap};
 use super::vma::{VmaFlags, VmaView};
@@ -8,7 +9,6 @@ use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
-use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::{Absent, Bits, Locked, Resident, Run};
 use crate::tlb::{Gather, Purpose, stale};
@@ -98,10 +98,6 @@ fn advise_range<M: Machine>(
     advised: &mut Advised,
 ) -> Result<(), Error> {
     let locked = vma.flags.contains(VmaFlags::LOCKED);
-    if matches!(advice, Advice::Free | Advice::Cold | Advice::PageOut) {
-        split_entry_at(st, space, id, from);
-        split_entry_at(st, space, id, to);
-    }
     match advice {
         Advice::DontNeed | Advice::Cold | Advice::PageOut if locked => return Err(Error::Invalid),
         Advice::Free if locked || vma.file.is_some() => return Err(Error::Invalid),
@@ -113,57 +109,75 @@ fn advise_range<M: Machine>(
             advised.will_need.extend(vma.file_index(from).map(|(file, index)| (file, index, to.0 - from.0)));
         }
         _ => {
-            let mut tables = st.tables.lock(st.memory().ground(), id);
-            let mut whole = WholeFolio::default();
-            // A fault may have mapped one across a border since: of that, only a part is meant.
-            let reaches_out = |run: &Run| run.page < from || run.end() > to;
-            tables.for_each(from, to, |tables, run| match advice {
-                _ if run.is_large() && reaches_out(&run) => {}
-                Advice::Free => {
-                    if let Some(folio) = whole.completed_by(st, &run) {
-                        lazyfree_folio(st, tables, folio, run.end(), gather);
-                    }
-                    lazyfree_swapped(st, tables, &run);
-                }
-                Advice::Cold => cold_run(st, tables, &run, gather),
-                _ => {
-                    cold_run(st, tables, &run, gather);
-                    let folio = whole.completed_by(st, &run).map(|pages| pages.head);
-                    advised.page_out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
-                }
+            if vma.file.is_some() {
+                split_entry_at(st, space, id, from);
+                split_entry_at(st, space, id, to);
+            }
+            let passed = advise_mapped(st, id, (from, to), advice, gather, advised);
+            passed.split_parts(st, |part| {
+                let passed = advise_mapped(st, id, part, advice, gather, advised);
+                passed.give_up(st);
             });
         }
     }
     Ok(())
 }
 
-/// The folio whose pages a walk is passing, from its first on and without a hole: parts of a folio are not taken.
-#[derive(Default)]
-struct WholeFolio {
-    passed: Option<(FolioPages, Vpn)>,
+/// Treat the folios that lie in a range whole; returns what was passed.
+fn advise_mapped<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    range: (Vpn, Vpn),
+    advice: Advice,
+    gather: &mut Gather,
+    advised: &mut Advised,
+) -> Passed {
+    let mut tables = st.tables.lock(st.memory().ground(), id);
+    let mut passed = Passed::new(range);
+    tables.for_each(range.0, range.1, |tables, run| {
+        let whole = passed.pass(st, &run);
+        if advice == Advice::Free {
+            if let Some(folio) = whole {
+                lazyfree_folio(st, tables, folio, run.end(), gather);
+            }
+            lazyfree_swapped(st, tables, &run);
+            return;
+        }
+        match whole {
+            Some(folio) if u64::from(folio.count) > run.pages() => {
+                for_runs(tables, folio, run.end(), |tables, run| cold_run(st, tables, run, gather));
+            }
+            // A folio of a file is cold where a part of it is, and where others map it, too.
+            None if is_of_large_anon(st, &run) || passed.reaches_out(&run) => {}
+            _ => cold_run(st, tables, &run, gather),
+        }
+        if advice == Advice::PageOut {
+            let folio = whole.map(|pages| pages.head);
+            advised.page_out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
+        }
+    });
+    passed.end(st);
+    passed
 }
 
-impl WholeFolio {
-    /// Pass a run. If it ends a folio whose first page the walk has passed too, and which is mapped nowhere else, that folio.
-    fn completed_by<M: Machine>(&mut self, st: &Store<M>, run: &Run) -> Option<FolioPages> {
-        let before = self.passed.take();
-        if !run.entry.is_present() {
-            return None;
-        }
-        let mut pages = run.mapped(&st.frames);
-        if run.is_large() {
-            return (st.frames[pages.head].mapcount() == 1).then_some(pages);
-        }
-        if pages.offset() > 0 {
-            let (passed, end) = before.filter(|(passed, _)| passed.head == pages.head)?;
-            if (passed.count, end) != (pages.offset(), run.page) {
-                return None;
-            }
-            pages = FolioPages { count: passed.count + pages.count, ..passed };
-        }
-        self.passed = Some((pages, run.end()));
-        let folio = &st.frames[pages.head];
-        ((pages.count, pages.count) == (folio.pages(), folio.mapcount())).then_some(pages)
+/// Does a run map pages of a larger folio of anonymous memory?
+fn is_of_large_anon<M: Machine>(st: &Store<M>, run: &Run) -> bool {
+    let folio = |run: &Run| &st.frames[run.mapped(&st.frames).head];
+    run.entry.is_present() && folio(run).is_anon() && folio(run).order() > Order::ZERO
+}
+
+/// Visit the runs that map pages of a folio up to `end`.
+fn for_runs<M: Machine>(
+    tables: &mut Locked<'_, M>,
+    pages: FolioPages,
+    end: Vpn,
+    mut visit: impl FnMut(&mut Locked<'_, M>, &Run),
+) {
+    let mut page = Vpn(end.0 - pages.count as u64);
+    while page < end {
+        let run = tables.find_run(page, end).expect("the walk has just passed it");
+        visit(tables, &run);
+        page = run.end();
     }
 }
 
@@ -209,18 +223,14 @@ fn lazyfree_folio<M: Machine>(
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
-        let mut page = Vpn(end.0 - pages.count as u64);
-        while page < end {
-            let run = tables.find_run(page, end).expect("the walk has just passed it");
+        for_runs(tables, pages, end, |tables, run| {
             run.touch(gather);
-            tables.clear_young_and_dirty(&run);
+            tables.clear_young_and_dirty(run);
             st.charge(Work::EntryClear, run.count as u64);
             stale(st.memory().ground(), &run.cleared(tables.space(), run.entry, pfn), true);
-            page = run.end();
-        }
+        });
         if frame.has(FrameFlags::SWAPBACKED) {
             st.lru.lazyfree(st.memory().ground(), pfn);
-            st.count(Stat::Pglazyfree, frame.pages() as i64);
         }
     }
     st.unlock_folio(pfn);

@@ -1,8 +1,9 @@
 //! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted exactly.
 
-use super::folios::{World, gfp};
+use super::bench::gfp;
+use super::folios::World;
 use super::*;
-use crate::api::{Advice, Prot};
+use crate::api::{AccessKind, Advice, Prot};
 use crate::machine::Work;
 use crate::primitive::counted;
 use crate::rmap::UnmapMode;
@@ -102,4 +103,56 @@ fn fork_shares_a_folio_at_the_cost_of_one_step() {
     // What the call costs without any page, and the statistics do not change.
     assert!(shared.iter().all(|&cost| cost == shared[0] && cost.1 == 0), "{shared:?}");
     assert!(protected.iter().all(|&cost| cost == protected[0] && cost.1 == 0), "{protected:?}");
+}
+
+/// What a first store costs that makes a folio, and what its unmapping costs then, for all sizes that faults make.
+fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
+    let cost = |order: u8| {
+        let world = World::new(batch, 1);
+        let store =
+            |page| world.spaces.fault(&world.st, world.ids[0], Vpn(page), AccessKind::Store, gfp()).unwrap();
+        let so_far = || (counted::changes(), world.st.machine.work(Work::StatUpdate));
+        // The range gets its set, but the table that is needed now is another.
+        store(512 * 10 - 1);
+        let sizes: Vec<u64> = (2..=9).map(|enabled| if enabled == order { 2 } else { 0 }).collect();
+        world.enable(&sizes);
+        let before = so_far();
+        store(512 * 10);
+        let between = so_far();
+        let run = *world.runs(world.ids[0], 512 * 10, 512 * 11).first().unwrap();
+        assert_eq!(world.st.frames[run.mapped(&world.st.frames).head].order(), Order(order));
+        let ready = so_far();
+        ZAP(&world, run);
+        let after = so_far();
+        let made = (between.0 - before.0, between.1 - before.1);
+        (1 << order, [made, (after.0 - ready.0, after.1 - ready.1)])
+    };
+    [0].into_iter().chain(2..=9).map(cost).collect()
+}
+
+/// For each page its entry and its own count, in both directions, everything else once: the folio's counts, references, list and charge,
+/// the size of the space, the statistics. A 2 MiB entry has nothing for each page.
+#[test]
+fn a_fault_makes_a_folio_at_the_cost_of_one_step() {
+    let [mut made, mut unmapped] = [Vec::new(), Vec::new()];
+    for (pages, [fault, unmap]) in fault_costs(1) {
+        let each = if (2..512).contains(&pages) { 2 * pages } else { 0 };
+        // That there is a large entry more or less is counted, too.
+        assert_eq!((fault.1, unmap.1), if pages == 512 { (2, 2) } else { (1, 1) }, "{pages} pages");
+        made.push(fault.0 - each);
+        unmapped.push(unmap.0 - each);
+    }
+    // Where a block of a size comes from, and goes to, differs a little: CPUs' lists and buddies.
+    for costs in [made, unmapped] {
+        let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
+        assert!(most - least <= 15 && *most <= 45, "{costs:?}");
+    }
+    for (pages, costs) in fault_costs(0).into_iter().filter(|&(pages, _)| pages < 512) {
+        for (changes, updates) in costs {
+            assert!(
+                changes >= 9 * pages && updates == pages,
+                "{pages} pages: {changes} changes, {updates} updates"
+            );
+        }
+    }
 }

@@ -1,20 +1,16 @@
 //! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by entry.
 
+use super::bench::{Bench, gfp};
 use super::*;
-use crate::alloc::{Allocator, Mark};
+use crate::alloc::Mark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
-use crate::cache::Cache;
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
-use crate::lru::Lru;
-use crate::memory::Memory;
+use crate::knobs::Knob;
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
-use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident, Rights, Run, Writes};
-use crate::testing::TestMachine;
 use crate::tlb::Batch;
+use core::ops::Deref;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeSet;
 use std_alloc::vec;
@@ -91,6 +87,10 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         4 => (at(), pages(), prop::sample::select(advice.to_vec()))
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
         1 => (at(), pages(), at()).prop_map(|(at, pages, to)| Op::Move { at, pages, to }),
+        // Where large entries fit.
+        1 => (at(), pages()).prop_map(|(at, pages)| {
+            Op::Move { at, pages, to: ANON + (at - ANON + 512) % (END - ANON) }
+        }),
         2 => Just(Op::Fork),
         1 => Just(Op::Exit),
         3 => at().prop_map(|at| Op::Unmap { at }),
@@ -104,25 +104,24 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
 type Seen = (u64, Entry, [u32; 6], bool);
 
 pub(super) struct World {
-    pub st: Store<TestMachine>,
-    pub spaces: Spaces,
+    bench: Bench,
     pub ids: Vec<SpaceId>,
     file: FileId,
 }
 
+impl Deref for World {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
+}
+
 impl World {
     pub fn new(batch: u64, policy: u64) -> World {
-        let knobs = Knobs::default();
-        knobs.set(Knob::RmapBatch, batch).unwrap();
-        knobs.set(Knob::TlbUnmap, policy).unwrap();
-        let base = Ground::new(TestMachine::simple(2, 16384), knobs);
-        let (alloc, lru) = (Allocator::new(&base).unwrap(), Lru::new(&base.machine));
-        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
-        let zero = memory.new_folio(Order::ZERO, gfp()).unwrap();
-        let st = Store::new(memory, Cache::new(), zero);
-        let (spaces, file) = (Spaces::default(), st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE));
-        let id = spaces.create(&st, gfp()).unwrap();
-        let world = World { st, spaces, ids: std_alloc::vec![id], file };
+        let (bench, id) = Bench::new(16384, &[(Knob::RmapBatch, batch), (Knob::TlbUnmap, policy)]);
+        let file = bench.st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
+        let world = World { bench, ids: vec![id], file };
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         for (at, backing) in [(ANON, Backing::Anonymous), (FILE, shown)] {
             let prot = Prot::READ | Prot::WRITE;
@@ -134,18 +133,14 @@ impl World {
     }
 
     /// Which sizes of anonymous folios faults may make, from 16 KiB on.
-    fn enable(&self, sizes: &[u64]) {
+    pub fn enable(&self, sizes: &[u64]) {
         let all = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         all.zip(sizes).for_each(|(&knob, &size)| self.base().knobs.set(knob, size).unwrap());
     }
 
-    fn base(&self) -> &Ground<TestMachine> {
-        self.st.memory().ground()
-    }
-
     fn apply(&mut self, who: usize, op: Op) {
         let id = self.ids[who % self.ids.len()];
-        let (st, spaces) = (&self.st, &self.spaces);
+        let Bench { st, spaces } = &self.bench;
         let clip = |at: u64, pages: u64| pages.min(END - at);
         match op {
             Op::Map { at, order } if at < FILE => self.map_anon(id, at, Order(order)),
@@ -165,12 +160,7 @@ impl World {
                 let _ = spaces.mprotect(st, id, Vpn(at), clip(at, pages), prot);
             }
             Op::Advise { at, pages, advice } => {
-                if let Ok(advised) = spaces.madvise(st, id, Vpn(at), clip(at, pages), advice) {
-                    for pfn in advised.page_out {
-                        st.lru.putback(self.base(), pfn);
-                        st.put(pfn);
-                    }
-                }
+                self.advise(id, at, clip(at, pages), advice);
             }
             Op::Move { at, pages, to } => {
                 let pages = clip(at, pages).min(END - to);
@@ -209,18 +199,6 @@ impl World {
         }
     }
 
-    /// Give `then` the locked folio of a page, with a reference.
-    fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
-        let found = self.runs(id, at, at + 1).first().map(|run| run.mapped(&self.st.frames).head);
-        if let Some(pfn) = found.filter(|&pfn| pfn != self.st.zero) {
-            self.st.frames[pfn].get(1);
-            self.st.lock_folio(pfn);
-            then(pfn);
-            self.st.unlock_folio(pfn);
-            self.st.put(pfn);
-        }
-    }
-
     fn is_exclusive(&self, page: Pfn) -> bool {
         self.st.frames[page].has(FrameFlags::EXCLUSIVE)
     }
@@ -229,15 +207,6 @@ impl World {
         let mapped = |run: &Run| run.mapped(&self.st.frames).head == pfn;
         let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
         all.filter(mapped).any(|run| run.entry.has(Bits::DIRTY))
-    }
-
-    /// Runs of present entries.
-    pub fn runs(&self, id: SpaceId, start: u64, end: u64) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let mut tables = self.st.tables.lock(self.base(), id);
-        tables.for_each(Vpn(start), Vpn(end), |_, run| runs.push(run));
-        runs.retain(|run| run.entry.is_present());
-        runs
     }
 
     /// Is one range of a kind, with no entries, where a folio is to be mapped?
@@ -374,10 +343,7 @@ impl World {
     }
 
     pub fn validate(&self) {
-        let base = self.base();
-        self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
-        self.st.alloc.validate(base).unwrap();
-        self.st.lru.validate(base).unwrap();
+        self.check_rooms();
         let frames = &self.st.frames;
         let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
         let heads: BTreeSet<Pfn> = all.map(|run| run.mapped(frames).head).collect();
@@ -386,10 +352,6 @@ impl World {
             assert!(frames[head].refs() >= frames[head].mapcount());
         }
     }
-}
-
-pub(super) fn gfp() -> Gfp {
-    Gfp::user(GroupId(0))
 }
 
 proptest! {
@@ -462,25 +424,52 @@ fn an_exclusive_page_of_a_folio_stays() {
     world.validate();
 }
 
-/// MADV_PAGEOUT takes a folio that lies in the range, all of it, and leaves one of which it has only a part.
+/// MADV_PAGEOUT takes a folio that lies in the range, all of it. One that lies in it in part, or has a hole, is split first, and its
+/// pages in the range are taken, unless others use it, too.
 #[test]
-fn only_whole_folios_are_paged_out() {
+fn what_is_paged_out_in_part_is_split() {
     for batch in [0, 1] {
         let mut world = World::new(batch, 1);
-        let id = world.ids[0];
         // Across a border of tables, so that its entries are two runs.
         world.apply(0, Op::Map { at: ANON + 376, order: 4 });
-        let page_out = |at, pages| {
-            let advised = world.spaces.madvise(&world.st, id, Vpn(at), pages, Advice::PageOut).unwrap();
-            let taken = advised.page_out.len();
-            advised.page_out.into_iter().for_each(|pfn| {
-                world.st.lru.putback(world.base(), pfn);
-                world.st.put(pfn);
-            });
-            taken
-        };
-        assert_eq!((page_out(ANON + 376, 15), page_out(ANON + 377, 15)), (0, 0));
-        assert_eq!((page_out(ANON + 376, 16), page_out(ANON, PAGES)), (1, 1));
+        let page_out =
+            |world: &World, at, pages| world.advise(world.ids[0], at, pages, Advice::PageOut).unwrap();
+        assert_eq!(page_out(&world, ANON + 376, 16), 1);
+        world.apply(0, Op::Fork);
+        assert_eq!((page_out(&world, ANON + 377, 15), sizes(&world, SizeStat::Split)), (0, vec![]));
+        world.apply(1, Op::Exit);
+        assert_eq!(page_out(&world, ANON + 380, 4), 4);
+        assert_eq!((page_out(&world, ANON, PAGES), sizes(&world, SizeStat::Split)), (16, vec![(4, 1)]));
+        world.apply(0, Op::Map { at: ANON, order: 3 });
+        world.apply(0, Op::Advise { at: ANON + 3, pages: 1, advice: Advice::DontNeed });
+        assert_eq!((page_out(&world, ANON, 8), sizes(&world, SizeStat::Split)), (7, vec![(3, 1), (4, 1)]));
+        // In two places.
+        world.apply(0, Op::Map { at: ANON + 24, order: 2 });
+        world.apply(0, Op::Move { at: ANON + 24, pages: 2, to: ANON + 40 });
+        assert_eq!(page_out(&world, ANON + 24, 20), 4);
+        world.validate();
+    }
+}
+
+/// MADV_FREE and MADV_COLD, too, mean the pages of the range and no others.
+#[test]
+fn what_is_given_up_or_cold_in_part_is_split() {
+    for batch in [0, 1] {
+        let mut world = World::new(batch, 1);
+        for (at, advice) in [(ANON, Advice::Free), (ANON + 16, Advice::Cold)] {
+            world.apply(0, Op::Map { at, order: 4 });
+            (at..at + 16).for_each(|at| world.apply(0, Op::Mark { at, dirty: true }));
+            world.apply(0, Op::Advise { at: at + 2, pages: 3, advice });
+            for (i, page) in (at..at + 16).enumerate() {
+                let entry = world.runs(world.ids[0], page, page + 1)[0].entry;
+                let (inside, frame) = ((2..5).contains(&i), &world.st.frames[entry.pfn()]);
+                assert_eq!((entry.has(Bits::YOUNG), frame.order()), (!inside, Order::ZERO), "{advice:?} {i}");
+                let freed = advice == Advice::Free && inside;
+                assert_eq!((entry.has(Bits::DIRTY), frame.has(FrameFlags::SWAPBACKED)), (!freed, !freed));
+            }
+        }
+        assert_eq!(world.base().stats.read(Stat::Pglazyfree), 3);
+        world.validate();
     }
 }
 

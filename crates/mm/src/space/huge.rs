@@ -1,20 +1,15 @@
 //! 2 MiB entries in spaces that do to them whatever can be done: those of a file, made by faults and collapse, and those of
 //! anonymous memory, made by hand. A model knows what each page must show.
 
+use super::bench::{Bench, gfp};
 use super::*;
-use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
-use crate::cache::Cache;
-use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
-use crate::lru::Lru;
-use crate::memory::Memory;
+use crate::knobs::Knob;
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
-use crate::swap::Swap;
 use crate::table::{Bits, Run};
-use crate::testing::TestMachine;
 use crate::tlb::{Batch, Purpose};
+use core::ops::Deref;
 use proptest::prelude::*;
 use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
@@ -50,9 +45,11 @@ enum Op {
         pages: u64,
         advice: Advice,
     },
+    /// There and back again; `aside`: large entries do not fit there.
     Move {
         at: u64,
         pages: u64,
+        aside: bool,
     },
     Lock {
         at: u64,
@@ -93,7 +90,8 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         2 => (at(), pages(), any::<bool>()).prop_map(|(at, pages, write)| Op::Protect { at, pages, write }),
         3 => (at(), pages(), prop::sample::select(advice.to_vec()))
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
-        1 => (at(), pages()).prop_map(|(at, pages)| Op::Move { at, pages }),
+        2 => (at(), pages(), prop::bool::weighted(0.3))
+            .prop_map(|(at, pages, aside)| Op::Move { at, pages, aside }),
         1 => (at(), pages()).prop_map(|(at, pages)| Op::Lock { at, pages }),
         2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
         2 => Just(Op::Fork),
@@ -111,8 +109,7 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
 type Own = BTreeMap<u64, u64>;
 
 struct World {
-    st: Store<TestMachine>,
-    spaces: Spaces,
+    bench: Bench,
     ids: Vec<(SpaceId, Own)>,
     file: FileId,
     /// What the file's pages hold.
@@ -120,37 +117,29 @@ struct World {
     last_stamp: u64,
 }
 
-fn gfp() -> Gfp {
-    Gfp::user(GroupId(0))
+impl Deref for World {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
 }
 
 impl World {
     /// A space with an anonymous range and two of a shmem file, whose folios are of `order`.
     fn new(order: u64, policy: u64) -> World {
-        let knobs = Knobs::default();
-        for (knob, value) in [
+        let knobs = [
             (Knob::ShmemMaxOrder, order),
             (Knob::TlbUnmap, policy),
             (Knob::ThpFilePmd, 1),
             (Knob::HugepagesEnabled2048, 2),
-        ] {
-            knobs.set(knob, value).unwrap();
-        }
-        let base = Ground::new(TestMachine::simple(2, 32768), knobs);
-        let (alloc, lru) = (Allocator::new(&base).unwrap(), Lru::new(&base.machine));
-        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
-        let zero = memory.new_folio(Order::ZERO, gfp()).unwrap();
-        let st = Store::new(memory, Cache::new(), zero);
-        let (spaces, file) = (Spaces::default(), st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE));
-        let id = spaces.create(&st, gfp()).unwrap();
+        ];
+        let (bench, id) = Bench::new(32768, &knobs);
+        let file = bench.st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let content = vec![0; PAGES as usize];
-        let world = World { st, spaces, ids: vec![(id, Own::new())], file, content, last_stamp: 0 };
+        let world = World { bench, ids: vec![(id, Own::new())], file, content, last_stamp: 0 };
         [ANON, SHARED, PRIVATE].into_iter().for_each(|at| world.map(id, at, PAGES));
         world
-    }
-
-    fn base(&self) -> &Ground<TestMachine> {
-        self.st.memory().ground()
     }
 
     fn map(&self, id: SpaceId, at: u64, pages: u64) {
@@ -181,18 +170,12 @@ impl World {
             }
             Op::Advise { at, pages, advice } => {
                 let pages = clip(at, pages);
-                let Ok(advised) = self.spaces.madvise(&self.st, id, Vpn(at), pages, advice) else { return };
-                for pfn in advised.page_out {
-                    self.st.lru.putback(self.base(), pfn);
-                    self.st.put(pfn);
-                }
-                if advice == Advice::DontNeed {
+                if self.advise(id, at, pages, advice).is_some() && advice == Advice::DontNeed {
                     self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
                 }
             }
-            Op::Move { at, pages } => {
-                // There and back again.
-                let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE));
+            Op::Move { at, pages, aside } => {
+                let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
                 let go =
                     |from, to| self.spaces.mremap(&self.st, id, from, pages, pages, true, Some(to), gfp());
                 if go(Vpn(at), there).is_ok() {
@@ -288,28 +271,6 @@ impl World {
         Some(run.entry.pfn().add((at - run.page.0) as u32))
     }
 
-    /// Present runs of a space.
-    fn runs(&self, id: SpaceId) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let mut tables = self.st.tables.lock(self.base(), id);
-        tables.for_each(Vpn(0), Vpn(END), |_, run| runs.push(run));
-        runs.retain(|run| run.entry.is_present());
-        runs
-    }
-
-    /// Give `then` the locked folio of a page, with a reference.
-    fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
-        let run = self.st.tables.lock(self.base(), id).find(Vpn(at)).filter(|run| run.entry.is_present());
-        let head = run.map(|run| run.mapped(&self.st.frames).head);
-        if let Some(pfn) = head.filter(|&pfn| pfn != self.st.zero) {
-            self.st.frames[pfn].get(1);
-            self.st.lock_folio(pfn);
-            then(pfn);
-            self.st.unlock_folio(pfn);
-            self.st.put(pfn);
-        }
-    }
-
     /// Unmap, as reclaim does. What is anonymous has no slot in swap: it stays, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
         let mut batch = Batch::new(self.base());
@@ -322,13 +283,13 @@ impl World {
     }
 
     fn map_anon(&mut self, who: usize, at: u64) {
-        let (st, id, start) = (&self.st, self.ids[who].0, at / LARGE * LARGE);
+        let (st, id, start) = (&self.bench.st, self.ids[who].0, at / LARGE * LARGE);
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);
         let fits = |view: &VmaView| view.end().0 >= start + LARGE && view.prot.contains(Prot::WRITE);
         if start >= SHARED || !view.is_some_and(|view| fits(&view)) {
             return;
         }
-        if self.runs(id).iter().any(|run| run.page.0 / LARGE == start / LARGE) {
+        if self.runs(id, 0, END).iter().any(|run| run.page.0 / LARGE == start / LARGE) {
             return;
         }
         // An empty table would be in the way.
@@ -343,14 +304,11 @@ impl World {
     /// Whatever is mapped shows what it must, and every count is what entries say.
     fn check(&self) {
         let (st, base) = (&self.st, self.base());
-        self.spaces.validate(st, st.tlb.bound()).unwrap();
-        st.alloc.validate(base).unwrap();
-        st.lru.validate(base).unwrap();
-        st.cache.validate(st.memory()).unwrap();
+        self.check_rooms();
         let mut heads = BTreeSet::new();
         for (who, &(id, _)) in self.ids.iter().enumerate() {
             let mut pages = 0;
-            for run in self.runs(id) {
+            for run in self.runs(id, 0, END) {
                 let mapped = run.mapped(&st.frames);
                 for (page, pfn) in (run.page.0..).zip(mapped.iter()) {
                     assert_eq!(st.machine.stamp(pfn), self.expected(who, page), "page {page:#x} of {id}");
@@ -413,20 +371,84 @@ proptest! {
     }
 }
 
+/// Entries of anonymous memory and of files are moved whole where they fit; nothing is split, and the tables that are left empty go.
+#[test]
+fn large_entries_are_moved_whole() {
+    let mut world = World::new(9, 1);
+    let tables = world.base().stats.read(Stat::NrPageTablePages);
+    for at in [ANON, ANON + LARGE] {
+        world.apply(0, Op::MapAnon { at });
+        world.apply(0, Op::Store { at: at + 3 });
+    }
+    world.apply(0, Op::Load { at: SHARED });
+    let large =
+        |world: &World| world.runs(world.ids[0].0, 0, END).iter().map(Run::is_large).collect::<Vec<_>>();
+    assert_eq!(large(&world), [true; 3]);
+    let made = world.base().stats.read(Stat::NrPageTablePages) - tables;
+    let go = |world: &World, from, to, pages| {
+        let (id, fixed) = (world.ids[0].0, Some(Vpn(to)));
+        world.spaces.mremap(&world.st, id, Vpn(from), pages, pages, true, fixed, gfp()).unwrap();
+        let moved = world.st.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
+        world.spaces.validate(&world.st, world.st.tlb.bound()).unwrap();
+        moved
+    };
+    let there = END + 4 * LARGE;
+    assert!(go(&world, ANON, there, PAGES).is_large());
+    assert!(go(&world, there, ANON, PAGES).is_large());
+    assert!(go(&world, SHARED, there, PAGES).is_large());
+    assert!(go(&world, there, SHARED, PAGES).is_large());
+    assert_eq!(large(&world), [true; 3]);
+    assert_eq!(world.base().stats.read(Stat::NrPageTablePages) - tables, made);
+    // The first is cut by a border of what is moved, the second moved whole.
+    assert!(!go(&world, ANON + 9, there + 9, PAGES - 9).is_large());
+    assert!(world.st.tables.lock(world.base(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large());
+    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
+    go(&world, there + 9, ANON + 9, PAGES - 9);
+    // Where it does not fit, it is split.
+    assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
+    go(&world, there + 1, ANON + LARGE, LARGE);
+    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 2);
+    world.check();
+    world.end();
+}
+
+/// Advice about a part splits the folio, unless another process uses it; then the entry stays, too.
+#[test]
+fn a_part_of_a_large_entry_is_advised() {
+    for advice in [Advice::Cold, Advice::PageOut] {
+        let mut world = World::new(9, 1);
+        let part = Op::Advise { at: ANON + 10, pages: 20, advice };
+        world.apply(0, Op::MapAnon { at: ANON });
+        world.apply(0, Op::Store { at: ANON + 11 });
+        world.apply(0, Op::Fork);
+        world.apply(0, part);
+        assert!(world.runs(world.ids[0].0, 0, END)[0].is_large());
+        world.apply(1, Op::Exit);
+        world.apply(0, part);
+        let runs = world.runs(world.ids[0].0, 0, END);
+        assert!(
+            runs.len() == 512
+                && runs.iter().all(|run| world.st.frames[run.entry.pfn()].order() == Order::ZERO)
+        );
+        world.check();
+        world.end();
+    }
+}
+
 /// After a fork the parent's store splits its entry and copies one page; the child keeps its entry.
 #[test]
 fn a_page_of_a_shared_large_entry_is_copied_alone() {
     let mut world = World::new(9, 1);
     world.apply(0, Op::MapAnon { at: ANON });
-    let folio = world.runs(world.ids[0].0)[0].entry.pfn();
+    let folio = world.runs(world.ids[0].0, 0, END)[0].entry.pfn();
     world.apply(0, Op::Fork);
     assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].refs()), (2, 2));
     world.apply(0, Op::Store { at: ANON + 5 });
-    let counts: Vec<_> = world.runs(world.ids[0].0).iter().map(|run| run.count).collect();
+    let counts: Vec<_> = world.runs(world.ids[0].0, 0, END).iter().map(|run| run.count).collect();
     assert_eq!(counts, [5, 1, 506]);
     assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].mapcount()), (1, 512));
     assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
-    assert!(world.runs(world.ids[1].0)[0].is_large());
+    assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
     world.check();
     world.end();
 }
@@ -456,7 +478,8 @@ fn what_is_given_up_may_begin_and_end_in_large_entries() {
         world.apply(0, Op::Store { at });
     }
     world.apply(0, Op::Advise { at: ANON + 100, pages: LARGE, advice: Advice::DontNeed });
-    let pages: Vec<_> = world.runs(world.ids[0].0).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
+    let pages: Vec<_> =
+        world.runs(world.ids[0].0, 0, END).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
     assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
     world.check();
     world.end();
@@ -467,9 +490,9 @@ fn what_is_given_up_may_begin_and_end_in_large_entries() {
 fn a_private_store_drops_a_large_entry_of_a_file() {
     let mut world = World::new(9, 1);
     world.apply(0, Op::Load { at: PRIVATE + 7 });
-    assert!(world.runs(world.ids[0].0)[0].is_large());
+    assert!(world.runs(world.ids[0].0, 0, END)[0].is_large());
     world.apply(0, Op::Store { at: PRIVATE + 7 });
-    let runs = world.runs(world.ids[0].0);
+    let runs = world.runs(world.ids[0].0, 0, END);
     assert_eq!((runs.len(), runs[0].page, runs[0].order), (1, Vpn(PRIVATE + 7), Order::ZERO));
     world.apply(0, Op::Load { at: PRIVATE + 8 });
     world.check();
@@ -487,7 +510,7 @@ fn collapse_keeps_what_pages_show() {
     let collapse = |world: &World, at| world.spaces.collapse(&world.st, id, Vpn(at), LARGE, gfp());
     assert_eq!(collapse(&world, SHARED), Ok(1));
     assert_eq!(collapse(&world, SHARED), Ok(1));
-    let runs = world.runs(id);
+    let runs = world.runs(id, 0, END);
     assert!(runs[0].is_large() && world.base().stats.read(Stat::ThpCollapseAlloc) == 1, "{runs:?}");
     world.check();
     assert_eq!(collapse(&world, PRIVATE + LARGE), Ok(0));

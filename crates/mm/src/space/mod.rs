@@ -8,6 +8,8 @@
 //! again would not change the same way, and the facade runs them again once there is room.
 
 mod advise;
+#[cfg(test)]
+mod bench;
 mod change;
 mod collapse;
 #[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
@@ -22,6 +24,7 @@ mod huge;
 mod khugepaged;
 mod map;
 mod mlock;
+mod passed;
 mod remap;
 mod split;
 #[cfg(test)]

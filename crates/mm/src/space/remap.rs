@@ -9,7 +9,7 @@ use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
 use crate::table::{Run, Settled, USER_END};
-use crate::tlb::{Purpose, Range, stale};
+use crate::tlb::{Gather, Purpose, Range, stale};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -96,19 +96,11 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let space = self.at(id);
         let end = Vpn(start.0 + old);
-        let base = st.memory().ground();
-        // All tables first: after this nothing can fail half way.
-        let mut tables = st.tables.lock(base, id);
-        let mut at = to.0;
-        while at < to.0 + old {
-            tables.reserve(&st.alloc, Vpn(at), gfp.mark, gfp.reserve)?;
-            at = (at | (TABLE_ENTRIES as u64 - 1)) + 1;
-        }
-        drop(tables);
-
         self.split_at(st, id, start);
         self.split_at(st, id, end);
-        split_entries(st, space, id, start, end);
+        if !is_in_step(start, to) {
+            split_entries(st, space, id, start, end);
+        }
         let source = space.vmas.lock().range_of(start).expect("checked by the caller").clone();
         let mut moved: Vma = source.clone();
         moved.view.id = self.new_vma_id();
@@ -116,36 +108,85 @@ impl Spaces {
         moved.view.pages = new;
         // Registered at its new place before the first entry arrives there.
         moved.link(st, id, space.group());
-
-        st.gather(id, Purpose::Meaning, |gather| {
-            let mut tables = st.tables.lock(base, id).settle();
-            let mut runs = Vec::with_capacity(TABLE_ENTRIES);
-            let mut from = start;
-            while from < end {
-                // A table at a time.
-                let next = Vpn((from.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
-                tables.for_each(from, next, |_, run| runs.push(run));
-                for run in runs.drain(..) {
-                    move_run(st, &mut tables, run, |page| Vpn(to.0 + (page.0 - start.0)));
-                }
-                from = next;
-            }
-            // Under the lock: nobody may find an entry empty while a CPU can still use it.
-            let moved_away = Range::pages(start, old);
-            st.tlb.flush(base, id, moved_away);
-            let concern = Concern::FlushedAtOnce { space: id, first: start, count: old };
-            st.event(Event::TlbHazard, concern.args());
-            tables.take_empty_tables((start, end), (Vpn(0), USER_END), gather);
-            drop(tables);
+        let done = st.gather(id, Purpose::Meaning, |gather| {
+            move_entries(st, id, (start, end), to, gfp, gather)?;
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);
-            vmas.insert(moved);
+            vmas.insert(moved.clone());
+            Ok(())
         });
-        source.unlink(st);
-        self.merge_at(st, id, to);
-        self.merge_at(st, id, Vpn(to.0 + new));
-        Ok(())
+        let gone = if done.is_ok() { source } else { moved };
+        gone.unlink(st);
+        for border in [start, end, to, Vpn(to.0 + new)] {
+            self.merge_at(st, id, border);
+        }
+        done
     }
+}
+
+/// Does a place of one table lie in the same place of another? Then large entries can be moved whole.
+fn is_in_step(start: Vpn, to: Vpn) -> bool {
+    start.0 % TABLE_ENTRIES as u64 == to.0 % TABLE_ENTRIES as u64
+}
+
+/// Move the entries of `[start, end)` to `to`, where no entry is. No large entry reaches out of the range.
+fn move_entries<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    (start, end): (Vpn, Vpn),
+    to: Vpn,
+    gfp: Gfp,
+    gather: &mut Gather,
+) -> Result<(), Stop> {
+    let (base, old) = (st.memory().ground(), end.0 - start.0);
+    let target = |page: Vpn| Vpn(to.0 + (page.0 - start.0));
+    let mut tables = st.tables.lock(base, id).settle();
+    // A table without entries would be in the way of a large one.
+    tables.take_empty_tables((to, target(end)), (to, target(end)), gather);
+    // All tables first: after this nothing can fail half way, as the tree stays locked.
+    let mut at = to;
+    while at < target(end) {
+        let next = Vpn((at.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(target(end));
+        // What goes to one table comes from two at the most.
+        let from = Vpn(start.0 + (at.0 - to.0));
+        let (first, last) = (tables.find(from), tables.find(Vpn(from.0 + (next.0 - at.0) - 1)));
+        if first.is_some_and(|run| run.is_large()) {
+            tables.reserve_large(&st.alloc, at, gfp.mark, gfp.reserve)?;
+        } else if first.is_some() || last.is_some() {
+            tables.reserve(&st.alloc, at, gfp.mark, gfp.reserve)?;
+        }
+        at = next;
+    }
+    let mut runs = Vec::with_capacity(TABLE_ENTRIES);
+    let mut from = start;
+    while from < end {
+        // A table at a time.
+        let next = Vpn((from.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
+        tables.for_each(from, next, |_, run| runs.push(run));
+        for run in runs.drain(..) {
+            if run.is_large() {
+                move_large(st, &mut tables, run, target(run.page));
+            } else {
+                move_run(st, &mut tables, run, target);
+            }
+        }
+        from = next;
+    }
+    // Under the lock: nobody may find an entry empty while a CPU can still use it.
+    let moved_away = Range::pages(start, old);
+    st.tlb.flush(base, id, moved_away);
+    let concern = Concern::Emptied { space: id, first: start, count: old };
+    st.event(Event::TlbHazard, concern.args());
+    tables.take_empty_tables((start, end), (Vpn(0), USER_END), gather);
+    Ok(())
+}
+
+/// Move a large entry to `page`, which begins one, too. What lies in reserve for it is the space's, and stays.
+fn move_large<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, page: Vpn) {
+    let slot = tables.large_place(page).expect("the way to it was made, and no table stands there");
+    let entry = tables.move_run(&run, slot);
+    stale(st.memory().ground(), &run.cleared(tables.space(), entry, entry.pfn()), true);
+    st.charge(Work::EntrySet, 2);
 }
 
 /// Move a run of entries to where `target` says. The places there may lie in two tables.

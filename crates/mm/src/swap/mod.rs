@@ -129,6 +129,15 @@ impl Swap {
         slots.entries(offset)
     }
 
+    /// An entry of each of some slots of a folio in the cache, which follow each other, is gone.
+    pub fn free_entries<M: Machine>(&self, base: &Base<M>, first: SwapSlot, count: u32) {
+        let (mut slots, offset) = self.slots(first);
+        let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
+        if freed > 0 {
+            base.charge(Work::SwapSlot, 1);
+        }
+    }
+
     /// Entries that refer to the slot.
     pub fn entries(&self, slot: SwapSlot) -> u32 {
         self.entries_of_run(slot, 1)

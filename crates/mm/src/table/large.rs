@@ -51,6 +51,17 @@ impl<M: Machine> Locked<'_, M> {
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
 
+    /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands there.
+    pub fn large_place(&self, page: Vpn) -> Option<Slot> {
+        let mut table = self.root;
+        for level in (2..LEVELS).rev() {
+            let entry = self.read(self.slot(table, page, level));
+            table = Some(entry).filter(|entry| entry.is_present())?.pfn();
+        }
+        let slot = self.slot(table, page, 1);
+        self.read(slot).is_none().then_some(slot)
+    }
+
     /// Set a table aside for an entry of anonymous memory that is about to be made.
     pub fn deposit(&mut self, alloc: &Allocator, mark: Mark, reserve: Reserve) -> Result<(), NeedsReclaim> {
         let table = new_table(self.base, alloc, mark, reserve)?;
@@ -85,7 +96,7 @@ impl<M: Machine> Locked<'_, M> {
         let old = self.replace(run.slot, Entry::NONE);
         stale(base, &run.cleared(self.space, old, old.pfn()), true);
         base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
-        let concern = Concern::FlushedAtOnce { space: self.space, first: run.page, count: run.pages() };
+        let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
         base.event(Event::TlbHazard, concern.args());
         let table = self.withdraw();
         let first = old.without(Bits::LARGE);

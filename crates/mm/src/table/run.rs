@@ -234,6 +234,13 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.cells(slot, most).iter().take_while(empty).count() as u32
     }
 
+    /// Do `count` places from `slot` on hold the slots of a run, of which `first` holds the first?
+    pub fn hold_slots(&self, slot: Slot, first: Absent, count: u32) -> bool {
+        let first = Entry::from(first);
+        let holds = |(i, cell): (u32, &AtomicU64)| cell.load(Acquire) == first.ahead(i).raw();
+        (0..).zip(self.cells(slot, count)).all(holds)
+    }
+
     /// Clear bits of present entries; returns the first as it was, with the marks of all.
     #[inline]
     pub(super) fn clear_bits(&mut self, run: &Run, bits: Bits) -> Entry {

@@ -45,36 +45,58 @@ enum Habit {
     ReadStream,
 }
 
-/// One row of the list: name, habit, is the area a file, help.
-const TABLE: &[(&str, Habit, bool, &str)] = &[
-    ("sequential", Habit::Sequential, false, "write memory once, then read it from end to end"),
-    ("uniform", Habit::Uniform, false, "fill memory, then touch pages at random, one in four written"),
-    ("zipf", Habit::Zipf, false, "fill memory, then touch pages by Zipf's law, one in four written"),
+/// What a program's area is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Area {
+    /// Anonymous memory.
+    Anon,
+    /// The same, and MADV_HUGEPAGE has been asked for.
+    HugePage,
+    /// A file.
+    File,
+}
+
+/// One row of the list: name, habit, area, help.
+const TABLE: &[(&str, Habit, Area, &str)] = &[
+    ("sequential", Habit::Sequential, Area::Anon, "write memory once, then read it from end to end"),
+    ("uniform", Habit::Uniform, Area::Anon, "fill memory, then touch pages at random, one in four written"),
+    ("zipf", Habit::Zipf, Area::Anon, "fill memory, then touch pages by Zipf's law, one in four written"),
+    (
+        "zipf-hugepage",
+        Habit::Zipf,
+        Area::HugePage,
+        "as zipf, on memory that MADV_HUGEPAGE was called for: hugepages-2048kB.enabled=madvise is for such",
+    ),
     (
         "phases",
         Habit::Phases,
-        false,
+        Area::Anon,
         "fill memory, then touch a quarter of the pages at random, another quarter in every phase",
     ),
-    ("fork-write", Habit::ForkWrite, false, "fork again and again; parent and child write what they share"),
+    (
+        "fork-write",
+        Habit::ForkWrite,
+        Area::Anon,
+        "fork again and again; parent and child write what they share",
+    ),
     (
         "fork-storm",
         Habit::ForkStorm,
-        false,
+        Area::Anon,
         "fork children that write a little of what they share, and end at once",
     ),
-    ("map-storm", Habit::MapStorm, false, "map, touch, protect and unmap small areas without rest"),
-    ("sequential-file", Habit::Sequential, true, "as sequential, on a shared mapping of a file"),
-    ("uniform-file", Habit::Uniform, true, "as uniform, on a shared mapping of a file"),
-    ("zipf-file", Habit::Zipf, true, "as zipf, on a shared mapping of a file"),
+    ("map-storm", Habit::MapStorm, Area::Anon, "map, touch, protect and unmap small areas without rest"),
+    ("sequential-file", Habit::Sequential, Area::File, "as sequential, on a shared mapping of a file"),
+    ("uniform-file", Habit::Uniform, Area::File, "as uniform, on a shared mapping of a file"),
+    ("zipf-file", Habit::Zipf, Area::File, "as zipf, on a shared mapping of a file"),
     (
         "shared-writers",
         Habit::SharedWriters,
-        true,
+        Area::File,
         "write a file by pwrite and through shared mappings while others read it mapped",
     ),
-    ("stream", Habit::Stream, true, "read a mapped file from end to end"),
-    ("read-stream", Habit::ReadStream, true, "read a file from end to end by pread, 128 KiB at a time"),
+    ("stream", Habit::Stream, Area::File, "read a mapped file from end to end"),
+    ("read-stream", Habit::ReadStream, Area::File, "read a file from end to end by pread, 128 KiB at a time"),
 ];
 
 /// Names of the built-in programs with a line of help each.
@@ -90,9 +112,9 @@ pub const LIST: &[(&str, &str)] = &{
 
 /// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes.
 pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
-    let &(name, habit, file, _) = TABLE.iter().find(|row| row.0 == name)?;
+    let &(name, habit, area, _) = TABLE.iter().find(|row| row.0 == name)?;
     let footprint = footprint.max(LEAST).next_multiple_of(PAGE);
-    Some(Builtin { name, habit, file, footprint, threads: 1, passes: 2 })
+    Some(Builtin { name, habit, area, footprint, threads: 1, passes: 2 })
 }
 
 /// A built-in program.
@@ -100,7 +122,7 @@ pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
 pub struct Builtin {
     name: &'static str,
     habit: Habit,
-    file: bool,
+    area: Area,
     footprint: u64,
     threads: u32,
     passes: u32,

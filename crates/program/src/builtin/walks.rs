@@ -1,6 +1,6 @@
 //! Programs that only touch memory: they differ in the order of pages.
 
-use super::{BASE, Builtin, Habit, PAGE};
+use super::{Area, BASE, Builtin, Habit, PAGE};
 use crate::rng::Rng;
 use crate::zipf::Zipf;
 use crate::{Access, Mode, Os, Signal};
@@ -53,7 +53,7 @@ impl Builtin {
     /// that all of it is touched.
     fn fill<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
-        let mode = if self.file { Mode::Load } else { Mode::Store };
+        let mode = if self.area == Area::File { Mode::Load } else { Mode::Store };
         for page in part.clone() {
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
         }

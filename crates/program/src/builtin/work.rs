@@ -1,8 +1,8 @@
 //! Setting up, and the programs that make system calls as they go.
 
-use super::{BASE, Builtin, CHILD, Habit, PAGE, must};
+use super::{Area, BASE, Builtin, CHILD, Habit, PAGE, must};
 use crate::rng::Rng;
-use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Signal};
+use crate::{Access, Advice, FileSpec, Map, MapSource, Mode, Os, Prot, Signal};
 use alloc::collections::VecDeque;
 
 /// Bytes of one pread.
@@ -19,17 +19,20 @@ impl Builtin {
             return Ok(());
         }
         let writes = self.habit != Habit::Stream;
-        let (source, prot) = match self.file {
-            true => {
+        let (source, prot) = match self.area {
+            Area::File => {
                 let fd = must(os.open(self.file_spec(writes)))?;
                 let prot = if writes { Prot::RW } else { Prot::R };
                 (MapSource::File { fd, offset: 0, shared: true }, prot)
             }
-            false => (MapSource::Anonymous, Prot::RW),
+            Area::Anon | Area::HugePage => (MapSource::Anonymous, Prot::RW),
         };
         let (addr, len) = (Some(BASE), self.footprint);
         let at = must(os.mmap(Map { addr, len, prot, source, populate: false, locked: false }))?;
         assert_eq!(at, BASE, "a fixed mapping stands where it was asked for");
+        if self.area == Area::HugePage {
+            must(os.madvise(BASE, self.footprint, Advice::HugePage))?;
+        }
         Ok(())
     }
 

@@ -20,8 +20,9 @@ mod writer;
 pub use reader::{Reader, Stream};
 pub use writer::Writer;
 
-/// The newest format that is read, and the one that is written.
-pub const VERSION: u32 = 1;
+/// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with advice about
+/// large folios.
+pub const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"\x89PFT\r\n\x1a\n";
 const END_MAGIC: [u8; 4] = *b"PFT.";

@@ -48,7 +48,7 @@ fn memory_call() -> impl Strategy<Value = Call> {
         range().prop_map(|(addr, len)| Call::Munmap { addr, len }),
         (range(), prot()).prop_map(|((addr, len), prot)| Call::Mprotect { addr, len, prot }),
         remap().prop_map(Call::Mremap),
-        (range(), prop::sample::select(&ADVICE[..])).prop_map(|((addr, len), advice)| Call::Madvise {
+        (range(), prop::sample::select(&Advice::ALL[..])).prop_map(|((addr, len), advice)| Call::Madvise {
             addr,
             len,
             advice

@@ -57,7 +57,7 @@ impl<M: Machine> Fault<'_, M> {
                 let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
                 let mut tables = tables.settle_at(slot, self.page);
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
-                self.install_page(&mut tables, slot, page, Writes::Private);
+                self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 drop(tables);
                 self.st.lru.add(self.st.memory().ground(), pfn);
                 if let Some(old) = old.flatten() {

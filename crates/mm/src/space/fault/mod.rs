@@ -14,6 +14,7 @@ use super::vma::{Vma, VmaFlags, VmaView};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
+use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
@@ -173,17 +174,33 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map a page of a folio, of which the caller gives one reference to the entry, for this access.
     fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
-        self.install_page(tables, slot, FolioPages::one(&self.st.frames, page), writes);
+        self.install_at(tables, slot, self.page, FolioPages::one(&self.st.frames, page), writes);
     }
 
-    /// [`Fault::install`] for who knows the page's folio.
+    /// The same for pages of a folio, whose place is known, from `page` on.
     #[inline(always)]
-    fn install_page(&self, tables: &mut Settled<'_, M>, slot: Slot, page: FolioPages, writes: Writes) {
-        let head = &self.st.frames[page.head];
-        self.st.rmap.add_range_of(self.st.memory().ground(), head, page);
-        self.count_mapped(tables, head, page.count);
+    fn install_at(
+        &self,
+        tables: &mut Settled<'_, M>,
+        slot: Slot,
+        page: Vpn,
+        pages: FolioPages,
+        writes: Writes,
+    ) {
+        let head = &self.st.frames[pages.head];
+        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+        self.count_mapped(tables, head, pages.count);
         let rights = self.rights(!matches!(writes, Writes::No));
-        tables.install(slot, self.page, page, rights, writes);
+        tables.install(slot, page, pages, rights, writes);
+    }
+
+    /// Pages of a folio in the steps in which they are mapped: all at once, or one by one (`rmap.batch`), each with the number of pages
+    /// before it.
+    fn steps(&self, pages: FolioPages) -> impl Iterator<Item = (u32, FolioPages)> {
+        let step = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { pages.count };
+        (0..pages.count)
+            .step_by(step as usize)
+            .map(move |at| (at, FolioPages { first: pages.first.add(at), count: step, ..pages }))
     }
 
     /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last changed.

@@ -6,7 +6,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::frame::{FolioPages, Owner};
-use crate::knobs::{AnonSizes, Knob};
+use crate::knobs::AnonSizes;
 use crate::machine::{Machine, Work};
 use crate::memory::Shortage;
 use crate::primitive::Ordering::*;
@@ -98,16 +98,11 @@ impl<M: Machine> Fault<'_, M> {
                 return lost.map(|_| Served::MINOR).map_err(FaultStop::from);
             }
         };
-        let step = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { all.count };
         let mut tables = tables.settle_at(slot, start);
         self.st.frames[pfn].get(all.count - 1);
-        for at in (0..all.count).step_by(step as usize) {
-            let pages = FolioPages { first: pfn.add(at), count: step, ..all };
-            let head = &self.st.frames[pfn];
-            self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
-            self.count_mapped(&mut tables, head, pages.count);
+        for (at, pages) in self.steps(all) {
             let page = Vpn(start.0 + at as u64);
-            tables.install(slot.ahead(at), page, pages, self.rights(true), Writes::Private);
+            self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
         drop(tables);
         self.st.lru.add(self.st.memory().ground(), pfn);

@@ -4,10 +4,17 @@ use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
-use crate::table::{Entry, Resident, Writes};
+use crate::table::{Absent, Entry, Locked, Resident, Slot, Writes};
 use crate::units::*;
+
+/// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
+struct Part {
+    at: Slot,
+    page: Vpn,
+    pages: FolioPages,
+}
 
 impl<M: Machine> Fault<'_, M> {
     /// Bring a page back. `exclusive`: no other process has an entry for the slot.
@@ -45,8 +52,8 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// Map the locked folio that holds the slot's content; while that is being written to the slot it must not change, so
-    /// only for loads then. Returns whether the entry took the caller's reference.
+    /// Map the locked folio that holds the slot's content, whole if it can be; while that is being written to the slot it must not change, so
+    /// only for loads then. Returns whether the entries took the caller's reference.
     fn map_swapped(
         &self,
         folio: Pfn,
@@ -64,22 +71,55 @@ impl<M: Machine> Fault<'_, M> {
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
+        let Part { at, page, pages } = match self.whole_folio(&tables, folio, pfn, exclusive) {
+            Some(whole) => whole,
+            None => Part { at, page: self.page, pages: FolioPages::one(&self.st.frames, pfn) },
+        };
         if exclusive {
-            self.st.frames[pfn].set(FrameFlags::EXCLUSIVE);
+            pages.iter().for_each(|pfn| _ = self.st.frames[pfn].set(FrameFlags::EXCLUSIVE));
         }
-        tables.counts().add(Resident::Swap, -1);
+        tables.counts().add(Resident::Swap, -i64::from(pages.count));
+        if pages.count > 1 {
+            frame.get(pages.count - 1);
+        }
         if writable {
-            self.install(&mut tables.settle_at(at, self.page), at, pfn, Writes::Private);
+            let mut tables = tables.settle_at(at, page);
+            for (offset, part) in self.steps(pages) {
+                let page = Vpn(page.0 + u64::from(offset));
+                self.install_at(&mut tables, at.ahead(offset), page, part, Writes::Private);
+            }
         } else {
-            let page = FolioPages::one(&self.st.frames, pfn);
-            self.install_unchanged(&mut tables, at, page, self.rights(false));
+            for (offset, part) in self.steps(pages) {
+                self.install_unchanged(&mut tables, at.ahead(offset), part, self.rights(false));
+            }
         }
-        // The entry's hold on the slot; the caller keeps one of its own until it has done.
-        self.st.swap.free_entry(self.st.memory().ground(), slot);
+        // The entries' hold on the slots; the caller keeps one of its own until it has done.
+        let first = SwapSlot(frame.swap_slot().0 + pages.offset());
+        self.st.swap.free_entries(self.st.memory().ground(), first, pages.count);
         if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.swap_is_half_full() {
             self.drop_slots(folio);
         }
         Ok(true)
+    }
+
+    /// All of a folio that is larger than a page, if the entries beside the fault's hold its slots in order, in one table, and all as
+    /// the fault's does.
+    fn whole_folio(&self, tables: &Locked<'_, M>, folio: Pfn, faulted: Pfn, exclusive: bool) -> Option<Part> {
+        let pages = FolioPages::all(&self.st.frames, folio);
+        if pages.count == 1 {
+            return None;
+        }
+        let page = Vpn(self.page.0.checked_sub(u64::from(faulted.0 - folio.0))?);
+        let last = Vpn(page.0 + u64::from(pages.count) - 1);
+        let in_range = self.vma.start <= page && last < self.vma.end();
+        let in_table = page.0 / TABLE_ENTRIES as u64 == last.0 / TABLE_ENTRIES as u64;
+        if !in_range || !in_table {
+            return None;
+        }
+        let at = tables.find(page)?.slot;
+        self.st.charge(Work::EntryScan, u64::from(pages.count));
+        let first = Absent::Swap { slot: self.st.frames[folio].swap_slot(), exclusive };
+        tables.hold_slots(at, first, pages.count).then_some(Part { at, page, pages })
     }
 
     /// The set that owns a page read back from swap. If other processes may map it, the oldest set: all of them are
