@@ -13,12 +13,14 @@
 //! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
 //! entries, so that a fault pays only for its own surroundings.
 
+mod detached;
 pub mod entry;
 mod large;
 mod run;
 mod settled;
 mod walk;
 
+pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::{Run, Taken};
 pub use settled::{Settled, Writes};
