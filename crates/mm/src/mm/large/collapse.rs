@@ -3,6 +3,7 @@
 use super::*;
 use crate::alloc::Mark;
 use crate::cache::add_to_swap;
+use crate::event::Event;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
 use crate::table::Resident;
@@ -438,6 +439,43 @@ fn what_was_owed_for_the_table_is_paid() {
     world.store(0, FIRST);
     world.run_on(1, Some(space));
     world.load(0, FIRST);
+    world.end();
+}
+
+/// A CPU that holds the tables lazily might walk them speculatively, and mark entries of what the table is by then.
+#[test]
+fn a_lazy_cpu_forgets_the_table_at_once() {
+    let mut world = world(BATCH, 100);
+    world.run_on(1, Some(world.spaces[0].0));
+    world.load(0, FIRST);
+    world.run_on(1, None);
+    world.run_on(0, Some(world.spaces[0].0));
+    let machine = world.bench.mm.machine();
+    assert!(machine.roots.lock()[&CpuId(1)].0.is_some());
+    assert_eq!(world.collapse(), Ok(1));
+    assert_eq!(machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
+    world.end();
+}
+
+/// Another CPU stores by what it holds, up to the moment at which it drops that.
+#[test]
+fn what_is_stored_until_the_flush_is_copied() {
+    let mut world = world(BATCH, 100);
+    let (machine, page) = (world.bench.mm.machine(), Vpn(FIRST + 9));
+    world.run_on(1, Some(world.spaces[0].0));
+    world.store(0, page.0);
+    world.run_on(0, Some(world.spaces[0].0));
+    *machine.watcher.lock() = Some(Box::new(move |machine, event, _| {
+        if event == Event::TlbStale
+            && let Some((pfn, true)) = machine.held(CpuId(1), page)
+        {
+            machine.set_stamp(pfn, 777);
+        }
+    }));
+    assert_eq!(world.collapse(), Ok(1));
+    *machine.watcher.lock() = None;
+    world.spaces[0].1.insert(page.0, (777, false));
+    world.load(0, page.0);
     world.end();
 }
 
