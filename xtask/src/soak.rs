@@ -104,7 +104,7 @@ fn case(seed: u64) -> String {
 fn folios(seed: u64) -> &'static str {
     const ALL: &str = " --set file.max_order=9 --set shmem.max_order=9 --set queue.read_ahead_kb=2048 --set thp.file_pmd=1 \
                        --set hugepages-64kB.enabled=always --set hugepages-2048kB.enabled=always --set thp.khugepaged=1 \
-                       --set khugepaged.scan_sleep_millisecs=3";
+                       --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3";
     match seed / 2 % 4 {
         0 => "",
         1 => " --set file.max_order=5 --set shmem.max_order=4 --set rmap.batch=0",

@@ -42,6 +42,8 @@ fn errno(error: api::Error) -> Errno {
         api::Error::NotFound => Errno::NoEnt,
         api::Error::NotMapped => Errno::Fault,
         api::Error::NoSpace => Errno::NoSpc,
+        api::Error::Again => Errno::Again,
+        api::Error::Busy => Errno::Busy,
     }
 }
 

@@ -147,6 +147,10 @@ pub enum Error {
     NotMapped,
     /// No space on the device.
     NoSpace,
+    /// Somebody uses it just now: to be tried again.
+    Again,
+    /// There is no room for it in its group, or too little of it in memory.
+    Busy,
     /// The space was chosen to die.
     Killed,
 }

@@ -95,16 +95,20 @@ knobs! {
         "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
          page (0)";
     ThpKhugepaged "thp.khugepaged" 0 0..=1 ""
-        "a daemon collapses the pages of files and shmem that are mapped where a 2 MiB entry fits; looked at when the machine \
-         starts";
+        "a daemon collapses what is mapped in pages where a 2 MiB entry fits: files and shmem, and anonymous memory as \
+         hugepages-2048kB.enabled says; looked at when the machine starts";
     KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096 1..=1048576 "pages"
         "pages of address space that khugepaged looks at before it sleeps";
     KhugepagedScanSleepMillisecs "khugepaged.scan_sleep_millisecs" 10000 0..=3600000 "ms"
         "time for which it sleeps then";
+    KhugepagedAllocSleepMillisecs "khugepaged.alloc_sleep_millisecs" 60000 0..=3600000 "ms"
+        "time for which khugepaged sleeps when memory has no block of 2 MiB for it";
     KhugepagedMaxPtesNone "khugepaged.max_ptes_none" 511 0..=511 "pages"
         "most pages of 2 MiB that need not be in memory to be collapsed: they are read, or are zeroes";
     KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64 0..=511 "pages"
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
+    KhugepagedMaxPtesShared "khugepaged.max_ptes_shared" 256 0..=511 "pages"
+        "most pages of 2 MiB of anonymous memory that other processes map, too, and that khugepaged copies all the same";
     HugepagesEnabled16 "hugepages-16kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
         anon_size "16 KiB";
     HugepagesEnabled32 "hugepages-32kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]

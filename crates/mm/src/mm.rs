@@ -220,8 +220,11 @@ impl<M: Machine> Mm<M> {
         advised.refused.map_or(Ok(()), Err)
     }
 
-    /// madvise(MADV_COLLAPSE): have all 2 MiB of files that the range shows mapped by one entry each, made of one folio. Returns
-    /// how many are.
+    /// madvise(MADV_COLLAPSE): have all 2 MiB that lie in the range mapped by one entry each, made of one folio, whatever knobs say.
+    /// Returns how many there are. Errors are Linux's: [`Error::Invalid`] where a range or what it maps does not allow it (an
+    /// anonymous one that has no page yet, one under MADV_NOHUGEPAGE, pages of which none may be written), [`Error::NoMemory`] if
+    /// there is no block, [`Error::Busy`] if the group has no room, [`Error::Again`] if somebody uses a page just now,
+    /// [`Error::NotMapped`] if part of the range is not mapped and all else was done.
     pub fn collapse(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<u64, Error> {
         let _scope = self.ground().scope(Scope::DoMadvise);
         self.on_space(space, |gfp| self.spaces.collapse(&self.store, space, start, pages, gfp))

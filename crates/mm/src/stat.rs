@@ -84,6 +84,11 @@ named_table! {
         ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";
         ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";
         ThpCollapseAllocFailed "thp_collapse_alloc_failed" "times that memory had no block for one";
+        ThpScanExceedNonePte "thp_scan_exceed_none_pte" "2 MiB that khugepaged left alone for khugepaged.max_ptes_none";
+        ThpScanExceedSwapPte "thp_scan_exceed_swap_pte" "2 MiB that it left alone for khugepaged.max_ptes_swap";
+        ThpScanExceedSharePte "thp_scan_exceed_share_pte" "2 MiB that it left alone for khugepaged.max_ptes_shared";
+        KhugepagedPagesCollapsed "khugepaged.pages_collapsed" "2 MiB that khugepaged has collapsed";
+        KhugepagedFullScans "khugepaged.full_scans" "times that khugepaged has been through all spaces";
         ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";
         ThpSplitPmd "thp_split_pmd" "2 MiB entries that were split into page entries or, of files, dropped to that end";
         OomKill "oom_kill" "spaces chosen by the out-of-memory decision";

@@ -2,6 +2,7 @@
 
 mod bound;
 mod chaos;
+mod collapse;
 mod conformance;
 mod flushes;
 mod huge_entries;

@@ -15,6 +15,8 @@ pub(super) fn errno(error: api::Error) -> Errno {
         api::Error::NotFound => Errno::NoEnt,
         api::Error::NotMapped => Errno::Fault,
         api::Error::NoSpace => Errno::NoSpc,
+        api::Error::Again => Errno::Again,
+        api::Error::Busy => Errno::Busy,
     }
 }
 

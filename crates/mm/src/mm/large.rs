@@ -1,11 +1,13 @@
 //! Processes whose memory is made of larger folios, on two CPUs that keep their translations, with too little swap: what each
-//! must read, whatever is mapped, forked, written, split, swapped out and brought back.
+//! must read, whatever is mapped, forked, written, split, collapsed, swapped out and brought back.
+
+mod collapse;
 
 use super::*;
 use crate::knobs::Knob;
 use crate::reclaim;
 use crate::stat::SizeStat;
-use crate::table::{Bits, Entry};
+use crate::table::{Bits, Run};
 use crate::testing::TestMachine;
 use proptest::prelude::*;
 use std_alloc::boxed::Box;
@@ -16,6 +18,9 @@ use std_alloc::vec;
 const BASE: u64 = 512 * 20 - 70;
 const PAGES: u64 = 160;
 const END: u64 = BASE + PAGES;
+/// The two tables that it lies in are mapped whole, so that it can be collapsed.
+const FIRST: u64 = 512 * 19;
+const BOTH: u64 = 1024;
 const CPUS: usize = 2;
 const ROOT: GroupId = GroupId(0);
 
@@ -44,6 +49,9 @@ enum Op {
     Split(u64),
     /// All that wait are.
     SplitDeferred,
+    /// The 2 MiB around a page are collapsed, as somebody asked for it; or khugepaged comes by.
+    Collapse(u64),
+    Khugepaged,
     Reclaim,
     EndTransfers,
 }
@@ -74,6 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Op::Exit),
         3 => at().prop_map(Op::Split),
         1 => Just(Op::SplitDeferred),
+        4 => at().prop_map(Op::Collapse),
+        1 => Just(Op::Khugepaged),
         2 => Just(Op::Reclaim),
         2 => Just(Op::EndTransfers),
     ];
@@ -118,7 +128,7 @@ impl Bench {
 impl World {
     fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
         let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(CPUS, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+        let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { knobs: Knobs::default(), swap }).unwrap();
         mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         knobs.zip(sizes).for_each(|(&knob, &size)| mm.ground().knobs.set(knob, 2 * size).unwrap());
@@ -126,7 +136,7 @@ impl World {
         *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
         let first = bench.mm.create_space(ROOT).unwrap();
         let mut world = World { bench, spaces: vec![(first, Model::new())], runs: [None; CPUS], stamp: 0 };
-        world.range(0, What::Map, BASE, PAGES);
+        world.range(0, What::Map, FIRST, BOTH);
         world
     }
 
@@ -148,9 +158,13 @@ impl World {
                 self.spaces.swap_remove(who);
             }
             Op::Fork | Op::Exit => {}
+            Op::Collapse(at) => {
+                let _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512);
+            }
+            Op::Khugepaged => self.bench.mm.spaces.scan_from_start(&self.bench.mm.store),
             Op::Split(at) => {
-                if let Some(entry) = self.entry(space, at).filter(|entry| entry.is_present()) {
-                    let (st, pfn) = (&self.bench.mm.store, entry.pfn());
+                if let Some((pfn, _)) = self.shown(space, at) {
+                    let st = &self.bench.mm.store;
                     let head = st.frames.head(pfn);
                     st.frames[head].get(1);
                     self.split(head);
@@ -202,9 +216,15 @@ impl World {
         }
     }
 
-    fn entry(&self, space: SpaceId, at: u64) -> Option<Entry> {
+    /// The run of one entry that maps a page, if one does.
+    fn entry(&self, space: SpaceId, at: u64) -> Option<Run> {
         let mm = &self.bench.mm;
-        mm.store.tables.lock(mm.ground(), space).find(Vpn(at)).map(|leaf| leaf.entry)
+        mm.store.tables.lock(mm.ground(), space).find(Vpn(at)).filter(|run| !run.entry.is_none())
+    }
+
+    /// The frame that a page shows, and whether it can be stored to.
+    fn shown(&self, space: SpaceId, at: u64) -> Option<(Pfn, bool)> {
+        self.entry(space, at).filter(|run| run.entry.is_present()).map(|run| shown_by(&run, at))
     }
 
     /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not be.
@@ -213,11 +233,7 @@ impl World {
         let machine = mm.machine();
         if let Some((pfn, writable)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
             if store {
-                let entry = self.entry(space, at).expect("a CPU stores where no table is");
-                assert!(
-                    writable && entry.has(Bits::WRITE) && entry.pfn() == pfn,
-                    "a store to {page} is lost"
-                );
+                assert!(writable && self.shown(space, at) == Some((pfn, true)), "a store to {page} is lost");
             }
             return Some(pfn);
         }
@@ -228,8 +244,9 @@ impl World {
                 let mut tables = mm.store.tables.lock(mm.ground(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
                     tables.mark_used(leaf.slot, store);
-                    machine.hold(page, leaf.entry.pfn(), leaf.entry.has(Bits::WRITE));
-                    return Some(leaf.entry.pfn());
+                    let (pfn, writable) = shown_by(&leaf, at);
+                    machine.hold(page, pfn, writable);
+                    return Some(pfn);
                 }
             }
             match mm.fault(space, page, access) {
@@ -322,6 +339,11 @@ impl World {
     }
 }
 
+/// The frame that a present entry shows for a page, and whether it can be stored to.
+fn shown_by(run: &Run, at: u64) -> (Pfn, bool) {
+    (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
+}
+
 fn what_of(what: What) -> Advice {
     if matches!(what, What::Free) { Advice::Free } else { Advice::DontNeed }
 }
@@ -332,7 +354,7 @@ proptest! {
     #[test]
     fn memory_in_large_folios_reads_as_it_was_written(
         policy in 0u64..6,
-        sizes in prop::collection::vec(0u64..=1, 7),
+        sizes in prop::collection::vec(0u64..=1, 8),
         swap in 0u32..300,
         steps in prop::collection::vec(step(), 1..80),
     ) {

@@ -140,7 +140,8 @@ fn walk<M: Machine>(
             };
             let mut window = tables.window(page, span.start.0 + span.pages - page.0);
             // Where there is no table, those that would share it are passed over.
-            let room = window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, Window::len);
+            let room =
+                window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, Window::places);
             while rest != 0 {
                 let at = rest.trailing_zeros();
                 let place = (index(at).0 - from.0) as usize;

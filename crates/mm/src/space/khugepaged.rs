@@ -1,13 +1,17 @@
-//! The daemon that collapses what spaces map of files, a part of their ranges at a time.
+//! The daemon that collapses what spaces map page by page, a part of their ranges at a time.
 //!
 //! A look costs the pages that it is at, whether or not it comes to anything; after `khugepaged.pages_to_scan` of them the daemon
-//! sleeps. It begins where it stopped, with the spaces in order of their numbers.
+//! sleeps. It begins where it stopped, with the spaces in order of their numbers. When memory has no block for it, it sleeps
+//! for `khugepaged.alloc_sleep_millisecs`, and goes on; the second time, it has done for now.
+//!
+//! Of anonymous memory it takes the ranges that may have folios of 2 MiB by `hugepages-2048kB.enabled`; of files all.
 
-use super::collapse::{CollapseLimits, LARGE, collapse_at, suits};
-use super::{Spaces, Vma};
+use super::collapse::{CollapseLimits, Collapsed, LARGE, Refused, collapse_at, may_collapse, suits};
+use super::{Spaces, Vma, VmaFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::Gfp;
+use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
 
@@ -15,9 +19,20 @@ const MILLISECOND: Nanos = 1_000_000;
 
 /// Where the next look is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Cursor {
+pub(super) struct Cursor {
     space: u32,
     page: u64,
+}
+
+/// Why khugepaged left a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    /// It has been passed.
+    Passed,
+    /// It has looked at as many pages as it should.
+    Tired,
+    /// Memory has no block for it.
+    NoBlock,
 }
 
 impl Spaces {
@@ -33,23 +48,35 @@ impl Spaces {
     }
 
     /// Look at some pages, but at none a second time.
-    fn scan<M: Machine>(&self, st: &Store<M>, cursor: &mut Cursor) {
+    pub(super) fn scan<M: Machine>(&self, st: &Store<M>, cursor: &mut Cursor) {
         let mut left = st.knobs.get(Knob::KhugepagedPagesToScan);
         let mut spaces = st.tlb.bound();
+        let mut slept = false;
         while left > 0 && spaces > 0 && !st.machine.stopping() {
-            if cursor.space >= st.tlb.bound() {
-                *cursor = Cursor::default();
-            }
-            if self.scan_space(st, SpaceId(cursor.space), &mut cursor.page, &mut left) {
-                *cursor = Cursor { space: cursor.space + 1, page: 0 };
-                spaces -= 1;
+            match self.scan_space(st, SpaceId(cursor.space), &mut cursor.page, &mut left) {
+                Left::Passed => {
+                    *cursor = Cursor { space: cursor.space + 1, page: 0 };
+                    spaces -= 1;
+                    if cursor.space >= st.tlb.bound() {
+                        *cursor = Cursor::default();
+                        st.count(Stat::KhugepagedFullScans, 1);
+                    }
+                }
+                Left::Tired => {}
+                Left::NoBlock if slept => return,
+                Left::NoBlock => {
+                    slept = true;
+                    let ticket = st.machine.ticket(WaitKey::Timer);
+                    let sleep = st.knobs.get(Knob::KhugepagedAllocSleepMillisecs) * MILLISECOND;
+                    st.machine.wait(ticket, Some(st.machine.now() + sleep));
+                }
             }
         }
     }
 
-    /// Go on in a space. Returns whether it has been passed.
-    fn scan_space<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: &mut u64, left: &mut u64) -> bool {
-        let Some(space) = self.list.get(id.0) else { return true };
+    /// Go on in a space.
+    fn scan_space<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: &mut u64, left: &mut u64) -> Left {
+        let Some(space) = self.list.get(id.0) else { return Left::Passed };
         let held = {
             // While it is held, the space does not end; the semaphore, which its end waits for, keeps it from then on.
             let _life = space.life.lock();
@@ -57,33 +84,38 @@ impl Spaces {
             if runs { space.mapping.try_write(&st.machine, WaitKey::Space(id)) } else { None }
         };
         // Its own tasks are faster.
-        let Some(_held) = held else { return true };
+        let Some(_held) = held else { return Left::Passed };
         let gfp = Gfp::user(space.group());
         while *left > 0 {
-            let next = space.vmas.lock().from(Vpn(*page)).find_map(|vma| first_place(vma, *page));
-            let Some(at) = next else { return true };
+            let next = {
+                let vmas = space.vmas.lock();
+                let mut places = vmas.from(Vpn(*page)).filter(|vma| wanted(st, vma));
+                places.find_map(|vma| first_place(vma, *page).map(|at| (vma.clone(), at)))
+            };
+            let Some((vma, at)) = next else { return Left::Passed };
             *page = at.0 + LARGE;
             *left = left.saturating_sub(LARGE);
-            let view = space.vmas.lock().find(at);
-            if let Some((view, file, index)) = view.and_then(|view| suits(&view, at)) {
+            let limits = CollapseLimits::of_daemon(st);
+            match collapse_at(st, (id, space), &vma, at, limits, gfp) {
+                Ok(Collapsed::Now) => st.count(Stat::KhugepagedPagesCollapsed, 1),
+                Ok(Collapsed::No(Refused::NoBlock)) => return Left::NoBlock,
                 // Where memory is short, it is not the time.
-                let _ = collapse_at(
-                    st,
-                    (id, space),
-                    &view,
-                    at,
-                    (file, index),
-                    CollapseLimits::of_daemon(st),
-                    gfp,
-                );
+                Ok(Collapsed::Before | Collapsed::No(_)) | Err(_) => {}
             }
         }
-        false
+        Left::Tired
     }
+}
+
+/// Is khugepaged to collapse what a range maps?
+fn wanted<M: Machine>(st: &Store<M>, vma: &Vma) -> bool {
+    let asked = vma.view.flags.contains(VmaFlags::HUGEPAGE);
+    let enabled = || st.knobs.anon_sizes().orders(asked).any(|order| order == PAGEBLOCK_ORDER);
+    may_collapse(vma) && (vma.view.file.is_some() || enabled())
 }
 
 /// The first 2 MiB of a range, from `page` on, that one entry could map.
 fn first_place(vma: &Vma, page: u64) -> Option<Vpn> {
     let at = Vpn(page.max(vma.view.start.0).next_multiple_of(LARGE));
-    suits(&vma.view, at).map(|_| at)
+    suits(&vma.view, at).then_some(at)
 }

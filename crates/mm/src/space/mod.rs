@@ -34,7 +34,7 @@ mod unmap;
 mod vma;
 
 pub use advise::Advised;
-pub use collapse::{CollapseLimits, Collapsed};
+pub use collapse::{CollapseLimits, Collapsed, Refused};
 pub use fault::{FaultStop, Served};
 pub use tree::VmaTree;
 pub use unmap::zap_file;
@@ -144,6 +144,12 @@ impl Spaces {
         *space.vmas.lock() = VmaTree::default();
         space.alive.store(true, Release);
         Ok(id)
+    }
+
+    /// What khugepaged does between two sleeps, from the first space on.
+    #[cfg(test)]
+    pub(crate) fn scan_from_start<M: Machine>(&self, st: &Store<M>) {
+        self.scan(st, &mut khugepaged::Cursor::default());
     }
 
     fn new_vma_id(&self) -> VmaId {

@@ -13,6 +13,7 @@
 //! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
 //! entries, so that a fault pays only for its own surroundings.
 
+mod detached;
 pub mod entry;
 mod large;
 mod run;
@@ -20,6 +21,7 @@ mod settled;
 mod walk;
 mod window;
 
+pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::{Run, Taken};
 pub use settled::{Settled, Writes};

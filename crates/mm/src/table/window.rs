@@ -31,7 +31,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 impl<'a, M: Machine> Window<'_, 'a, M> {
     /// How many places there are.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn places(&self) -> usize {
         self.cells.len()
     }
 

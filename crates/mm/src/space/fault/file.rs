@@ -213,7 +213,7 @@ impl<M: Machine> Fault<'_, M> {
         for run in runs {
             let (pfn, place) = (run.pages.head, (run.page.0 - first.0) as usize);
             let frame = &self.st.frames[pfn];
-            if frame.order() != Order::ZERO || place >= window.len() {
+            if frame.order() != Order::ZERO || place >= window.places() {
                 break;
             }
             done += 1;

@@ -1,12 +1,14 @@
 //! Page faults: an access found no translation, or one that forbids it.
 
 mod anon;
+mod collapsed;
 mod copy;
 mod file;
 mod large;
 mod sized;
 mod swap;
 
+pub(super) use collapsed::{bring_back, map_copy};
 pub(super) use large::map_whole;
 
 use super::Space;

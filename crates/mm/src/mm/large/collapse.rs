@@ -1,0 +1,492 @@
+//! Collapse of anonymous memory: what is made, and each reason for which nothing is, after which all is as it was.
+
+use super::*;
+use crate::alloc::Mark;
+use crate::cache::add_to_swap;
+use crate::event::Event;
+use crate::memory::Gfp;
+use crate::rmap::UnmapMode;
+use crate::table::Resident;
+use crate::tlb::Batch;
+use std_alloc::vec::Vec;
+
+const LAZY: u64 = 3;
+const BATCH: u64 = 1;
+const NO_SIZES: [u64; 8] = [0; 8];
+const TABLE: u64 = 512;
+
+/// A process that has stored to the first `stored` pages.
+fn world(policy: u64, stored: u64) -> World {
+    let mut world = World::new(policy, &NO_SIZES, 600);
+    world.run_on(0, Some(world.spaces[0].0));
+    (FIRST..FIRST + stored).for_each(|at| world.store(0, at));
+    world
+}
+
+impl World {
+    fn collapse(&self) -> Result<u64, Error> {
+        self.bench.mm.collapse(self.spaces[0].0, Vpn(FIRST), TABLE)
+    }
+
+    fn scan(&self) {
+        self.bench.mm.spaces.scan_from_start(&self.bench.mm.store);
+    }
+
+    fn set(&self, knob: Knob, value: u64) {
+        self.bench.mm.ground().knobs.set(knob, value).unwrap();
+    }
+
+    fn stats<const N: usize>(&self, stats: [Stat; N]) -> [i64; N] {
+        stats.map(|stat| self.bench.mm.ground().stats.read(stat))
+    }
+
+    /// All that a process maps: page, entry without marks, references, flags but those of a list.
+    fn mapped(&self, who: usize) -> Vec<(u64, u64, u32, bool)> {
+        let (mm, mut found) = (&self.bench.mm, Vec::new());
+        let mut tables = mm.store.tables.lock(mm.ground(), self.spaces[who].0);
+        tables.for_each(Vpn(0), Vpn(FIRST + BOTH), |_, run| {
+            let frame = run.entry.is_present().then(|| &mm.store.frames[run.mapped(&mm.store.frames).head]);
+            let entry = run.entry.without(Bits::YOUNG | Bits::DIRTY).raw();
+            let locked = frame.is_some_and(|frame| frame.has(FrameFlags::LOCKED));
+            found.push((run.page.0, entry, frame.map_or(0, |frame| frame.refs()), locked));
+        });
+        found
+    }
+
+    fn is_large(&self, who: usize) -> bool {
+        self.entry(self.spaces[who].0, FIRST).is_some_and(|run| run.is_large())
+    }
+
+    fn head_at(&self, who: usize, at: u64) -> Pfn {
+        self.bench.mm.store.frames.head(self.shown(self.spaces[who].0, at).unwrap().0)
+    }
+
+    /// As reclaim does: unmap a page's folio to its slot, and forget it once it is written.
+    fn swap_out(bench: &Bench, head: Pfn) {
+        let (st, base) = (&bench.mm.store, bench.mm.ground());
+        st.frames[head].get(1);
+        assert!(st.try_lock_folio(head) && add_to_swap(st.memory(), head));
+        let mut batch = Batch::new(base);
+        assert!(st.rmap.try_to_unmap(st.memory(), head, UnmapMode::default(), &mut batch).all);
+        batch.settle(base, &st.tlb);
+        let slot = st.frames[head].swap_slot();
+        bench.blocks.lock().insert(st.swap.place(slot).1, bench.mm.machine().stamp(head));
+        crate::cache::remove_from_swap_cache(st.memory(), head, None);
+        st.unlock_folio(head);
+        st.put(head);
+    }
+
+    /// Every page reads what it should; nothing is lost at the end.
+    fn end(mut self) {
+        self.bench.mm.validate().unwrap();
+        for who in 0..self.spaces.len() {
+            self.run_on(0, Some(self.spaces[who].0));
+            let all: Vec<_> = self.spaces[who].1.keys().copied().collect();
+            all.into_iter().for_each(|at| self.load(who, at));
+        }
+        (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
+        self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
+        self.bench.mm.validate().unwrap();
+        let left = [Stat::NrAnonPages, Stat::NrAnonTransparentHugepages, Stat::NrPageTablePages];
+        assert_eq!(self.stats(left), [0; 3]);
+    }
+
+    /// The call fails so, and has changed nothing.
+    #[track_caller]
+    fn refuses(&self, error: Error) {
+        let (before, counts) = (self.mapped(0), self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]));
+        assert_eq!(self.collapse(), Err(error));
+        assert_eq!(self.mapped(0), before);
+        assert_eq!(self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]), counts);
+    }
+
+    /// khugepaged passes by, counts this, and changes nothing.
+    #[track_caller]
+    fn is_passed_by(&self, stat: Option<Stat>) {
+        let before = self.mapped(0);
+        let exceed = [Stat::ThpScanExceedNonePte, Stat::ThpScanExceedSwapPte, Stat::ThpScanExceedSharePte];
+        let counted = self.stats(exceed);
+        self.scan();
+        assert_eq!(self.mapped(0), before);
+        let expected = exceed.map(|each| i64::from(stat == Some(each)));
+        let now = self.stats(exceed);
+        assert_eq!(core::array::from_fn(|i| now[i] - counted[i]), expected);
+    }
+}
+
+#[test]
+fn pages_holes_and_zeroes_become_one_folio() {
+    for policy in 0..6 {
+        let mut world = world(policy, 300);
+        let space = world.spaces[0].0;
+        world.load(0, FIRST + 400);
+        world.run_on(1, Some(space));
+        world.store(0, FIRST + 7);
+        let tables = world.stats([Stat::NrPageTablePages]);
+        assert_eq!(world.collapse(), Ok(1));
+        assert!(world.is_large(0));
+        let machine = world.bench.mm.machine();
+        for (cpu, at) in [(0, 0), (0, 7), (0, 400), (1, 7)] {
+            assert_eq!(machine.held(CpuId(cpu), Vpn(FIRST + at)), None, "CPU {cpu} keeps page {at}");
+        }
+        let counted = [Stat::ThpCollapseAlloc, Stat::NrAnonTransparentHugepages, Stat::NrAnonPages];
+        assert_eq!(world.stats(counted), [1, 1, 512]);
+        // The table is in reserve.
+        assert_eq!(world.stats([Stat::NrPageTablePages]), tables);
+        let head = world.head_at(0, FIRST);
+        assert_eq!((world.bench.mm.store.frames[head].refs(), world.sum(SizeStat::NrAnon)), (1, 1));
+        world.store(0, FIRST + 500);
+        assert!(world.is_large(0), "it may be written");
+        assert_eq!(world.collapse(), Ok(1), "once more");
+        assert_eq!(world.stats(counted)[0], 1);
+        world.end();
+    }
+}
+
+#[test]
+fn smaller_folios_become_one_wherever_their_pages_are() {
+    let mut sizes = NO_SIZES;
+    sizes[2] = 1;
+    let mut world = World::new(LAZY, &sizes, 600);
+    world.run_on(0, Some(world.spaces[0].0));
+    (FIRST + 256..FIRST + TABLE).step_by(16).for_each(|at| world.store(0, at));
+    // A folio of which a part lies in the other table, and one with a hole in it.
+    let mm = &world.bench.mm;
+    let space = world.spaces[0].0;
+    mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + TABLE - 5))).unwrap();
+    let moved: Vec<_> = (0..16).map(|i| world.spaces[0].1.remove(&(FIRST + 480 + i)).unwrap()).collect();
+    world.spaces[0].1.extend((FIRST + TABLE - 5..).zip(moved));
+    let request = MapRequest {
+        at: Some(Vpn(FIRST + 480)),
+        pages: 16,
+        prot: Prot::READ | Prot::WRITE,
+        backing: Backing::Anonymous,
+        locked: false,
+        populate: false,
+    };
+    mm.mmap(space, &request).unwrap();
+    world.spaces[0].1.extend((FIRST + 480..FIRST + 496).map(|at| (at, (0, false))));
+    world.range(0, What::Forget, FIRST + 300, 3);
+    // The range that was moved is another: the collapse wants one.
+    assert_eq!(world.collapse(), Err(Error::Invalid));
+    world.range(0, What::Map, FIRST + TABLE - 5, 16);
+    world.store(0, FIRST + TABLE + 3);
+    assert_eq!(world.collapse(), Ok(1));
+    assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB behind them");
+    assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
+    world.end();
+}
+
+#[test]
+fn a_folio_that_keeps_pages_elsewhere_waits_to_be_split() {
+    let mut sizes = NO_SIZES;
+    sizes[2] = 1;
+    let mut world = World::new(BATCH, &sizes, 600);
+    world.run_on(0, Some(world.spaces[0].0));
+    world.store(0, FIRST + 32);
+    // The child shares it, and keeps four of its pages.
+    world.apply(&(0, 0, Op::Fork));
+    world.range(1, What::Unmap, FIRST + 36, 12);
+    world.store(0, FIRST + 100);
+    assert_eq!((world.sum(SizeStat::NrAnonPartiallyMapped), world.collapse()), (0, Ok(1)));
+    assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 1);
+    world.end();
+}
+
+#[test]
+fn what_others_map_too_is_copied_and_stays_theirs() {
+    let mut world = world(LAZY, 100);
+    world.apply(&(0, 0, Op::Fork));
+    world.refuses(Error::Invalid);
+    world.store(0, FIRST + 3);
+    let childs = world.mapped(1);
+    assert_eq!(world.collapse(), Ok(1));
+    let after = world.mapped(1);
+    assert!(childs.iter().zip(&after).all(|(old, new)| (old.0, old.1) == (new.0, new.1)));
+    assert!(after.iter().all(|&(_, _, refs, locked)| refs == 1 && !locked));
+    world.apply(&(1, 1, Op::Store(FIRST + 4)));
+    world.apply(&(0, 0, Op::Store(FIRST + 5)));
+    world.end();
+}
+
+#[test]
+fn a_range_that_does_not_allow_it_is_refused() {
+    let world = world(BATCH, 0);
+    world.refuses(Error::Invalid);
+    let mut world = self::world(BATCH, 1);
+    let (mm, space) = (&world.bench.mm, world.spaces[0].0);
+    let call = |at, pages| mm.collapse(space, Vpn(at), pages);
+    assert_eq!(call(FIRST + 1, 511), Ok(0), "nothing to be done");
+    assert_eq!(call(FIRST + 1, 300), Err(Error::Invalid));
+    assert_eq!(call(FIRST + TABLE, TABLE), Err(Error::Invalid), "nothing is mapped");
+    mm.madvise(space, Vpn(FIRST), BOTH, Advice::NoHugePage).unwrap();
+    world.refuses(Error::Invalid);
+    mm.madvise(space, Vpn(FIRST), BOTH, Advice::HugePage).unwrap();
+    mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
+    world.refuses(Error::Invalid);
+    mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
+    // The right to write comes with the next store.
+    world.refuses(Error::Invalid);
+    world.store(0, FIRST);
+    mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
+    world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
+    assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "behind it is nothing");
+    assert!(world.is_large(0));
+    world.end();
+}
+
+#[test]
+fn without_a_block_nothing_is_done() {
+    let world = world(BATCH, 100);
+    let st = &world.bench.mm.store;
+    let gfp = Gfp { mark: Mark::Min, ..Gfp::user(ROOT) };
+    let held: Vec<_> = core::iter::from_fn(|| st.new_folio(PAGEBLOCK_ORDER, gfp).ok()).collect();
+    world.refuses(Error::NoMemory);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    world.is_passed_by(None);
+    // khugepaged slept, and tried its luck with the other range, of which it had no page.
+    assert_eq!(world.stats([Stat::ThpCollapseAllocFailed, Stat::ThpCollapseAlloc]), [2, 0]);
+    let minute = 60_000_000_000;
+    assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
+    held.into_iter().for_each(|pfn| st.put(pfn));
+    world.end();
+}
+
+#[test]
+fn a_group_without_room_keeps_its_pages() {
+    let mut world = world(BATCH, 0);
+    let mm = &world.bench.mm;
+    let limits = GroupLimits { max: 300, ..GroupLimits::default() };
+    let space = mm.create_space(mm.create_group(ROOT, limits).unwrap()).unwrap();
+    let old = core::mem::replace(&mut world.spaces[0], (space, Model::new()));
+    world.run_on(0, Some(space));
+    world.range(0, What::Map, FIRST, BOTH);
+    (FIRST..FIRST + 100).for_each(|at| world.store(0, at));
+    world.refuses(Error::Busy);
+    world.spaces.push(old);
+    world.end();
+}
+
+/// One that is locked, or referred to, in the midst of others: those before it are let go.
+#[test]
+fn a_page_that_somebody_uses_keeps_all_others() {
+    let world = world(BATCH, 300);
+    let (st, pfn) = (&world.bench.mm.store, world.head_at(0, FIRST + 150));
+    assert!(st.try_lock_folio(pfn));
+    world.refuses(Error::Again);
+    st.unlock_folio(pfn);
+    st.frames[pfn].get(1);
+    world.refuses(Error::Again);
+    assert_eq!(world.stats([Stat::ThpCollapseAlloc]), [0], "it is seen before a folio is made");
+    st.put(pfn);
+    assert_eq!(world.collapse(), Ok(1));
+    world.end();
+}
+
+/// Pages in swap are brought back; while that lasts, others are locked, taken off their lists, or go to swap.
+#[test]
+fn what_changes_while_pages_are_brought_back_is_seen() {
+    type Meanwhile = fn(&'static Bench, Pfn);
+    let cases: [(Meanwhile, Error); 3] = [
+        (|bench, pfn| assert!(bench.mm.store.try_lock_folio(pfn)), Error::Again),
+        (|bench, pfn| bench.mm.store.frames[pfn].get(1), Error::Again),
+        (World::swap_out, Error::Invalid),
+    ];
+    for policy in [BATCH, LAZY] {
+        for (meanwhile, error) in cases {
+            let world = world(policy, 300);
+            let (bench, space) = (world.bench, world.spaces[0].0);
+            let others: Vec<_> = (100..110).map(|i| world.head_at(0, FIRST + i)).collect();
+            others.into_iter().for_each(|pfn| World::swap_out(bench, pfn));
+            // It has been passed by then.
+            let victim = world.head_at(0, FIRST + 50);
+            let before = world.mapped(0);
+            let done = Lock::new(false);
+            *bench.mm.machine().idle.lock() = Some(Box::new(move |_| {
+                if !core::mem::replace(&mut *done.lock(), true) {
+                    meanwhile(bench, victim);
+                }
+                bench.end_transfers();
+            }));
+            assert_eq!(world.collapse(), Err(error));
+            *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+            assert!(!world.is_large(0) && world.stats([Stat::ThpCollapseAlloc]) == [1]);
+            let after = world.mapped(0);
+            assert_eq!(after.len(), before.len());
+            assert!(after.iter().all(|page| !page.3 || page.0 == FIRST + 50), "{after:?}");
+            let st = &bench.mm.store;
+            if error == Error::Again {
+                let locked = st.frames[victim].has(FrameFlags::LOCKED);
+                if locked { st.unlock_folio(victim) } else { st.put(victim) }
+            }
+            assert_eq!(bench.mm.collapse(space, Vpn(FIRST), TABLE), Ok(1), "then all is there");
+            let counts = [Resident::Anon, Resident::Swap]
+                .map(|kind| st.tables.lock(bench.mm.ground(), space).counts().get(kind));
+            assert_eq!(counts, [512, 0]);
+            world.end();
+        }
+    }
+}
+
+#[test]
+fn khugepaged_asks_how_much_is_missing() {
+    let world = world(BATCH, 100);
+    world.is_passed_by(None);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    world.set(Knob::KhugepagedMaxPtesNone, 411);
+    world.is_passed_by(Some(Stat::ThpScanExceedNonePte));
+    world.set(Knob::KhugepagedMaxPtesNone, 412);
+    world.scan();
+    assert!(world.is_large(0));
+    let done = [Stat::KhugepagedPagesCollapsed, Stat::KhugepagedFullScans, Stat::ThpScanExceedNonePte];
+    assert_eq!(world.stats(done), [1, 3, 1]);
+    world.end();
+}
+
+#[test]
+fn khugepaged_takes_ranges_that_asked_for_it() {
+    let world = world(BATCH, 100);
+    world.set(Knob::HugepagesEnabled2048, 1);
+    world.is_passed_by(None);
+    let advise = |advice| world.bench.mm.madvise(world.spaces[0].0, Vpn(FIRST), BOTH, advice).unwrap();
+    advise(Advice::NoHugePage);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    world.is_passed_by(None);
+    world.set(Knob::HugepagesEnabled2048, 1);
+    advise(Advice::HugePage);
+    world.scan();
+    assert!(world.is_large(0));
+    world.end();
+}
+
+#[test]
+fn khugepaged_asks_how_much_is_in_swap() {
+    let world = world(BATCH, 400);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    for i in 0..65 {
+        World::swap_out(world.bench, world.head_at(0, FIRST + i));
+    }
+    world.is_passed_by(Some(Stat::ThpScanExceedSwapPte));
+    world.set(Knob::KhugepagedMaxPtesSwap, 65);
+    world.scan();
+    assert!(world.is_large(0));
+    world.end();
+}
+
+#[test]
+fn khugepaged_asks_how_much_others_map() {
+    let mut world = world(BATCH, 300);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    world.apply(&(0, 0, Op::Fork));
+    world.store(0, FIRST);
+    let before = world.mapped(0);
+    world.scan();
+    assert_eq!(world.stats([Stat::ThpScanExceedSharePte]), [2], "of either");
+    assert_eq!(world.mapped(0), before);
+    // The child has nothing that may be written.
+    world.set(Knob::KhugepagedMaxPtesShared, 299);
+    world.scan();
+    assert!(world.is_large(0) && !world.is_large(1));
+    world.end();
+}
+
+#[test]
+fn khugepaged_asks_whether_pages_are_used() {
+    let world = world(BATCH, 400);
+    let (st, space) = (&world.bench.mm.store, world.spaces[0].0);
+    world.set(Knob::HugepagesEnabled2048, 2);
+    let forget = |from, to| {
+        for i in from..to {
+            let pfn = world.head_at(0, FIRST + i);
+            st.rmap.referenced(st.memory(), pfn, None);
+            st.frames[pfn].clear(FrameFlags::REFERENCED);
+        }
+    };
+    forget(0, 400);
+    world.is_passed_by(None);
+    assert!(world.bench.mm.machine().held(CpuId(0), Vpn(FIRST)).is_some());
+    // A page in swap is worth it only among used ones.
+    let mark = |i| {
+        let mut tables = st.tables.lock(st.memory().ground(), space);
+        let slot = tables.find(Vpn(FIRST + i)).unwrap().slot;
+        tables.mark_used(slot, false);
+    };
+    (0..255).for_each(mark);
+    World::swap_out(world.bench, world.head_at(0, FIRST + 399));
+    world.is_passed_by(None);
+    mark(255);
+    world.scan();
+    assert!(world.is_large(0));
+    world.end();
+}
+
+/// What reclaim has unmapped and not flushed is paid before the address shows a copy that can be stored to.
+#[test]
+fn what_was_owed_for_the_table_is_paid() {
+    let mut world = world(LAZY, 100);
+    let (bench, space) = (world.bench, world.spaces[0].0);
+    // Read-only for both CPUs, so that its flush may wait.
+    bench.mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
+    bench.mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
+    world.store(0, FIRST + 1);
+    world.run_on(1, Some(space));
+    world.load(0, FIRST);
+    World::swap_out(bench, world.head_at(0, FIRST));
+    assert!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)).is_some(), "it waits");
+    world.run_on(0, Some(space));
+    assert_eq!(world.collapse(), Ok(1));
+    assert_eq!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)), None);
+    world.store(0, FIRST);
+    world.run_on(1, Some(space));
+    world.load(0, FIRST);
+    world.end();
+}
+
+/// A CPU that holds the tables lazily might walk them speculatively, and mark entries of what the table is by then.
+#[test]
+fn a_lazy_cpu_forgets_the_table_at_once() {
+    let mut world = world(BATCH, 100);
+    world.run_on(1, Some(world.spaces[0].0));
+    world.load(0, FIRST);
+    world.run_on(1, None);
+    world.run_on(0, Some(world.spaces[0].0));
+    let machine = world.bench.mm.machine();
+    assert!(machine.roots.lock()[&CpuId(1)].0.is_some());
+    assert_eq!(world.collapse(), Ok(1));
+    assert_eq!(machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
+    world.end();
+}
+
+/// Another CPU stores by what it holds, up to the moment at which it drops that.
+#[test]
+fn what_is_stored_until_the_flush_is_copied() {
+    let mut world = world(BATCH, 100);
+    let (machine, page) = (world.bench.mm.machine(), Vpn(FIRST + 9));
+    world.run_on(1, Some(world.spaces[0].0));
+    world.store(0, page.0);
+    world.run_on(0, Some(world.spaces[0].0));
+    *machine.watcher.lock() = Some(Box::new(move |machine, event, _| {
+        if event == Event::TlbStale
+            && let Some((pfn, true)) = machine.held(CpuId(1), page)
+        {
+            machine.set_stamp(pfn, 777);
+        }
+    }));
+    assert_eq!(world.collapse(), Ok(1));
+    *machine.watcher.lock() = None;
+    world.spaces[0].1.insert(page.0, (777, false));
+    world.load(0, page.0);
+    world.end();
+}
+
+#[test]
+fn what_is_locked_in_memory_stays_so() {
+    let mut world = world(BATCH, 1);
+    world.range(0, What::Lock, FIRST, BOTH);
+    assert_eq!(world.collapse(), Ok(1));
+    let head = world.head_at(0, FIRST);
+    assert!(world.bench.mm.store.frames[head].has(FrameFlags::MLOCKED));
+    assert_eq!(world.stats([Stat::NrMlock]), [BOTH as i64]);
+    world.range(0, What::Unlock, FIRST, BOTH);
+    world.end();
+}

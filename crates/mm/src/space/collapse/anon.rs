@@ -1,0 +1,271 @@
+//! Collapse of anonymous memory: the pages and smaller folios that 2 MiB of a private range are mapped by are copied to one folio.
+//!
+//! 1. The entries are looked through, and what they say is held against the limits. Nothing has been done then.
+//! 2. What is in swap is brought back, and a folio of 2 MiB is got. Both may take a while, in which no lock of the tables is held.
+//! 3. Under the lock of the tables the entries are looked through again, as if for the first time, and each folio is locked, if
+//!    nobody else has, and if nobody refers to it but its entries and the swap cache. If one cannot be had, all are let go,
+//!    and everything is as it was. Else the table is taken out of the tree, and every CPU drops what it holds of it
+//!    ([`Detached`]). Still under the lock, the entries are counted off.
+//! 4. The folios are copied, and holes zeroed; the large entry is made; the old folios lose their entries' references.
+//!
+//! *Why nothing is lost.* From the flush in 3 to the entry in 4 nobody can store to the pages by these addresses: no CPU holds a
+//! translation, and the table is in no tree. Nobody can by others: a page that another process maps, too, is mapped read-only by all. So
+//! the copy is what a load would have read, at every moment of that time. After 3 nothing can fail, so nothing must be put back.
+//!
+//! *Who may come by meanwhile?* Faults, madvise, munmap, mprotect, mremap and fork of this space want its mapping semaphore, which is
+//! held alone: a CPU that misses its translation waits. Others do not ask for the semaphore:
+//! - Reclaim locks a folio before it unmaps it, and gives up on one that is locked; before 3 it may swap any of them out, so the
+//!   entries are looked through twice. A folio that it has only taken off a list has one reference more: such a one is in use.
+//! - A split takes the folio's lock, too, so the folios have the size that was seen until they are let go.
+//! - A fork of another process that shares some of the pages, and a store of it, go by its own entries. A store that would like to
+//!   keep the page tries the lock, and copies.
+//! - The end of a process that is out of memory takes entries without waiting. Those of the detached table it does not find: they go
+//!   with the space.
+//! - Walks that look at young bits find nothing there, and think that nobody has used the pages.
+//!
+//! A run of entries of one folio counts as used if any of its pages was. Other processes keep their entries and the old folios.
+
+use super::{CollapseLimits, Collapsed, Failed, LARGE, Refused, check_for_block, new_whole};
+use crate::cache::free_swap;
+use crate::frame::{FolioPages, FrameFlags};
+use crate::machine::{Machine, Work};
+use crate::memory::Gfp;
+use crate::rmap::Tally;
+use crate::space::fault::{bring_back, map_copy};
+use crate::space::{FaultStop, Space, VmaView};
+use crate::store::Store;
+use crate::table::{Bits, Detached, Locked, Resident, Run};
+use crate::units::*;
+use std_alloc::vec::Vec;
+
+/// Collapse the 2 MiB from `at` on.
+pub(super) fn collapse<M: Machine>(
+    st: &Store<M>,
+    (id, space): (SpaceId, &Space),
+    view: &VmaView,
+    at: Vpn,
+    limits: CollapseLimits,
+    gfp: Gfp,
+) -> Result<Collapsed, Failed> {
+    let found = {
+        let mut tables = st.tables.lock(st.memory().ground(), id);
+        if tables.find(at).is_some_and(|run| run.is_large()) {
+            return Ok(Collapsed::Before);
+        }
+        survey(st, &mut tables, at, limits, |pages| if_at_rest(st, pages.head))?
+    };
+    check_for_block(st, gfp)?;
+    if found.swapped > 0 {
+        // Work that is for pages that are used: else they would be in swap again soon.
+        if limits.used && found.used < LARGE / 2 {
+            return Err(Refused::Unused.into());
+        }
+        match bring_back(st, (id, space), *view, at, gfp) {
+            Ok(()) => {}
+            Err(FaultStop::Shortage(shortage)) => return Err(shortage.into()),
+            Err(FaultStop::Error(_)) => return Err(Refused::NotPresent.into()),
+        }
+    }
+    let whole = new_whole(st, gfp)?;
+    match take(st, id, at, limits) {
+        Ok((detached, parts)) => {
+            parts.copy_to(st, whole);
+            map_copy(st, (id, space), *view, at, detached, whole, gfp);
+            parts.free(st);
+            Ok(Collapsed::Now)
+        }
+        Err(refused) => {
+            st.put(whole);
+            Err(refused.into())
+        }
+    }
+}
+
+/// What entries of 2 MiB say.
+#[derive(Default)]
+struct Found {
+    /// Pages that have an entry of their own: others are holes, or show the page of zeroes.
+    pages: u64,
+    /// Pages in swap.
+    swapped: u64,
+    /// Pages that others map, too.
+    shared: u64,
+    /// Pages that have been used lately.
+    used: u64,
+    writable: bool,
+}
+
+/// Look through the entries of the 2 MiB from `at` on, which no large entry maps, and hold what they say against the limits. `each`
+/// is given the pages of each run, and may refuse.
+fn survey<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Locked<'_, M>,
+    at: Vpn,
+    limits: CollapseLimits,
+    mut each: impl FnMut(FolioPages) -> Result<(), Refused>,
+) -> Result<Found, Refused> {
+    if tables.find(at).is_none() {
+        return Err(Refused::Empty);
+    }
+    let (mut found, mut refused) = (Found::default(), None);
+    tables.for_each(at, Vpn(at.0 + LARGE), |_, run| {
+        if refused.is_none() {
+            refused = found.add(st, &run, limits).and_then(|pages| pages.map_or(Ok(()), &mut each)).err();
+        }
+    });
+    let missing = LARGE - found.pages - found.swapped;
+    match refused {
+        Some(refused) => Err(refused),
+        None if missing > limits.none => Err(Refused::Missing),
+        None if !found.writable => Err(Refused::ReadOnly),
+        None if limits.used && found.used == 0 => Err(Refused::Unused),
+        None => Ok(found),
+    }
+}
+
+impl Found {
+    /// Note a run. Returns the pages that it maps, if they are not zeroes.
+    fn add<M: Machine>(
+        &mut self,
+        st: &Store<M>,
+        run: &Run,
+        limits: CollapseLimits,
+    ) -> Result<Option<FolioPages>, Refused> {
+        if !run.entry.is_present() {
+            self.swapped += 1;
+            return if self.swapped > limits.swap { Err(Refused::Swapped) } else { Ok(None) };
+        }
+        let pages = run.mapped(&st.frames);
+        if pages.head == st.zero {
+            return Ok(None);
+        }
+        let (frame, count) = (&st.frames[pages.head], pages.count as u64);
+        if !frame.is_anon() {
+            return Err(Refused::Unfit);
+        }
+        self.pages += count;
+        self.writable |= run.entry.has(Bits::WRITE);
+        if run.entry.has(Bits::YOUNG) || frame.has(FrameFlags::REFERENCED) {
+            self.used += count;
+        }
+        if st.frames.likely_mapped_shared(pages.head) {
+            self.shared += count;
+            if self.shared > limits.shared {
+                return Err(Refused::Shared);
+            }
+        }
+        Ok(Some(pages))
+    }
+}
+
+/// Has nobody locked the folio, or a reference to it, but those who map it and the swap cache?
+fn if_at_rest<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
+    if st.frames[head].has(FrameFlags::LOCKED) { Err(Refused::Locked) } else { if_unused(st, head) }
+}
+
+fn if_unused<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
+    let frame = &st.frames[head];
+    let known = frame.mapcount() + u32::from(frame.has(FrameFlags::SWAPCACHE));
+    if frame.refs() == known { Ok(()) } else { Err(Refused::InUse) }
+}
+
+/// Take the table of the 2 MiB from `at` on, and what it maps. If that is refused, everything is as it was.
+fn take<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    at: Vpn,
+    limits: CollapseLimits,
+) -> Result<(Detached, Parts), Refused> {
+    let base = st.memory().ground();
+    let mut tables = st.tables.lock(base, id);
+    let mut parts = Parts { place: at, ..Parts::default() };
+    let found = survey(st, &mut tables, at, limits, |pages| parts.add_folio(st, pages));
+    let refused = match found {
+        Ok(found) if found.swapped > 0 => Some(Refused::NotPresent),
+        found => found.err(),
+    };
+    if let Some(refused) = refused {
+        parts.unlock(st);
+        return Err(refused);
+    }
+    tables.for_each(at, Vpn(at.0 + LARGE), |_, run| parts.add_run(st, &run));
+    let detached = tables.detach(at).expect("the table that was looked through");
+    let mut tally = Tally::new(base);
+    for &(_, pages) in &parts.runs {
+        st.rmap.remove_tallied(base, (&st.frames[pages.head], true), pages, &mut tally);
+        tables.counts().add(Resident::Anon, -i64::from(pages.count));
+    }
+    tally.settle(base);
+    Ok((detached, parts))
+}
+
+/// What 2 MiB are made of.
+#[derive(Default)]
+struct Parts {
+    /// First of the 2 MiB.
+    place: Vpn,
+    /// Pages that entries mapped, with the number of the first entry.
+    runs: Vec<(u32, FolioPages)>,
+    /// The folios, locked.
+    heads: Vec<Pfn>,
+}
+
+impl Parts {
+    /// Lock the folio of some pages, unless that has been done.
+    fn add_folio<M: Machine>(&mut self, st: &Store<M>, pages: FolioPages) -> Result<(), Refused> {
+        let head = pages.head;
+        // The pages of a single folio have one entry here; those of a larger one may have several runs.
+        if st.frames[head].order() > Order::ZERO && self.heads.contains(&head) {
+            return Ok(());
+        }
+        if !st.try_lock_folio(head) {
+            return Err(Refused::Locked);
+        }
+        self.heads.push(head);
+        if_unused(st, head)
+    }
+
+    fn add_run<M: Machine>(&mut self, st: &Store<M>, run: &Run) {
+        let pages = run.mapped(&st.frames);
+        if pages.head != st.zero {
+            self.runs.push(((run.page.0 - self.place.0) as u32, pages));
+        }
+    }
+
+    fn unlock<M: Machine>(&self, st: &Store<M>) {
+        self.heads.iter().for_each(|&head| st.unlock_folio(head));
+    }
+
+    /// Have `whole` hold what the 2 MiB show.
+    fn copy_to<M: Machine>(&self, st: &Store<M>, whole: Pfn) {
+        let zero = |from: u32, to: u32| {
+            if to > from {
+                st.machine.zero(whole.add(from), to - from);
+                st.charge(Work::ZeroPage, u64::from(to - from));
+            }
+        };
+        let mut at = 0;
+        for &(first, pages) in &self.runs {
+            zero(at, first);
+            st.machine.copy(whole.add(first), pages.first, pages.count);
+            st.charge(Work::CopyPage, u64::from(pages.count));
+            at = first + pages.count;
+        }
+        zero(at, LARGE as u32);
+    }
+
+    /// Let the folios go, with the references of the entries that mapped them. Most are free then.
+    fn free<M: Machine>(self, st: &Store<M>) {
+        for &head in &self.heads {
+            let frame = &st.frames[head];
+            let mapped = st.frames.pages_mapped(head);
+            if mapped == 0 {
+                free_swap(st.memory(), head);
+            } else if mapped < frame.pages() {
+                st.lru.defer_split(st.memory().ground(), head);
+            }
+            st.unlock_folio(head);
+        }
+        st.put_folios(self.runs.iter().map(|&(_, pages)| (pages.head, pages.count)));
+    }
+}
