@@ -122,7 +122,8 @@ fn a_missed_flush_is_found_although_nobody_uses_the_translation() {
         for reason in caught {
             assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
         }
-        // Without the checker nobody would know.
-        assert_eq!((1..4).find_map(|nth| verdict(how, nth, false)), None, "{how:?}");
+        // Without the checker nobody would know; but for a move, as the oracle looks when its entries are taken away.
+        let found = (1..4).find_map(|nth| verdict(how, nth, false));
+        assert_eq!(found.is_some(), matches!(how, How::Move), "{how:?}: {found:?}");
     }
 }
