@@ -101,13 +101,13 @@ pub fn serve() {
         while initiators != 0 {
             let initiator = word * 64 + initiators.trailing_zeros() as usize;
             initiators &= initiators - 1;
-            answer(me, cpu::all()[initiator]);
+            answer(me, initiator);
         }
     }
 }
 
-fn answer(me: &Cpu, initiator: &Cpu) {
-    let request = &REQUESTS[initiator.id().index()];
+fn answer(me: &Cpu, initiator: usize) {
+    let request = &REQUESTS[initiator];
     // SAFETY: the inbox said that the initiator has made a request and waits for this CPU, so the call is there and alive.
     let call = unsafe { &*(*request.call.get()).expect("a request has a call") };
     if cfg!(feature = "faulty") {
@@ -119,7 +119,7 @@ fn answer(me: &Cpu, initiator: &Cpu) {
     }
     me.counts.ipis_received.fetch_add(1, Relaxed);
     if request.pending.fetch_sub(1, SeqCst) == 1 && request.resting.load(SeqCst) {
-        apic::send(initiator.apic(), apic::SHOOTDOWN);
+        apic::send(cpu::all()[initiator].apic(), apic::SHOOTDOWN);
     }
 }
 
