@@ -97,7 +97,7 @@ pub enum Advice {
     HugePage,
     /// Anonymous memory is to be made of single pages.
     NoHugePage,
-    /// Make one folio, mapped by one entry, of all 2 MiB for which that is possible now.
+    /// Make one folio, mapped by one entry, of each 2 MiB in the range.
     Collapse,
 }
 

@@ -249,3 +249,35 @@ fn a_flush_that_is_missed_when_memory_is_collapsed_is_caught() {
         }
     }
 }
+
+/// A program that asks for it, where nothing else makes large folios.
+struct Asks;
+
+impl Program for Asks {
+    fn name(&self) -> &str {
+        "asks"
+    }
+
+    fn footprint(&self) -> u64 {
+        LEN
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
+        (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.store(at))?;
+        os.madvise(HEAP, LEN, Advice::NoHugePage).unwrap();
+        assert!(os.madvise(HEAP, LEN, Advice::Collapse).is_err(), "it is forbidden");
+        os.madvise(HEAP, LEN, Advice::HugePage).unwrap();
+        os.madvise(HEAP, LEN, Advice::Collapse).unwrap();
+        (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.load(at))
+    }
+}
+
+#[test]
+fn a_program_can_ask_for_it() {
+    let mut config = config("small", 64 * MIB, 1, None);
+    config.knobs.extend([(Knob::HugepagesEnabled2048, 0), (Knob::ThpKhugepaged, 0)]);
+    let outcome = outcome(&config, &Asks);
+    let counted = [Stat::ThpCollapseAlloc, Stat::ThpFaultAlloc].map(|stat| outcome.stat(stat));
+    assert_eq!(counted, [(LEN / LARGE) as i64, 0]);
+}
