@@ -72,6 +72,8 @@ const LARGE: &[&str] = &[
      khugepaged.scan_sleep_millisecs=5",
     "chaos:96M --memory 96M --set file.max_order=9 --set shmem.max_order=9 --set thp.file_pmd=1 --set \
      hugepages-2048kB.enabled=always",
+    "fork-write:48M --memory 64M --set hugepages-2048kB.enabled=always --set thp.khugepaged=1 --set \
+     khugepaged.scan_sleep_millisecs=2 --set khugepaged.alloc_sleep_millisecs=2",
 ];
 
 /// Policies that differ in what they leave for later.

@@ -3,7 +3,7 @@
 mod access;
 
 use crate::coroutine;
-use crate::machine::SimMachine;
+use crate::machine::{Class, SimMachine};
 use crate::oracle::{Forget, InFlux, Oracle, What};
 use crate::run::RunError;
 use crate::sched::{Key, TaskId};
@@ -102,14 +102,26 @@ impl<'w, P: Program> SimOs<'w, P> {
             kernel.processes[self.process].tasks == 0
         };
         if last {
-            self.machine.run_space(None);
-            world.mm.switch(None);
+            self.leave_space();
             world.mm.exit_space(self.space);
             self.oracle(|oracle| oracle.exit(self.space.0));
         }
         let mut kernel = world.kernel.borrow_mut();
         kernel.live -= 1;
         kernel.ended_at = kernel.ended_at.max(self.machine.here().clock.get());
+    }
+
+    /// The process has ended: no CPU runs its space any more. Not this one; nor one that has run the end of another task of the
+    /// process, whose clock is ahead, and which has not gone on to the task that waits there.
+    fn leave_space(&self) {
+        for (i, cpu) in self.machine.cpus.iter().enumerate() {
+            if cpu.loaded.get() == Some(self.space) {
+                self.machine.on(i, Class::System, || {
+                    self.machine.run_space(None);
+                    self.world.mm.switch(None);
+                });
+            }
+        }
     }
 
     fn dead(&self) -> bool {

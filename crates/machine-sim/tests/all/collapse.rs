@@ -1,5 +1,5 @@
-//! khugepaged at work on anonymous memory that other CPUs load from and store to all the time, under the oracle and every policy of
-//! flushes.
+//! khugepaged, and MADV_COLLAPSE, at work on anonymous memory that other CPUs load from and store to all the time, under the oracle and
+//! every policy of flushes.
 
 use super::pressure::push;
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
@@ -68,7 +68,7 @@ impl Heap {
         let mut rng = Rng::new(os.seed() ^ 0x4ea9);
         for _ in 0..ROUNDS {
             let (at, len) = Heap::part(&mut rng);
-            match rng.below(8) {
+            match rng.below(9) {
                 0 => {
                     os.mprotect(at, len, Prot::R).unwrap();
                     os.compute(50_000);
@@ -94,6 +94,8 @@ impl Heap {
                 3 if os.mlock(at, len).is_ok() => os.munlock(at, len).unwrap(),
                 4 => os.madvise(at, len, Advice::DontNeed).unwrap(),
                 5 => os.madvise(at, len, Advice::Cold).unwrap(),
+                // The range may be in parts, a page in use, or no block to be had.
+                6 => _ = os.madvise(at / LARGE * LARGE, LARGE, Advice::Collapse),
                 _ => os.madvise(at, len, Advice::PageOut).unwrap(),
             }
             os.compute(100_000);

@@ -1,8 +1,9 @@
 //! Faults that were found once, each with the smallest program that met it.
 
 use machine_sim::{MachineSpec, RunConfig, run};
+use mm::knobs::Knob;
 use mm::stat::Stat;
-use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal};
+use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
 
@@ -145,4 +146,21 @@ fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
         let [scanned, written] = [Stat::PgscanDirect, Stat::PswpOut].map(|stat| outcome.stat(stat));
         assert!(scanned < 4 * written, "{swap}: {scanned} pages scanned to write {written}");
     }
+}
+
+/// The last task of a process ends while another CPU, whose clock is ahead, has run the end of a task of it, and nothing since: on
+/// that CPU khugepaged waits.
+#[test]
+fn a_process_ends_before_a_cpu_has_gone_on_from_it() {
+    let knobs = vec![
+        (Knob::HugepagesEnabled2048, 2),
+        (Knob::ThpKhugepaged, 1),
+        (Knob::KhugepagedScanSleepMillisecs, 1),
+        (Knob::KhugepagedAllocSleepMillisecs, 1),
+        (Knob::TlbAgeLimitMs, 5),
+    ];
+    let machine = MachineSpec::random(1033);
+    let config = RunConfig { seed: 1033, verify: true, bound: true, knobs, ..RunConfig::new(machine) };
+    let program = builtin::from_name("zipf", 48 << 20).unwrap().with_threads(8);
+    run(&config, &program).unwrap_or_else(|error| panic!("{error}"));
 }

@@ -194,11 +194,13 @@ fn zap_locked_if<M: Machine>(
         tables.split_large(&run);
         st.rmap.split_large(base, run.entry.pfn());
         from = run.page.max(start);
+        // What is walked next lies below what was cleared behind the entry.
+        zapped.tell(gather);
     }
     zapped.settle(base, gather);
 }
 
-/// What was cleared, in ascending order, and is told at the end.
+/// What was cleared, in ascending order, and is told at the end, or before the order is left.
 struct Zapped {
     tally: Tally,
     /// From the first page to the last, if there is one.
@@ -219,10 +221,16 @@ impl Zapped {
         self.end = run.end();
     }
 
-    fn settle<M: Machine>(self, base: &Ground<M>, gather: &mut Gather) {
+    /// Tell what was cleared so far, so that more can be, anywhere.
+    fn tell(&mut self, gather: &mut Gather) {
         if self.first < self.end {
             gather.touched(self.first, self.end.0 - self.first.0);
         }
+        (self.first, self.end) = (Vpn(0), Vpn(0));
+    }
+
+    fn settle<M: Machine>(mut self, base: &Ground<M>, gather: &mut Gather) {
+        self.tell(gather);
         self.tally.settle(base);
     }
 }

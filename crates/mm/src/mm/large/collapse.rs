@@ -490,3 +490,24 @@ fn what_is_locked_in_memory_stays_so() {
     world.range(0, What::Unlock, FIRST, BOTH);
     world.end();
 }
+
+/// What lies behind the large entry is given up first, then the entry is split, and what it mapped is given up.
+#[test]
+fn what_is_given_up_behind_a_large_entry_is_flushed_too() {
+    for policy in 0..6 {
+        let mut world = world(policy, TABLE + 20);
+        let space = world.spaces[0].0;
+        assert_eq!(world.collapse(), Ok(1));
+        world.run_on(1, Some(space));
+        for at in [FIRST + 500, FIRST + TABLE + 5] {
+            world.load(0, at);
+        }
+        world.run_on(0, Some(space));
+        world.range(0, What::Forget, FIRST + 490, 40);
+        world.run_on(1, Some(space));
+        for at in [FIRST + 500, FIRST + TABLE + 5] {
+            world.load(0, at);
+        }
+        world.end();
+    }
+}

@@ -1,5 +1,5 @@
 //! Collapse: what 2 MiB of a space are mapped by, page by page, becomes one folio, and is mapped by one entry. Of a file, or of
-//! shmem ([`file`]); of anonymous memory ([`anon`]).
+//! shmem (`file`); of anonymous memory (`anon`).
 //!
 //! Who asks for it (MADV_COLLAPSE) has it done whatever it costs; khugepaged, which nobody asked, within its limits. A try that comes
 //! to nothing says why, in Linux's terms: madvise makes an error of that, khugepaged a count.
