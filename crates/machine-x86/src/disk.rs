@@ -190,6 +190,7 @@ impl Device {
 
     /// Hand over as many of the first transfers of a line, which is not empty, as can be one request. There is a request that
     /// is free.
+    #[inline(never)]
     fn start(&mut self, line: &mut VecDeque<Io>) {
         let free = self.requests.iter().position(|request| request.parts.is_empty());
         let at = free.expect("a free request was counted");
@@ -238,8 +239,8 @@ struct Line {
 }
 
 impl Disk {
-    /// Hand over what the device can take.
-    #[inline]
+    /// Hand over what the device can take. Mostly that is nothing.
+    #[inline(always)]
     fn pump(&self, line: &mut Line) {
         while line.free > 0 && !line.waiting.is_empty() {
             self.device.lock().start(&mut line.waiting);
