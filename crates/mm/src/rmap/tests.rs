@@ -333,7 +333,7 @@ impl FileBench {
         let owes = |i: usize| memory.tlb.space_owes(self.bench.spaces[i], CpuId(i as u16));
         let resident =
             |i: usize| memory.tables.lock(memory.ground(), self.bench.spaces[i]).counts().get(Resident::File);
-        let stale = memory.machine.events(Event::TlbStale) as u64;
+        let stale = memory.machine.events(Event::TlbStale);
         ([owes(0), owes(1)], [resident(0), resident(1)], memory.stats.read(Stat::NrMapped), stale)
     }
 }
