@@ -188,18 +188,19 @@ impl Device {
         self.transport.read_consistent(|| Ok(word(0)? | word(4)? << 32))
     }
 
-    /// Hand over as many of the first transfers of a line as can be one request. `false`: there are none, or the device has
-    /// enough to do.
-    fn start(&mut self, line: &mut VecDeque<Io>) -> bool {
-        let Some(at) = self.requests.iter().position(|request| request.parts.is_empty()) else {
-            return false;
-        };
-        let parts = one_request(line);
-        if parts == 0 {
-            return false;
-        }
+    /// Hand over as many of the first transfers of a line, which is not empty, as can be one request. There is a request that
+    /// is free.
+    #[inline(never)]
+    fn start(&mut self, line: &mut VecDeque<Io>) {
+        let free = self.requests.iter().position(|request| request.parts.is_empty());
+        let at = free.expect("a free request was counted");
         let request = &mut self.requests[at];
-        request.parts.extend(line.drain(..parts));
+        while request.parts.len() < PARTS
+            && let Some(io) =
+                line.pop_front_if(|io| request.parts.last().is_none_or(|last| follows(last, io)))
+        {
+            request.parts.push(io);
+        }
         request.header = Header::of(&request.parts[0]);
         // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which nobody
         // touches before.
@@ -209,7 +210,6 @@ impl Device {
         if self.queue.should_notify() {
             self.transport.notify(QUEUE);
         }
-        true
     }
 
     /// Take a request that has ended: its transfers are appended to `ended`.
@@ -228,25 +228,31 @@ impl Device {
 
 struct Disk {
     device: IrqLock<Device>,
-    /// Requests that wait for room, oldest first.
-    line: Lock<VecDeque<Io>>,
+    line: Lock<Line>,
     pages: u64,
 }
 
+/// Transfers that wait for room, oldest first, and requests that the device could have.
+struct Line {
+    waiting: VecDeque<Io>,
+    free: usize,
+}
+
 impl Disk {
-    /// Hand over what the device can take.
-    fn pump(&self) {
-        let mut line = self.line.lock();
-        while self.device.lock().start(&mut line) {}
+    /// Hand over what the device can take. Mostly that is nothing.
+    #[inline(always)]
+    fn pump(&self, line: &mut Line) {
+        while line.free > 0 && !line.waiting.is_empty() {
+            self.device.lock().start(&mut line.waiting);
+            line.free -= 1;
+        }
     }
 }
 
-/// How many of the first transfers of a line follow each other on the disk, and so can be one request.
-fn one_request(line: &VecDeque<Io>) -> usize {
-    let goes_on =
-        |(io, next): &(&Io, &Io)| io.write == next.write && io.block + io.pages as u64 == next.block;
-    let first = line.len().min(1);
-    first + line.iter().zip(line.iter().skip(1)).take(PARTS - 1).take_while(goes_on).count()
+/// Does a transfer begin on the disk where another ends, so that both can be in one request?
+#[inline]
+fn follows(last: &Io, next: &Io) -> bool {
+    last.write == next.write && last.block + last.pages as u64 == next.block
 }
 
 static FOUND: Once<Vec<Disk>> = Once::new();
@@ -295,7 +301,8 @@ fn open(root: &mut PciRoot<MmioCam<'static>>, function: DeviceFunction) -> Disk 
     let failed = |error| -> ! { panic!("the disk at {function}: {error}") };
     let device = Device::new(transport).unwrap_or_else(|error| failed(error));
     let pages = device.sectors().unwrap_or_else(|error| failed(error)) / SECTORS;
-    Disk { device: IrqLock::new(device), line: Lock::default(), pages }
+    let line = Line { waiting: VecDeque::new(), free: REQUESTS };
+    Disk { device: IrqLock::new(device), line: Lock::new(line), pages }
 }
 
 /// Is no transfer under way?
@@ -330,8 +337,9 @@ fn submit(io: Io) {
     requests.fetch_add(1, Relaxed);
     pages.fetch_add(io.pages as u64, Relaxed);
     UNDER_WAY.fetch_add(1, Relaxed);
-    disk.line.lock().push_back(io);
-    disk.pump();
+    let mut line = disk.line.lock();
+    line.waiting.push_back(io);
+    disk.pump(&mut line);
 }
 
 /// Make the disks take their interrupts back.
@@ -349,12 +357,14 @@ pub fn tell_of_ends() -> ! {
     loop {
         let mark = sched::mark(ENDED);
         while take_ended(&mut ended) {
-            for io in ended.drain(..) {
-                if !WATCH.get().is_some_and(|claims| claims(&io)) {
-                    machine::mm().io_done(&io);
+            let (watch, mm) = (WATCH.get(), machine::mm());
+            for io in &ended {
+                if !watch.is_some_and(|claims| claims(io)) {
+                    mm.io_done(io);
                 }
-                UNDER_WAY.fetch_sub(1, Relaxed);
             }
+            UNDER_WAY.fetch_sub(ended.len() as u64, Relaxed);
+            ended.clear();
         }
         // While the machine stops, waits end at once: daemons that wait for a transfer must still get to run.
         if sched::stopping() {
@@ -369,7 +379,9 @@ fn take_ended(ended: &mut Vec<Io>) -> bool {
     disks().iter().any(|disk| {
         let some = disk.device.lock().finish(ended);
         if some {
-            disk.pump();
+            let mut line = disk.line.lock();
+            line.free += 1;
+            disk.pump(&mut line);
         }
         some
     })

@@ -95,14 +95,27 @@ impl Cache {
         let mut refused: SmallVec<[Pfn; 4]> = SmallVec::new();
         let mut tree = f.tree.lock();
         let end = f.pages();
-        places.retain(|&mut (index, pfn)| {
-            let added = if index.0 < end { tree.insert_page(index, pfn) } else { Err(Occupied) };
-            match added {
-                Ok(shadow) => back.extend(shadow.map(|shadow| (pfn, shadow))),
-                Err(Occupied) => refused.push(pfn),
+        let (mut at, mut kept) = (0, 0);
+        while at < places.len() {
+            let mut leaf = tree.leaf_or_new(places[at].0);
+            while let Some(&(index, pfn)) = places.get(at)
+                && let Some(slot) = leaf.slot(index)
+            {
+                at += 1;
+                let added = if index.0 < end { leaf.insert(slot, pfn) } else { Err(Occupied) };
+                let Ok(shadow) = added else {
+                    refused.push(pfn);
+                    continue;
+                };
+                if let Some(shadow) = shadow {
+                    back.push((pfn, shadow));
+                }
+                places[kept] = (index, pfn);
+                kept += 1;
             }
-            added.is_ok()
-        });
+            leaf.finish();
+        }
+        places.truncate(kept);
         let news = tree.take_news();
         drop(tree);
         self.heed(memory, id, news);
@@ -149,12 +162,15 @@ impl Cache {
         let f = self.file(id);
         let mut out: u32 = 0;
         while wanted != 0 {
+            // One leaf in each hold of the lock: if it holds only shadows from then on, that is heard of.
+            let frame = |at: u32| &memory.frames[pfns[at as usize]];
             let mut tree = f.tree.lock();
+            let mut leaf = tree.leaf(frame(wanted.trailing_zeros()).page_index());
             while wanted != 0 {
                 let at = wanted.trailing_zeros();
+                let (pfn, frame) = (pfns[at as usize], frame(at));
+                let Some(slot) = leaf.slot(frame.page_index()) else { break };
                 wanted &= wanted - 1;
-                let pfn = pfns[at as usize];
-                let frame = &memory.frames[pfn];
                 if !frame.freeze(refs) {
                     continue;
                 }
@@ -162,15 +178,12 @@ impl Cache {
                     frame.unfreeze(refs);
                     continue;
                 }
-                let evicted = tree.evict_page(frame.page_index(), shadow(pfn));
+                let evicted = leaf.evict(slot, shadow(pfn));
                 debug_assert_eq!(evicted, pfn);
                 frame.set_owner(Owner::None, PageIndex(0));
                 out |= 1 << at;
-                // Each leaf that holds only shadows from now on is to be heard of.
-                if tree.has_shadow_leaf() {
-                    break;
-                }
             }
+            leaf.finish();
             let news = tree.take_news();
             drop(tree);
             self.heed(memory, id, news);

@@ -188,8 +188,29 @@ impl List {
     #[inline]
     pub fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.tail()?;
-        self.remove(frames, pfn);
+        self.split_tail(frames, pfn, 1);
         Some(pfn)
+    }
+
+    /// Take the last `count` entries, of which `first` is the first if there are any.
+    #[inline]
+    pub fn split_tail(&mut self, frames: &FrameTable, first: Pfn, count: usize) -> List {
+        if count == 0 {
+            return List::new();
+        }
+        debug_assert!(count <= self.len);
+        let record = &frames[first];
+        let split = List { head: first, tail: self.tail, len: count };
+        self.tail = record.prev();
+        record.prev.store(Pfn::NONE.0, Relaxed);
+        if self.tail.is_some() {
+            frames[self.tail].next.store(Pfn::NONE.0, Relaxed);
+        } else {
+            debug_assert_eq!(self.head, first);
+            self.head = Pfn::NONE;
+        }
+        self.len -= count;
+        split
     }
 
     /// Move all of `other` behind this list's head end.
@@ -299,7 +320,7 @@ mod tests {
     proptest! {
         /// A list behaves as a deque under any sequence of operations.
         #[test]
-        fn list_is_a_deque(ops in prop::collection::vec((0u8..9, 0u32..12), 0..200)) {
+        fn list_is_a_deque(ops in prop::collection::vec((0u8..10, 0u32..12), 0..200)) {
             let frames = FrameTable::new(12);
             let (mut list, mut model) = (List::new(), VecDeque::new());
             for (op, n) in ops {
@@ -331,6 +352,12 @@ mod tests {
                         let run: Vec<_> = (n..12).step_by(2).map(Pfn).take_while(|pfn| !model.contains(pfn)).collect();
                         list.push_tail_run(&frames, pfn, run.len() as u32, 2);
                         model.extend(run);
+                    }
+                    9 if on => {
+                        let at = model.iter().position(|&p| p == pfn).unwrap();
+                        let split = list.split_tail(&frames, pfn, model.len() - at);
+                        split.validate(&frames).unwrap();
+                        prop_assert_eq!(split.iter(&frames).collect::<Vec<_>>(), Vec::from(model.split_off(at)));
                     }
                     _ => {}
                 }

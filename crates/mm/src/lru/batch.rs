@@ -4,7 +4,7 @@ use super::vec::{ByKind, Lists, ZONE_KINDS};
 use super::{Lru, LruList, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{FrameFlags, List};
+use crate::frame::{Frame, FrameFlags, List};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::stat::Stat;
 use crate::units::*;
@@ -63,31 +63,36 @@ impl Lru {
         let (mut taken, mut skips): (ByKind, ByKind) = ([0; ZONE_KINDS], [0; ZONE_KINDS]);
         let mut wanted = 0;
         let mut lists = self.vec(node, group).lock();
-        let source = scan.list as usize;
+        let list = &mut lists.lists[scan.list as usize];
+        // The last entries of the list up to this one, so many, are taken, and leave it together.
+        let (mut first, mut run) = (Pfn::NONE, 0);
+        let mut at = list.tail();
         while wanted < scan.pages
-            && let Some(pfn) = lists.lists[source].pop_tail(frames)
+            && let Some(pfn) = at
         {
             let frame = &frames[pfn];
+            at = Some(frame.prev()).filter(|prev| prev.is_some());
             let (pages, kind) = (frame.pages() as u64, self.kind(frame.zone()));
             out.scanned += pages;
-            if kind > scan.highest {
-                skips[kind as usize] += pages as i64;
-                skipped.push_head(frames, pfn);
+            let fits = kind <= scan.highest;
+            wanted += if fits { pages } else { 0 };
+            if fits && (scan.may_unmap || frame.mapcount() == 0) && isolate(frame, pfn) {
+                taken[kind as usize] += pages as i64;
+                (first, run) = (pfn, run + 1);
                 continue;
             }
-            wanted += pages;
-            if (scan.may_unmap || frame.mapcount() == 0) && frame.try_get() {
-                if frame.test_and_clear(FrameFlags::LRU) {
-                    taken[kind as usize] += pages as i64;
-                    out.folios.push_head(frames, pfn);
-                    continue;
-                }
-                let last = frame.put(1);
-                debug_assert!(!last, "who cleared LRU of {pfn} holds a reference");
+            out.folios.splice_head(frames, &mut list.split_tail(frames, first, run));
+            run = 0;
+            list.pop_tail(frames);
+            if fits {
+                list.push_head(frames, pfn);
+            } else {
+                skips[kind as usize] += pages as i64;
+                skipped.push_head(frames, pfn);
             }
-            lists.lists[source].push_head(frames, pfn);
         }
-        lists.lists[source].splice_head(frames, &mut skipped);
+        out.folios.splice_head(frames, &mut list.split_tail(frames, first, run));
+        list.splice_head(frames, &mut skipped);
         self.account(base, &mut lists, (node, group), scan.list, &taken.map(|pages| -pages));
         drop(lists);
         self.count_skips(base, &skips);
@@ -203,23 +208,34 @@ impl Lru {
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
-            while let Some(pfn) = folios.tail() {
+            // The last entries up to this one, so many, go to one list together.
+            let (mut goal, mut first, mut run) = (LruList::InactiveFile, Pfn::NONE, 0);
+            let mut at = folios.tail();
+            while let Some(pfn) = at {
                 let frame = &base.frames[pfn];
                 if frame.group() != group || frame.node() != node {
                     break;
                 }
-                folios.remove(&base.frames, pfn);
+                at = Some(frame.prev()).filter(|prev| prev.is_some());
                 settle_evictable(base, frame);
-                frame.set(FrameFlags::LRU);
-                if frame.put(1) {
+                let list = LruList::of(frame.set(FrameFlags::LRU));
+                let dead = frame.put(1);
+                if dead || list != goal {
+                    let mut run = folios.split_tail(&base.frames, first, core::mem::take(&mut run));
+                    lists.lists[goal as usize].splice_head(&base.frames, &mut run);
+                    goal = list;
+                }
+                if dead {
                     frame.clear(FrameFlags::LRU);
+                    folios.pop_tail(&base.frames);
                     out.dead.push_head(&base.frames, pfn);
                     continue;
                 }
-                let list = LruList::of(frame.flags());
-                lists.lists[list as usize].push_head(&base.frames, pfn);
                 moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                (first, run) = (pfn, run + 1);
             }
+            let mut run = folios.split_tail(&base.frames, first, run);
+            lists.lists[goal as usize].splice_head(&base.frames, &mut run);
             let (pages, active) = self.account_moved(base, &mut lists, (node, group), &moved);
             out.pages += pages;
             drop(lists);
@@ -245,4 +261,18 @@ impl Lru {
             out.pages += frame.pages() as u64;
         }
     }
+}
+
+/// Take the right to move a folio that is on a list, whose lock is held, and a reference. `false`: somebody else moves or frees it.
+#[inline]
+fn isolate(frame: &Frame, pfn: Pfn) -> bool {
+    if !frame.try_get() {
+        return false;
+    }
+    if !frame.test_and_clear(FrameFlags::LRU) {
+        let last = frame.put(1);
+        debug_assert!(!last, "who cleared LRU of {pfn} holds a reference");
+        return false;
+    }
+    true
 }

@@ -54,8 +54,8 @@ impl<M: Machine> Reclaim<'_, M> {
     ) -> (u32, u32) {
         let found = self.st.rmap.referenced_pages(self.st.memory(), pages, sc.target);
         let (mut wanted, mut if_clean) = (0, 0);
-        for (at, (&pfn, found)) in pages.pfns.iter().zip(found).enumerate() {
-            let verdict = self.judge(pfn, found);
+        for (at, &pfn) in pages.pfns.iter().enumerate() {
+            let verdict = self.judge(pfn, found[at]);
             match verdict {
                 Verdict::Reclaim | Verdict::ReclaimClean => {
                     wanted |= 1 << at;

@@ -19,6 +19,7 @@ use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::tlb::Batch;
 use crate::units::*;
+use smallvec::SmallVec;
 
 /// Folios that are freed together.
 const FREE_BATCH: usize = 31;
@@ -59,7 +60,8 @@ pub(super) struct Lists {
     write: List,
     /// To be kept, and locked until the batch has been settled.
     held: List,
-    free: List,
+    /// To be freed when the batch has been settled, the first first.
+    free: SmallVec<[Pfn; FREE_BATCH]>,
 }
 
 /// Who asks, and what is owed meanwhile.
@@ -143,6 +145,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Put a folio where its fate sends it.
+    #[inline]
     pub(super) fn sort(self, pfn: Pfn, pages: u64, fate: Fate, pass: &mut Pass<'_>, lists: &mut Lists) {
         let frames = &self.st.frames;
         match fate {
@@ -154,7 +157,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if fate == Fate::Free {
             self.st.unlock_folio(pfn);
             pass.out.reclaimed += pages;
-            lists.free.push_head(frames, pfn);
+            lists.free.push(pfn);
             if lists.free.len() == FREE_BATCH {
                 self.free_batch(&mut lists.free, &mut pass.batch);
             }
@@ -167,18 +170,19 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    fn free_batch(self, free: &mut List, batch: &mut Batch) {
+    #[inline(never)]
+    fn free_batch(self, free: &mut SmallVec<[Pfn; FREE_BATCH]>, batch: &mut Batch) {
         let st = self.st;
         batch.settle(st.memory().ground(), &st.tlb);
         let _scope = st.scope(Scope::FreeUnrefFolios);
-        let mut folios = [Pfn::NONE; FREE_BATCH];
-        let folios = &mut folios[..free.len()];
-        free.pop_heads(&st.frames, folios);
-        for &pfn in folios.iter() {
-            let concern = Concern::Frames { first: pfn, count: st.frames[pfn].pages() };
-            st.event(Event::TlbHazard, concern.args());
+        if st.machine.listens() {
+            for &pfn in free.iter() {
+                let concern = Concern::Frames { first: pfn, count: st.frames[pfn].pages() };
+                st.event(Event::TlbHazard, concern.args());
+            }
         }
-        st.free_folios(folios);
+        st.free_folios(free);
+        free.clear();
     }
 
     /// The first steps for an isolated folio: lock it, unless that alone says what becomes of it (`Err`).

@@ -6,7 +6,7 @@ use crate::api::SwapArea;
 use crate::event::Event;
 use crate::frame::FrameFlags;
 use crate::ground::Ground;
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::memory::Gfp;
 use crate::stat::Stat;
@@ -14,6 +14,8 @@ use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
 use crate::tlb::Batch;
+use proptest::prelude::*;
+use std_alloc::vec::Vec;
 
 struct Bench {
     memory: Memory<TestMachine>,
@@ -254,4 +256,142 @@ fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
     assert!(bench.memory.frames[pfn].has(FrameFlags::SWAPBACKED));
     assert!((100..104).all(|page| bench.entry(0, page).is_present()));
     bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
+}
+
+/// Pages of a file whose two spans cross from one table into the next.
+struct FileBench {
+    bench: Bench,
+    pfns: Vec<Pfn>,
+}
+
+const FILE: FileId = FileId(4);
+/// Where the spaces show the file's 8 pages: in two tables each, and the second shows all but the first two.
+const SHOWN: [(u64, u64); 2] = [(508, 0), (1020, 2)];
+
+impl FileBench {
+    /// `entries`: for each page, what maps it in each space.
+    fn new(policy: u64, entries: &[[Option<Bits>; 2]; 8], flags: [SpanFlags; 2]) -> FileBench {
+        let bench = Bench::new();
+        bench.memory.knobs.set(Knob::TlbUnmap, policy).unwrap();
+        for (i, (start, index)) in SHOWN.into_iter().enumerate() {
+            let span = Bench::span(i, bench.spaces[i], flags[i]);
+            let (start, index, pages) = (Vpn(start), PageIndex(index), 8 - index);
+            bench.rmap.link(Owner::File(FILE), Span { start, index, pages, ..span });
+        }
+        let page = |index| bench.folio(Owner::File(FILE), index, FrameFlags::UPTODATE);
+        let pfns: Vec<Pfn> = (0..8).map(page).collect();
+        let file_bench = FileBench { bench, pfns };
+        for (index, entries) in entries.iter().enumerate() {
+            for (i, bits) in entries.iter().enumerate() {
+                if let (Some(page), Some(bits)) = (Self::page(i, index as u64), bits) {
+                    file_bench.bench.map(i, page, file_bench.pfns[index], *bits);
+                }
+            }
+        }
+        for (i, &space) in file_bench.bench.spaces.iter().enumerate() {
+            let mut tables = file_bench.bench.memory.tables.lock(file_bench.bench.memory.ground(), space);
+            let anon = tables.counts().get(Resident::Anon);
+            tables.counts().add(Resident::Anon, -anon);
+            tables.counts().add(Resident::File, anon);
+            drop(tables);
+            file_bench.bench.memory.machine.run_on(i as u16);
+            let root = file_bench.bench.memory.tables.root(space);
+            file_bench.bench.memory.tlb.switch(file_bench.bench.memory.ground(), space, root);
+        }
+        file_bench
+    }
+
+    /// The page that shows an index in a space.
+    fn page(i: usize, index: u64) -> Option<u64> {
+        let (start, first) = SHOWN[i];
+        Some(start + index.checked_sub(first)?)
+    }
+
+    fn pages(&self) -> Pages<'_> {
+        Pages { file: FILE, pfns: &self.pfns }
+    }
+
+    /// All that a walk may change.
+    fn state(&self) -> Vec<(u32, u32, u32, FrameFlags)> {
+        let frames = self.pfns.iter().map(|&pfn| &self.bench.memory.frames[pfn]);
+        frames
+            .map(|frame| (frame.mapcount(), frame.refs(), u32::from(frame.debt() != 0), frame.flags()))
+            .collect()
+    }
+
+    fn entries(&self) -> Vec<Option<Entry>> {
+        let entry = |i: usize, index| {
+            let tables = self.bench.memory.tables.lock(self.bench.memory.ground(), self.bench.spaces[i]);
+            tables.find(Vpn(Self::page(i, index)?)).map(|run| run.entry)
+        };
+        (0..8).flat_map(|index| [entry(0, index), entry(1, index)]).collect()
+    }
+
+    /// What is owed, and what was counted.
+    fn books(&self) -> ([bool; 2], [i64; 2], i64, u64) {
+        let memory = &self.bench.memory;
+        let owes = |i: usize| memory.tlb.space_owes(self.bench.spaces[i], CpuId(i as u16));
+        let resident =
+            |i: usize| memory.tables.lock(memory.ground(), self.bench.spaces[i]).counts().get(Resident::File);
+        let stale = memory.machine.events(Event::TlbStale);
+        ([owes(0), owes(1)], [resident(0), resident(1)], memory.stats.read(Stat::NrMapped), stale)
+    }
+}
+
+fn any_entry() -> impl Strategy<Value = Option<Bits>> {
+    prop::option::of(prop::sample::select(std_alloc::vec![
+        Bits::empty(),
+        Bits::YOUNG,
+        Bits::YOUNG | Bits::DIRTY | Bits::WRITE,
+        Bits::WRITE,
+    ]))
+}
+
+fn any_flags() -> impl Strategy<Value = SpanFlags> {
+    prop::sample::select(std_alloc::vec![
+        SpanFlags::SHARED,
+        SpanFlags::LOCKED,
+        SpanFlags::NO_RECENCY,
+        SpanFlags::EXEC,
+    ])
+}
+
+proptest! {
+    /// Many pages in one walk come to the same as each by itself, under every policy.
+    #[test]
+    fn pages_together_fare_as_one_by_one(
+        policy in 0..=5u64,
+        entries in prop::array::uniform8(prop::array::uniform2(any_entry())),
+        flags in prop::array::uniform2(any_flags()),
+        wanted: u8,
+    ) {
+        let together = FileBench::new(policy, &entries, flags);
+        let apart = FileBench::new(policy, &entries, flags);
+        let found = together.bench.rmap.referenced_pages(&together.bench.memory, together.pages(), None);
+        for (&pfn, found) in apart.pfns.iter().zip(found) {
+            prop_assert_eq!(apart.bench.rmap.referenced(&apart.bench.memory, pfn, None), found);
+        }
+        prop_assert_eq!(together.entries(), apart.entries());
+        let wanted = u32::from(wanted);
+        let mut batch = Batch::new(together.bench.memory.ground());
+        let dirty =
+            together.bench.rmap.unmap_pages(&together.bench.memory, together.pages(), wanted, &mut batch);
+        let mut other = Batch::new(apart.bench.memory.ground());
+        for at in bits(wanted) {
+            let (memory, mode) = (&apart.bench.memory, UnmapMode::default());
+            let unmapped = apart.bench.rmap.try_to_unmap(memory, apart.pfns[at], mode, &mut other);
+            prop_assert_eq!(unmapped.dirty, dirty >> at & 1 != 0);
+        }
+        prop_assert_eq!(batch.owes_for_writable(), other.owes_for_writable());
+        prop_assert_eq!(together.entries(), apart.entries());
+        prop_assert_eq!(together.state(), apart.state());
+        prop_assert_eq!(together.books(), apart.books());
+        for (batch, of) in [(&mut batch, &together), (&mut other, &apart)] {
+            batch.settle(of.bench.memory.ground(), &of.bench.memory.tlb);
+        }
+        prop_assert_eq!(together.books(), apart.books());
+        for &pfn in &together.pfns {
+            together.bench.rmap.validate_folio(&together.bench.memory, pfn).unwrap();
+        }
+    }
 }

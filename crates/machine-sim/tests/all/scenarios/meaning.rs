@@ -96,6 +96,7 @@ fn scenario_04b_reclaim_then_move_away() {
 /// A private copy is forgotten, so the file shows again.
 fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, private, &mut |os, _, _| {
+        scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::RW).unwrap();
         store_all(os, AT);
         os.mprotect(AT, LEN, Prot::R).unwrap();
@@ -126,6 +127,7 @@ fn scenario_05_reclaim_then_make_writable_and_write() {
 
 fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, read_only, &mut |os, _, _| {
+        scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::NONE).unwrap();
         os.compute(WHILE);
         os.mprotect(AT, LEN, Prot::R).unwrap();

@@ -92,32 +92,11 @@ impl PageTree {
         if folio.order > Order::ZERO {
             return self.insert_large(first, folio);
         }
-        self.insert_page(first, folio.head)
-    }
-
-    /// [`PageTree::insert_folio`] for a folio of one page.
-    #[inline]
-    pub fn insert_page(&mut self, index: PageIndex, page: Pfn) -> Result<Option<Shadow>, Occupied> {
-        assert!(index.0 < MAX_INDEX, "no file has a page {index}");
-        let (leaf, slot) = match self.find(index) {
-            Some(found) => found,
-            None => (self.leaf_for(index.0), index.0 as usize % SLOTS),
-        };
-        let node = &mut self.nodes[leaf as usize];
-        let (bit, marks) = (1 << slot, &node.marks);
-        if (marks[Mark::Folio as usize] | marks[Mark::Swap as usize]) & bit != 0 {
-            return Err(Occupied);
-        }
-        let shadowed = marks[Mark::Shadow as usize] & bit != 0;
-        let old = core::mem::replace(&mut node.slots[slot], Folio::single(page).pack());
-        if shadowed {
-            self.clear(leaf, bit, Mark::Shadow);
-            self.counts[Mark::Shadow as usize] -= 1;
-        }
-        self.set(leaf, bit, Mark::Folio);
-        self.counts[Mark::Folio as usize] += 1;
-        self.note_shadows(leaf);
-        Ok(shadowed.then_some(Shadow(old)))
+        assert!(first.0 < MAX_INDEX, "no file has a page {first}");
+        let mut leaf = self.leaf_or_new(first);
+        let inserted = leaf.insert(first.0 as usize % SLOTS, folio.head);
+        leaf.finish();
+        inserted
     }
 
     fn insert_large(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
@@ -200,29 +179,6 @@ impl PageTree {
             }
         }
         folio
-    }
-
-    /// Leave a shadow in the place of a folio of one page. Returns the page.
-    ///
-    /// # Panics
-    /// If no such folio stands there.
-    pub fn evict_page(&mut self, index: PageIndex, shadow: Shadow) -> Pfn {
-        let (leaf, slot) = self.find(index).expect("a folio is taken out once");
-        let node = &mut self.nodes[leaf as usize];
-        assert!(node.has(Mark::Folio, slot), "a folio is taken out once");
-        let folio = Folio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
-        assert_eq!(folio.order, Order::ZERO, "a larger folio is taken out whole");
-        let bit = 1 << slot;
-        let marked = node.marks[Mark::Dirty as usize..].iter().fold(0, |all, mark| all | mark) & bit != 0;
-        self.clear(leaf, bit, Mark::Folio);
-        if marked {
-            self.clear_all(leaf, slot, None);
-        }
-        self.set(leaf, bit, Mark::Shadow);
-        self.counts[Mark::Folio as usize] -= 1;
-        self.counts[Mark::Shadow as usize] += 1;
-        self.note_shadows(leaf);
-        folio.head
     }
 
     /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep its

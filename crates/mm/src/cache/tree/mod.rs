@@ -21,10 +21,12 @@
 
 mod check;
 mod folio;
+mod leaf;
 #[cfg(test)]
 mod tests;
 
 pub use folio::{Folio, Occupied};
+pub use leaf::Leaf;
 
 use crate::units::{Order, PageIndex, Shadow, SwapSlot};
 use core::cell::Cell;
@@ -343,12 +345,6 @@ impl PageTree {
     #[inline]
     pub fn take_news(&mut self) -> News {
         core::mem::take(&mut self.news)
-    }
-
-    /// Has a leaf come to hold only shadows since the last call of [`PageTree::take_news`]?
-    #[inline]
-    pub fn has_shadow_leaf(&self) -> bool {
-        self.news.leaf.is_some()
     }
 
     /// Has the leaf held only shadows all the time?

@@ -39,7 +39,7 @@ proptest! {
     /// all of its indices, or to none.
     #[test]
     fn tree_is_a_map_with_marks(
-        ops in prop::collection::vec((0u8..12, index(), 0u8..3, 0u32..1000), 0..300),
+        ops in prop::collection::vec((0u8..13, index(), 0u8..3, 0u32..1000), 0..300),
     ) {
         let (mut tree, mut model) = (PageTree::new(), Model::new());
         let mut leaves = 0;
@@ -113,6 +113,35 @@ proptest! {
                         model.get_mut(&i).unwrap().0 = Entry::Folio(Folio { head, order: to });
                     }
                 },
+                11 => {
+                    // What is there takes the part of what can be put there.
+                    let evicts = folio.is_some();
+                    let end = (index - index % SLOTS as u64) + SLOTS as u64;
+                    let mut leaf = if evicts { tree.leaf(at) } else { tree.leaf_or_new(at) };
+                    prop_assert_eq!(leaf.slot(PageIndex(end)), None);
+                    for i in (index..end.min(MAX_INDEX)).step_by(1 + n as usize) {
+                        let slot = leaf.slot(PageIndex(i)).unwrap();
+                        match (evicts, model.get(&i).map(|m| m.0)) {
+                            (true, Some(Entry::Folio(folio))) if folio.order == Order::ZERO => {
+                                prop_assert_eq!(leaf.evict(slot, Shadow(i)), folio.head);
+                                model.insert(i, (Entry::Shadow(Shadow(i)), [false; 3]));
+                            }
+                            (false, found) => {
+                                let expected = match found {
+                                    Some(Entry::Shadow(shadow)) => Ok(Some(shadow)),
+                                    Some(_) => Err(Occupied),
+                                    None => Ok(None),
+                                };
+                                prop_assert_eq!(leaf.insert(slot, Pfn(value)), expected);
+                                if expected.is_ok() {
+                                    model.insert(i, (Entry::Folio(Folio::single(Pfn(value))), [false; 3]));
+                                }
+                            }
+                            _ => {}
+                        }
+                    }
+                    leaf.finish();
+                }
                 _ => {
                     let m = model.get(&index);
                     prop_assert_eq!(tree.get(at), m.map(|m| m.0));

@@ -122,8 +122,35 @@ impl Kernel {
             }
             freed.push(pfn);
         }
-        batch.settle(base, tlb);
-        for pfn in freed {
+        self.free(batch, freed);
+    }
+
+    /// The same, with one note for all pages that a space loses, where the policy allows that.
+    fn reclaim_together(&self, pages: impl Iterator<Item = Vpn>) {
+        let (base, tlb) = (self.world.ground.base(), &self.world.ground.tlb);
+        let mut batch = Batch::new(base);
+        if !batch.joins() {
+            return self.reclaim(pages);
+        }
+        let mut held: Vec<_> = pages.map(|page| (page, self.folios[page.0 as usize].lock())).collect();
+        let taken: Vec<_> =
+            held.iter_mut().filter_map(|(page, folio)| Some((*page, folio.take()?))).collect();
+        for space in (0..SPACES).map(SpaceId) {
+            let _tables = self.world.lock_tables(space);
+            let cleared = |&&(page, _): &&(Vpn, Pfn)| self.world.ground.machine.clear(space, page).is_some();
+            let cleared: Vec<_> = taken.iter().filter(cleared).map(|&(_, pfn)| pfn).collect();
+            if !cleared.is_empty() {
+                let _ = batch.note_pages(base, tlb, (space, FILE), false, &cleared);
+            }
+        }
+        drop(held);
+        self.free(batch, taken.into_iter().map(|(_, pfn)| pfn));
+    }
+
+    /// The last step for pages that reclaim has taken.
+    fn free(&self, mut batch: Batch, pages: impl IntoIterator<Item = Pfn>) {
+        batch.settle(self.world.ground.base(), &self.world.ground.tlb);
+        for pfn in pages {
             let frame = &self.world.ground.frames[pfn];
             frame.set_owner(Owner::None, PageIndex(0));
             if self.loses_tags {
@@ -152,7 +179,8 @@ impl Kernel {
                     runs = None;
                 }
                 (9, _) => self.write(page),
-                (10, _) => self.reclaim((page.0..PAGES).map(Vpn)),
+                (10, _) if random.gen_bool(0.5) => self.reclaim((page.0..PAGES).map(Vpn)),
+                (10, _) => self.reclaim_together((page.0..PAGES).map(Vpn)),
                 _ => {
                     self.world.tick();
                     self.alloc.drain_cpu(&self.world.ground, self.world.ground.machine.cpu());

@@ -1,0 +1,100 @@
+//! Many changes in one leaf: what follows from them, in the nodes above and in the counts, is done once.
+
+use super::{Folio, Mark, Occupied, PageTree, SLOT_BITS, SLOTS};
+use crate::units::{Order, PageIndex, Pfn, Shadow};
+
+/// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages. [`Leaf::finish`] makes it
+/// known.
+#[must_use = "what was changed is to be made known"]
+pub struct Leaf<'t> {
+    tree: &'t mut PageTree,
+    node: u32,
+    /// The indices of its slots without their low bits.
+    high: u64,
+    /// Slots that have got a page, of these those that held a shadow, and slots that have got a shadow.
+    added: u64,
+    back: u64,
+    evicted: u64,
+}
+
+impl PageTree {
+    /// The leaf that holds an index.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn leaf(&mut self, index: PageIndex) -> Leaf<'_> {
+        let (node, _) = self.find(index).expect("a folio is taken out once");
+        Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
+    }
+
+    /// The leaf that holds an index, which is made if it is not there.
+    pub fn leaf_or_new(&mut self, index: PageIndex) -> Leaf<'_> {
+        let found = self.find(index).map(|(node, _)| node);
+        let node = found.unwrap_or_else(|| self.leaf_for(index.0));
+        Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
+    }
+}
+
+impl Leaf<'_> {
+    /// The slot of an index, if it is one of this leaf's.
+    #[inline]
+    pub fn slot(&self, index: PageIndex) -> Option<usize> {
+        (index.0 >> SLOT_BITS == self.high).then_some(index.0 as usize % SLOTS)
+    }
+
+    /// Put a page, a folio by itself, into a slot; returns the shadow that stood there.
+    #[inline]
+    pub fn insert(&mut self, slot: usize, page: Pfn) -> Result<Option<Shadow>, Occupied> {
+        let node = &mut self.tree.nodes[self.node as usize];
+        let bit = 1 << slot;
+        if (node.marks[Mark::Folio as usize] | node.marks[Mark::Swap as usize] | self.added) & bit != 0 {
+            return Err(Occupied);
+        }
+        let old = core::mem::replace(&mut node.slots[slot], Folio::single(page).pack());
+        let back = node.marks[Mark::Shadow as usize] & bit;
+        self.added |= bit;
+        self.back |= back;
+        Ok((back != 0).then_some(Shadow(old)))
+    }
+
+    /// Leave a shadow in the slot of a page, which is returned.
+    ///
+    /// # Panics
+    /// If there is no folio, or one of more pages.
+    #[inline]
+    pub fn evict(&mut self, slot: usize, shadow: Shadow) -> Pfn {
+        let node = &mut self.tree.nodes[self.node as usize];
+        let bit = 1 << slot;
+        assert!(node.marks[Mark::Folio as usize] & !self.evicted & bit != 0, "a folio is taken out once");
+        let folio = Folio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
+        assert_eq!(folio.order, Order::ZERO, "a larger folio is taken out whole");
+        self.evicted |= bit;
+        folio.head
+    }
+
+    /// Make what was changed known.
+    pub fn finish(self) {
+        let Leaf { tree, node, added, back, evicted, .. } = self;
+        debug_assert!(added & evicted == 0, "a slot is changed once");
+        if evicted != 0 {
+            tree.clear(node, evicted, Mark::Folio);
+            tree.set(node, evicted, Mark::Shadow);
+            for mark in [Mark::Dirty, Mark::Writeback, Mark::ToWrite] {
+                tree.clear(node, evicted, mark);
+            }
+        }
+        if added != 0 {
+            tree.set(node, added, Mark::Folio);
+            tree.clear(node, back, Mark::Shadow);
+        }
+        let [folio, shadow] = [Mark::Folio, Mark::Shadow].map(|mark| mark as usize);
+        let count = |mask: u64| u64::from(mask.count_ones());
+        tree.counts[folio] = tree.counts[folio] + count(added) - count(evicted);
+        tree.counts[shadow] = tree.counts[shadow] + count(evicted) - count(back);
+        tree.note_shadows(node);
+        if added | evicted == 0 {
+            // It may have been made for what was refused.
+            tree.prune(node);
+        }
+    }
+}
