@@ -44,9 +44,13 @@ const OTHER: Role = 3;
 const PUSHER: Role = 4;
 const CHILD: Role = 5;
 const ROUNDS: u32 = 100;
+/// Where everything is checked after each step.
+const FEW: u32 = 8;
 
 /// Tasks that use a heap, one of which changes parts of it, and a child that shares it.
-struct Heap;
+struct Heap {
+    rounds: u32,
+}
 
 impl Heap {
     /// Make it of single pages, or of the folios between: a page of zeroes in each 2 MiB is in the way of larger ones.
@@ -64,9 +68,9 @@ impl Heap {
         (HEAP + first * PAGE, pages.min(LEN / PAGE - first) * PAGE)
     }
 
-    fn change<O: Os>(os: &mut O) {
+    fn change<O: Os>(&self, os: &mut O) {
         let mut rng = Rng::new(os.seed() ^ 0x4ea9);
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             let (at, len) = Heap::part(&mut rng);
             match rng.below(9) {
                 0 => {
@@ -102,9 +106,9 @@ impl Heap {
         }
     }
 
-    fn visit<O: Os>(os: &mut O, role: Role) {
+    fn visit<O: Os>(&self, os: &mut O, role: Role) {
         let mut rng = Rng::new(os.seed() ^ role as u64);
-        for _ in 0..4 * ROUNDS {
+        for _ in 0..4 * self.rounds {
             let (at, len) = Heap::part(&mut rng);
             for page in (at..at + len).step_by(PAGE as usize) {
                 // What is moved away or read-only meanwhile is a signal.
@@ -125,16 +129,16 @@ impl Program for Heap {
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
-            CHANGER => Heap::change(os),
+            CHANGER => self.change(os),
             PUSHER => return push(os, PRESSURE),
-            USER | OTHER | CHILD => Heap::visit(os, role),
+            USER | OTHER | CHILD => self.visit(os, role),
             _ => {
                 Heap::grow(os);
                 let mut tasks: Vec<_> =
                     [CHANGER, USER, OTHER, PUSHER].map(|role| os.spawn(role).unwrap()).into();
                 os.compute(3_000_000);
                 tasks.push(os.fork(CHILD).unwrap());
-                Heap::visit(os, role);
+                self.visit(os, role);
                 tasks.into_iter().for_each(|task| os.join(task));
             }
         }
@@ -150,7 +154,7 @@ fn what_is_loaded_and_stored_meanwhile_is_right() {
             [(1, 128, None), (2, 24, None), (3, 128, Some(Knob::HugepagesEnabled64)), (4, 24, None)]
         {
             let config = RunConfig { seed, ..config("laptop", memory * MIB, policy, between) };
-            let outcome = outcome(&config, &Heap);
+            let outcome = outcome(&config, &Heap { rounds: ROUNDS });
             let counted = [Stat::KhugepagedPagesCollapsed, Stat::ThpSplitPmd, Stat::PswpIn];
             for (sum, stat) in counts.iter_mut().zip(counted) {
                 *sum += outcome.stat(stat);
@@ -168,7 +172,7 @@ fn what_is_loaded_and_stored_meanwhile_is_right() {
 fn every_structure_stays_whole_when_memory_is_collapsed() {
     for (policy, memory) in [(1, 32), (3, 24), (5, 32)] {
         let config = RunConfig { validate_every_op: true, ..config("small", memory * MIB, policy, None) };
-        outcome(&config, &Heap);
+        outcome(&config, &Heap { rounds: FEW });
     }
 }
 
@@ -202,7 +206,7 @@ impl Program for Completes {
         if role == USER {
             os.load(PART)?;
             Completes::compute(os, 4 * WHILE);
-            return Ok(());
+            return os.load(PART);
         }
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(2 * LARGE) }).unwrap();
         // A page of zeroes in each table, so that none is mapped whole, and the second is in use.
@@ -216,8 +220,6 @@ impl Program for Completes {
         os.store(HEAP + 511 * PAGE)?;
         Completes::compute(os, WHILE);
         os.store(PART)?;
-        // Every call ends with a look at all translations.
-        os.munmap(ELSEWHERE, PAGE).unwrap();
         os.join(other);
         Ok(())
     }
@@ -228,7 +230,7 @@ fn verdict(policy: u64, nth: u64) -> Option<String> {
     let faulty = Some(Fault { nth, remote: Some(true), delay: None });
     let mut config = config("laptop", 16 * MIB, policy, None);
     config.knobs.push((Knob::KhugepagedMaxPtesNone, 0));
-    match run(&RunConfig { faulty, bound: false, validate_every_op: true, ..config }, &Completes) {
+    match run(&RunConfig { faulty, bound: false, ..config }, &Completes) {
         Ok(outcome) => {
             assert_eq!(outcome.signals, Vec::<String>::new());
             assert_eq!(outcome.stat(Stat::KhugepagedPagesCollapsed), 1);
@@ -246,8 +248,7 @@ fn a_flush_that_is_missed_when_memory_is_collapsed_is_caught() {
         let caught: Vec<String> = (1..6).filter_map(|nth| verdict(policy, nth)).collect();
         assert!(!caught.is_empty(), "{policy}");
         for reason in caught {
-            let found = reason.contains("stale TLB entry") || reason.contains("through a TLB entry");
-            assert!(found, "{policy}: {reason}");
+            assert!(reason.contains("through a TLB entry"), "{policy}: {reason}");
         }
     }
 }
