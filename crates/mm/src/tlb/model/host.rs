@@ -80,8 +80,11 @@ mod checker {
         let runs = number("MODEL_RUNS", effort.runs as u64) as usize;
         let model = Arc::new(model);
         let again = Arc::clone(&model);
-        Runner::new(RandomScheduler::new_from_seed(seed, runs), Config::new()).run(move || model());
-        Runner::new(PctScheduler::new_from_seed(seed, 3, runs), Config::new()).run(move || again());
+        let mut config = Config::new();
+        // The default is 32 KiB, and functions that are inlined into one share one frame.
+        config.stack_size = 256 << 10;
+        Runner::new(RandomScheduler::new_from_seed(seed, runs), config.clone()).run(move || model());
+        Runner::new(PctScheduler::new_from_seed(seed, 3, runs), config).run(move || again());
         std::format!("shuttle, seed {seed}")
     }
 }
