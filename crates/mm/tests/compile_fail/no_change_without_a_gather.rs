@@ -7,7 +7,7 @@ pub fn change(vmas: &mut VmaTree, vma: Vma) {
     vmas.remove(Vpn(1));
     vmas.protect(Vpn(1), Prot::READ);
     vmas.update(Vpn(1), |vma| vma.view.prot = Prot::READ);
-    vmas.absorb(Vpn(1));
+    vmas.join(Vpn(1), |_, _| ());
     vmas.insert(vma);
 }
 

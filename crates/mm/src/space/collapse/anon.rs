@@ -151,7 +151,7 @@ impl Found {
         if st.frames.likely_mapped_shared(pages.head) {
             self.shared += count;
             if self.shared > limits.shared {
-                return Err(Refused::Shared);
+                return Err(Refused::SharedByOthers);
             }
         }
         Ok(Some(pages))
@@ -160,7 +160,7 @@ impl Found {
 
 /// Has nobody locked the folio, or a reference to it, but those who map it and the swap cache?
 fn if_at_rest<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
-    if st.frames[head].has(FrameFlags::LOCKED) { Err(Refused::Locked) } else { if_unused(st, head) }
+    if st.frames[head].has(FrameFlags::LOCKED) { Err(Refused::FolioLocked) } else { if_unused(st, head) }
 }
 
 fn if_unused<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
@@ -219,7 +219,7 @@ impl Parts {
             return Ok(());
         }
         if !st.try_lock_folio(head) {
-            return Err(Refused::Locked);
+            return Err(Refused::FolioLocked);
         }
         self.heads.push(head);
         if_unused(st, head)

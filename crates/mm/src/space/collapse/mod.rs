@@ -57,7 +57,7 @@ pub enum Refused {
     /// Too many pages are in swap (SCAN_EXCEED_SWAP_PTE).
     Swapped,
     /// Others map too many of the pages (SCAN_EXCEED_SHARED_PTE).
-    Shared,
+    SharedByOthers,
     /// A page went to swap meanwhile, or could not be brought back (SCAN_PTE_NON_PRESENT).
     NotPresent,
     /// None of the pages may be written (SCAN_PAGE_RO).
@@ -65,7 +65,7 @@ pub enum Refused {
     /// Too few of the pages have been used lately (SCAN_LACK_REFERENCED_PAGE).
     Unused,
     /// Somebody has locked a folio (SCAN_PAGE_LOCK).
-    Locked,
+    FolioLocked,
     /// Somebody uses a folio otherwise than by mapping it (SCAN_PAGE_COUNT).
     InUse,
     /// Memory has no block of 2 MiB (SCAN_ALLOC_HUGE_PAGE_FAIL).
@@ -82,7 +82,7 @@ impl Refused {
         match self {
             Refused::NoBlock => Error::NoMemory,
             Refused::NoCharge | Refused::Missing => Error::Busy,
-            Refused::Locked | Refused::InUse => Error::Again,
+            Refused::FolioLocked | Refused::InUse => Error::Again,
             _ => Error::Invalid,
         }
     }
@@ -91,7 +91,7 @@ impl Refused {
     fn goes_on(self) -> bool {
         matches!(
             self,
-            Refused::NotPresent | Refused::ReadOnly | Refused::Unused | Refused::Locked | Refused::InUse
+            Refused::NotPresent | Refused::ReadOnly | Refused::Unused | Refused::FolioLocked | Refused::InUse
         )
     }
 
@@ -100,7 +100,7 @@ impl Refused {
         let stat = match self {
             Refused::Missing => Stat::ThpScanExceedNonePte,
             Refused::Swapped => Stat::ThpScanExceedSwapPte,
-            Refused::Shared => Stat::ThpScanExceedSharePte,
+            Refused::SharedByOthers => Stat::ThpScanExceedSharePte,
             Refused::NoBlock => Stat::ThpCollapseAllocFailed,
             _ => return self,
         };
