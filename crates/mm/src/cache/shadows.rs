@@ -33,7 +33,7 @@ impl Cache {
     /// A tree of `file` was changed; its lock is released again.
     #[inline]
     pub(super) fn heed<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
-        if news != News::default() {
+        if !news.is_none() {
             self.heed_shadows(memory, file, news);
         }
     }
@@ -42,9 +42,9 @@ impl Cache {
     fn heed_shadows<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
         let live = (self.shadows.live.fetch_add(news.change, Relaxed) + news.change).max(0) as u64;
         memory.count(Stat::WorkingsetNodes, news.change);
-        if let Some(leaf) = news.leaf {
+        if !news.leaves.is_empty() {
             let mut queue = self.shadows.queue.lock();
-            queue.push_back((file, leaf));
+            queue.extend(news.leaves.iter().map(|&leaf| (file, leaf)));
             let stale = queue.len() as u64 > 2 * live + LEAST;
             drop(queue);
             if stale {

@@ -31,6 +31,7 @@ pub use leaf::Leaf;
 use crate::units::{Order, PageIndex, Shadow, SwapSlot};
 use core::cell::Cell;
 use core::ops::Range;
+use smallvec::SmallVec;
 use std_alloc::vec::Vec;
 
 const SLOT_BITS: u32 = 6;
@@ -99,12 +100,20 @@ pub struct ShadowLeaf {
 }
 
 /// What happened to the number of leaves that hold only shadows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 pub struct News {
     /// Leaves of that kind now, less those at the last look.
     pub change: i64,
-    /// The leaf that became one since, if any.
-    pub leaf: Option<ShadowLeaf>,
+    /// Those that became one since.
+    pub leaves: SmallVec<[ShadowLeaf; 2]>,
+}
+
+impl News {
+    /// Has nothing happened?
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.change == 0 && self.leaves.is_empty()
+    }
 }
 
 #[repr(align(64))]
@@ -188,14 +197,14 @@ impl Default for PageTree {
 
 impl PageTree {
     /// An empty tree.
-    pub const fn new() -> PageTree {
+    pub fn new() -> PageTree {
         PageTree {
             nodes: Vec::new(),
             root: NONE,
             unused: NONE,
             counts: [0; 3],
             last_stamp: 0,
-            news: News { change: 0, leaf: None },
+            news: News::default(),
             recent: Cell::new(NO_RECENT),
         }
     }
@@ -527,7 +536,7 @@ impl PageTree {
             self.last_stamp = self.last_stamp.wrapping_add(1).max(1);
             node.stamp = self.last_stamp;
             self.news.change += 1;
-            self.news.leaf = Some(ShadowLeaf { node: leaf, stamp: node.stamp });
+            self.news.leaves.push(ShadowLeaf { node: leaf, stamp: node.stamp });
         } else if !only_shadows && node.stamp != 0 {
             node.stamp = 0;
             self.news.change -= 1;

@@ -185,9 +185,21 @@ fn a_leaf_of_shadows_is_told_and_dropped() {
     tree.insert(PageIndex(100), Entry::Shadow(Shadow(8)));
     let news = tree.take_news();
     assert_eq!(news.change, 1);
-    let leaf = news.leaf.unwrap();
+    let leaf = news.leaves[0];
     assert_eq!(tree.drop_shadow_leaf(leaf), 2);
     assert_eq!((tree.take_news().change, tree.shadows(), tree.drop_shadow_leaf(leaf)), (-1, 0, 0));
+    tree.validate().unwrap();
+}
+
+#[test]
+fn all_leaves_that_a_large_folio_leaves_behind_are_told() {
+    let mut tree = PageTree::new();
+    let order = Order(8);
+    tree.insert_folio(PageIndex(0), Folio { head: Pfn(0), order }).unwrap();
+    tree.replace_folio(PageIndex(0), Some(Entry::Shadow(Shadow(3))));
+    let news = tree.take_news();
+    assert_eq!((news.change, news.leaves.len()), (4, 4));
+    assert_eq!(news.leaves.iter().map(|&leaf| tree.drop_shadow_leaf(leaf)).sum::<u64>(), 256);
     tree.validate().unwrap();
 }
 
@@ -195,7 +207,7 @@ fn a_leaf_of_shadows_is_told_and_dropped() {
 fn a_leaf_that_was_used_again_keeps_its_shadows() {
     let mut tree = PageTree::new();
     tree.insert(PageIndex(0), Entry::Shadow(Shadow(1)));
-    let old = tree.take_news().leaf.unwrap();
+    let old = tree.take_news().leaves[0];
     tree.insert(PageIndex(1), Entry::Folio(Folio::single(Pfn(1))));
     assert_eq!(tree.drop_shadow_leaf(old), 0);
     tree.insert(PageIndex(1), Entry::Shadow(Shadow(2)));
