@@ -69,7 +69,7 @@ const LARGE: &[&str] = &[
     "zipf-hugepage:9M:4 --memory 16M --set hugepages-64kB.enabled=madvise --set hugepages-2048kB.enabled=madvise",
     "fork-write:9M --memory 8M --set hugepages-64kB.enabled=always --set hugepages-2048kB.enabled=always",
     "lru-file-mmap-read:160M --memory 128M --set thp.file_pmd=1 --set thp.khugepaged=1 --set \
-     khugepaged.scan_sleep_millisecs=5",
+     khugepaged.scan_sleep_millisecs=5 --set khugepaged.alloc_sleep_millisecs=600000",
     "chaos:96M --memory 96M --set file.max_order=9 --set shmem.max_order=9 --set thp.file_pmd=1 --set \
      hugepages-2048kB.enabled=always",
     "fork-write:48M --memory 64M --set hugepages-2048kB.enabled=always --set thp.khugepaged=1 --set \

@@ -212,7 +212,9 @@ impl<'p, P> World<'p, P> {
             sched.ended(task)
                 || matches!(
                     sched.blocked_on(task),
-                    Some(Key::Mm(WaitKey::Kswapd(_) | WaitKey::Flusher | WaitKey::Timer))
+                    Some(Key::Mm(
+                        WaitKey::Kswapd(_) | WaitKey::Flusher | WaitKey::Khugepaged | WaitKey::Timer
+                    ))
                 )
         };
         let kernel = self.kernel.borrow();

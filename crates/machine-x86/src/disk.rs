@@ -196,10 +196,11 @@ impl Device {
         let at = free.expect("a free request was counted");
         let request = &mut self.requests[at];
         while request.parts.len() < PARTS
-            && let Some(io) =
-                line.pop_front_if(|io| request.parts.last().is_none_or(|last| follows(last, io)))
+            && let Some(io) = line.front()
+            && request.parts.last().is_none_or(|last| follows(last, io))
         {
-            request.parts.push(io);
+            request.parts.push(*io);
+            line.pop_front();
         }
         request.header = Header::of(&request.parts[0]);
         // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which nobody

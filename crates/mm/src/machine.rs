@@ -188,6 +188,8 @@ pub enum WaitKey {
     Flusher,
     /// Somebody waits for writes to finish.
     Writeback,
+    /// khugepaged's next round is due, or the machine stops.
+    Khugepaged,
     /// The time only.
     Timer,
 }

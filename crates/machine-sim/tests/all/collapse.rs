@@ -1,12 +1,12 @@
 //! khugepaged, and MADV_COLLAPSE, at work on anonymous memory that other CPUs load from and store to all the time, under the oracle and
 //! every policy of flushes.
 
-use super::pressure::push;
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
+use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::rng::Rng;
-use program::{Advice, Map, Os, Program, Prot, Remap, Role, Signal};
+use program::{Advice, Map, Os, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -26,12 +26,6 @@ fn config(machine: &str, memory: u64, policy: u64, between: Option<Knob>) -> Run
     ];
     knobs.extend(between.map(|knob| (knob, 2)));
     RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
-}
-
-fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
-    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
-    outcome
 }
 
 const HEAP: u64 = 0x4000_0000;
@@ -73,28 +67,12 @@ impl Heap {
         for _ in 0..self.rounds {
             let (at, len) = Heap::part(&mut rng);
             match rng.below(9) {
-                0 => {
-                    os.mprotect(at, len, Prot::R).unwrap();
-                    os.compute(50_000);
-                    os.mprotect(at, len, Prot::RW).unwrap();
-                }
+                0 => forbid_stores(os, at, len),
                 1 => {
                     os.munmap(at, len).unwrap();
                     os.mmap(Map { addr: Some(at), ..Map::anonymous(len) }).unwrap();
                 }
-                2 => {
-                    let there = Remap {
-                        addr: at,
-                        old_len: len,
-                        new_len: len,
-                        may_move: true,
-                        fixed: Some(ELSEWHERE),
-                    };
-                    if os.mremap(there).is_ok() {
-                        os.compute(50_000);
-                        os.mremap(Remap { addr: ELSEWHERE, fixed: Some(at), ..there }).unwrap();
-                    }
-                }
+                2 => move_away_and_back(os, at, len, ELSEWHERE),
                 3 if os.mlock(at, len).is_ok() => os.munlock(at, len).unwrap(),
                 4 => os.madvise(at, len, Advice::DontNeed).unwrap(),
                 5 => os.madvise(at, len, Advice::Cold).unwrap(),
@@ -184,15 +162,6 @@ const PART: u64 = HEAP + 77 * PAGE;
 /// One task uses a page and computes. Another completes the 2 MiB around it, which khugepaged has waited for, and then stores to it.
 struct Completes;
 
-impl Completes {
-    fn compute<O: Os>(os: &mut O, nanos: u64) {
-        let end = os.now() + nanos;
-        while os.now() < end {
-            os.compute(1000);
-        }
-    }
-}
-
 impl Program for Completes {
     fn name(&self) -> &str {
         "completes"
@@ -205,7 +174,7 @@ impl Program for Completes {
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == USER {
             os.load(PART)?;
-            Completes::compute(os, 4 * WHILE);
+            compute_for(os, 4 * WHILE);
             return os.load(PART);
         }
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(2 * LARGE) }).unwrap();
@@ -216,9 +185,9 @@ impl Program for Completes {
             os.store(HEAP + page * PAGE)?;
         }
         let other = os.spawn(USER).unwrap();
-        Completes::compute(os, WHILE);
+        compute_for(os, WHILE);
         os.store(HEAP + 511 * PAGE)?;
-        Completes::compute(os, WHILE);
+        compute_for(os, WHILE);
         os.store(PART)?;
         os.join(other);
         Ok(())

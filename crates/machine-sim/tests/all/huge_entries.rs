@@ -1,13 +1,13 @@
 //! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part of one away,
 //! under every policy of flushes.
 
-use super::pressure::push;
+use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
-use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal};
+use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -26,12 +26,6 @@ fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
         (Knob::TlbAgeLimitMs, 5),
     ];
     RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
-}
-
-fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
-    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
-    outcome
 }
 
 fn shown(fd: u32, at: u64, len: u64, shared: bool, prot: Prot) -> Map {
@@ -143,31 +137,14 @@ impl Parts {
             let (from, len) = Parts::part(&mut rng);
             let at = base + from;
             match rng.below(9) {
-                0 => {
-                    os.mprotect(at, len, Prot::R).unwrap();
-                    os.compute(50_000);
-                    os.mprotect(at, len, Prot::RW).unwrap();
-                }
+                0 => forbid_stores(os, at, len),
                 1 => {
                     os.munmap(at, len).unwrap();
                     let shared = base == SHARED;
                     let source = MapSource::File { fd, offset: from, shared };
                     os.mmap(Map { addr: Some(at), source, ..Map::file_shared(fd, len, Prot::RW) }).unwrap();
                 }
-                2 => {
-                    let there = Remap {
-                        addr: at,
-                        old_len: len,
-                        new_len: len,
-                        may_move: true,
-                        fixed: Some(ELSEWHERE),
-                    };
-                    // Parts that were copied and others are ranges of their own.
-                    if os.mremap(there).is_ok() {
-                        os.compute(50_000);
-                        os.mremap(Remap { addr: ELSEWHERE, fixed: Some(at), ..there }).unwrap();
-                    }
-                }
+                2 => move_away_and_back(os, at, len, ELSEWHERE),
                 3 if os.mlock(at, len).is_ok() => os.munlock(at, len).unwrap(),
                 4 => os.madvise(at, len, Advice::DontNeed).unwrap(),
                 5 => os.madvise(at, len, Advice::Cold).unwrap(),
@@ -372,13 +349,6 @@ const PART: u64 = SHARED + 77 * PAGE;
 struct Quiet(How);
 
 impl Quiet {
-    fn compute<O: Os>(os: &mut O, nanos: u64) {
-        let end = os.now() + nanos;
-        while os.now() < end {
-            os.compute(1000);
-        }
-    }
-
     fn change<O: Os>(&self, os: &mut O, fd: u32) -> Result<(), Signal> {
         let private = MapSource::File { fd, offset: 77 * PAGE, shared: false };
         match self.0 {
@@ -410,7 +380,7 @@ impl Program for Quiet {
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             os.load(PART)?;
-            Quiet::compute(os, 3 * WHILE);
+            compute_for(os, 3 * WHILE);
             return Ok(());
         }
         let fd = os.open(FileSpec { name: "quiet", size: FILE, in_memory: false, writable: true }).unwrap();
@@ -421,7 +391,7 @@ impl Program for Quiet {
         // A neighbour in the same table, so that the table stays and is not flushed for a second time.
         os.load(SHARED + LARGE)?;
         let other = os.spawn(1).unwrap();
-        Quiet::compute(os, WHILE);
+        compute_for(os, WHILE);
         self.change(os, fd)?;
         // Every call ends with a look at all translations.
         os.munmap(ELSEWHERE, PAGE).unwrap();
@@ -479,7 +449,7 @@ impl Program for QuietAnon {
         match role {
             1 => {
                 os.load(PART)?;
-                Quiet::compute(os, 3 * WHILE);
+                compute_for(os, 3 * WHILE);
             }
             SLEEPER => os.sleep(4 * WHILE),
             _ => {
@@ -488,7 +458,7 @@ impl Program for QuietAnon {
                 os.store(SHARED + LARGE)?;
                 let child = (self.0 == How::Copy).then(|| os.fork(SLEEPER).unwrap());
                 let other = os.spawn(1).unwrap();
-                Quiet::compute(os, WHILE);
+                compute_for(os, WHILE);
                 match self.0 {
                     How::Unmap => os.munmap(PART, PAGE).unwrap(),
                     How::Protect => os.mprotect(PART, PAGE, Prot::NONE).unwrap(),

@@ -1,8 +1,8 @@
 //! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are mapped,
 //! with too little memory, under every policy of flushes.
 
-use super::pressure::push;
-use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use super::acts::{outcome, push};
+use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -23,12 +23,6 @@ fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
         (Knob::TlbAgeLimitMs, 5),
     ];
     RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
-}
-
-fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
-    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
-    outcome
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The simulated machine as a whole. One program, because each would be built from the memory manager's code anew.
 
+mod acts;
 mod bound;
 mod chaos;
 mod collapse;
@@ -7,7 +8,6 @@ mod conformance;
 mod flushes;
 mod huge_entries;
 mod large_folios;
-mod pressure;
 mod profile;
 mod programs;
 mod regressions;

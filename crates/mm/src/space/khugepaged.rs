@@ -40,7 +40,7 @@ impl Spaces {
     pub fn khugepaged<M: Machine>(&self, st: &Store<M>) {
         let mut cursor = Cursor::default();
         while !st.machine.stopping() {
-            let ticket = st.machine.ticket(WaitKey::Timer);
+            let ticket = st.machine.ticket(WaitKey::Khugepaged);
             self.scan(st, &mut cursor);
             let sleep = st.knobs.get(Knob::KhugepagedScanSleepMillisecs) * MILLISECOND;
             st.machine.wait(ticket, Some(st.machine.now() + sleep));
@@ -66,7 +66,7 @@ impl Spaces {
                 Left::NoBlock if slept => return,
                 Left::NoBlock => {
                     slept = true;
-                    let ticket = st.machine.ticket(WaitKey::Timer);
+                    let ticket = st.machine.ticket(WaitKey::Khugepaged);
                     let sleep = st.knobs.get(Knob::KhugepagedAllocSleepMillisecs) * MILLISECOND;
                     st.machine.wait(ticket, Some(st.machine.now() + sleep));
                 }

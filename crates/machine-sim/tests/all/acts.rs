@@ -1,0 +1,50 @@
+//! What several tests have programs do, and how they run them.
+
+use machine_sim::{Outcome, RunConfig, run};
+use program::{Map, Os, Program, Prot, Remap, Signal};
+
+const PAGE: u64 = 4096;
+
+/// Run a program, whose accesses the oracle finds nothing wrong with.
+pub fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
+    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
+    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
+    outcome
+}
+
+/// Take half of memory from `at` on, in several passes over it with pauses between them.
+pub fn push<O: Os + ?Sized>(os: &mut O, at: u64) -> Result<(), Signal> {
+    let len = os.memory() / 2;
+    os.mmap(Map { addr: Some(at), ..Map::anonymous(len) }).unwrap();
+    for round in 0..3 {
+        for page in 0..len / PAGE {
+            os.store(at + page * PAGE)?;
+        }
+        os.sleep(1_000_000 * (round + 1));
+    }
+    Ok(())
+}
+
+/// Forbid stores to a range for a while.
+pub fn forbid_stores<O: Os>(os: &mut O, at: u64, len: u64) {
+    os.mprotect(at, len, Prot::R).unwrap();
+    os.compute(50_000);
+    os.mprotect(at, len, Prot::RW).unwrap();
+}
+
+/// Move a range away for a while. Nothing happens if it is of several parts.
+pub fn move_away_and_back<O: Os>(os: &mut O, at: u64, len: u64, away: u64) {
+    let there = Remap { addr: at, old_len: len, new_len: len, may_move: true, fixed: Some(away) };
+    if os.mremap(there).is_ok() {
+        os.compute(50_000);
+        os.mremap(Remap { addr: away, fixed: Some(at), ..there }).unwrap();
+    }
+}
+
+/// Compute for so many nanoseconds, touching nothing.
+pub fn compute_for<O: Os>(os: &mut O, nanos: u64) {
+    let end = os.now() + nanos;
+    while os.now() < end {
+        os.compute(1000);
+    }
+}
