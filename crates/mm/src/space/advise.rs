@@ -143,12 +143,13 @@ fn advise_mapped<M: Machine>(
             lazyfree_swapped(st, tables, &run);
             return;
         }
+        // A folio of a file is cold where a part of it is, and where others map it, too.
+        let waits = is_of_large_anon(st, &run);
         match whole {
-            Some(folio) if u64::from(folio.count) > run.pages() => {
+            Some(folio) if waits => {
                 for_runs(tables, folio, run.end(), |tables, run| cold_run(st, tables, run, gather));
             }
-            // A folio of a file is cold where a part of it is, and where others map it, too.
-            None if is_of_large_anon(st, &run) || passed.reaches_out(&run) => {}
+            None if waits || passed.reaches_out(&run) => {}
             _ => cold_run(st, tables, &run, gather),
         }
         if advice == Advice::PageOut {
@@ -173,12 +174,7 @@ fn for_runs<M: Machine>(
     end: Vpn,
     mut visit: impl FnMut(&mut Locked<'_, M>, &Run),
 ) {
-    let mut page = Vpn(end.0 - pages.count as u64);
-    while page < end {
-        let run = tables.find_run(page, end).expect("the walk has just passed it");
-        visit(tables, &run);
-        page = run.end();
-    }
+    tables.for_each(Vpn(end.0 - pages.count as u64), end, |tables, run| visit(tables, &run));
 }
 
 /// Forget that pages were used, and let their folio go first when memory is wanted.
