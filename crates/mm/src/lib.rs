@@ -13,13 +13,18 @@
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
 //!  3  swap/      lock                      swap space; locks
 //!  2  frame/     machine  knobs  stat  event  work  scope   (together: `base`)
-//!  1  units      primitive  published
+//!  1  units      primitive  linear     published
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
+// What must be flushed or given back is a value (`linear`): these close the ways around it.
+#![deny(unused_must_use, clippy::let_underscore_must_use, clippy::mem_forget)]
+// Doors for one room each; `clippy.toml` says which, and what others use instead.
+#![deny(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::let_underscore_must_use, clippy::mem_forget))]
 
 extern crate alloc as std_alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 #[cfg(any(
@@ -37,6 +42,7 @@ pub mod event;
 pub mod frame;
 pub mod ground;
 pub mod knobs;
+pub(crate) mod linear;
 pub mod lock;
 pub mod lru;
 pub mod machine;

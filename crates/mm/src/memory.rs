@@ -1,15 +1,14 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
-use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lru::Lru;
-use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
+use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::stat::SizeStat;
 use crate::swap::Swap;
 use crate::table::Tables;
-use crate::tlb::{Gather, Purpose};
+use crate::tlb::{FileSettled, Finished, Gather, Refs};
 use crate::units::*;
 
 /// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
@@ -252,68 +251,71 @@ impl<M: Machine> Memory<M> {
     // --- gathers ------------------------------------------------------------------------------------------
 
     /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, what else was
-    /// owed for the space has been paid if the change gave addresses another meaning, and pages and tables that nothing
-    /// refers to any more are free.
+    /// owed for the space has been paid, and pages and tables that nothing refers to any more are free. Of a space that has
+    /// ended nothing is flushed: no CPU runs it.
     ///
     /// `change` must not hold the lock of the space's tables when it returns.
-    pub fn gather<R>(&self, space: SpaceId, purpose: Purpose, change: impl FnOnce(&mut Gather) -> R) -> R {
-        let ground = &self.ground;
-        let over = purpose != Purpose::Exit || !self.tlb.is_alive(space);
-        assert!(over, "{space} is taken apart while CPUs may run it");
-        self.tlb.begin_tightening(space);
-        let mut gather = Gather::new(space, purpose);
-        let result = change(&mut gather);
-        let range = gather.range();
-        let _scope = ground.scope(Scope::TlbFinishMmu);
-        if let Some(range) = range {
-            self.tlb.flush(ground, space, range);
-        }
-        self.tlb.end_tightening(space);
-        if purpose == Purpose::Meaning {
-            self.tlb.settle_space(ground, space);
-        }
-        if let Some(range) = range {
-            let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
-            ground.event(Event::TlbHazard, concern.args());
-        }
-        if let Some((start, end)) = gather.changed() {
-            let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
-            ground.event(Event::TlbHazard, concern.args());
-        }
-        self.put_folios(gather.folios.drain(..));
-        self.tables.free_tables(ground, &self.alloc, &gather.tables);
-        result
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::knobs::Knobs;
-    use crate::testing::TestMachine;
-
-    fn gather_in_a_living_space(purpose: Purpose) {
-        let ground = Ground::new(TestMachine::simple(1, 1024), Knobs::default());
-        let (alloc, lru) = (Allocator::new(&ground).unwrap(), Lru::new(&ground.machine));
-        let memory = Memory::new(ground, Swap::new(&[], 1), alloc, lru);
-        let space = memory.tlb.create();
-        memory.gather(space, purpose, |gather| gather.changes(Vpn(1), Vpn(2)));
+    pub fn gather<R>(&self, space: SpaceId, change: impl FnOnce(&mut Gather) -> R) -> R {
+        self.tlb.gather(&self.ground, space, change, |Finished { folios, tables }| {
+            self.put_folios(folios.iter().copied());
+            self.tables.free_tables(&self.ground, &self.alloc, tables);
+        })
     }
 
-    #[test]
-    fn who_settles_may_change_what_addresses_mean() {
-        gather_in_a_living_space(Purpose::Meaning);
+    /// Drop references that entries held, after their flush; the last one frees the folio.
+    #[expect(clippy::disallowed_methods, reason = "they are dropped here")]
+    pub fn put_refs(&self, refs: Refs) {
+        let (head, count) = refs.into_parts();
+        if count > 0 {
+            self.put_many(head, count);
+        }
     }
 
-    #[test]
-    #[should_panic(expected = "a change of meaning under a gather that does not settle")]
-    fn who_looks_at_use_alone_may_not() {
-        gather_in_a_living_space(Purpose::Age);
+    // --- content ------------------------------------------------------------------------------------------
+
+    /// Zero pages of a folio that nobody sees yet.
+    #[expect(clippy::disallowed_methods, reason = "nobody sees the pages")]
+    pub fn zero(&self, first: Pfn, count: u32) {
+        self.assert_unseen(first);
+        self.ground.machine.zero(first, count);
+        self.ground.charge(Work::ZeroPage, u64::from(count));
     }
 
-    #[test]
-    #[should_panic(expected = "is taken apart while CPUs may run it")]
-    fn a_space_ends_before_it_is_taken_apart() {
-        gather_in_a_living_space(Purpose::Exit);
+    /// Copy pages to some of a folio that nobody sees yet.
+    #[expect(clippy::disallowed_methods, reason = "nobody sees the pages that are written")]
+    pub fn copy(&self, to: Pfn, from: Pfn, count: u32) {
+        self.assert_unseen(to);
+        self.ground.machine.copy(to, from, count);
+        self.ground.charge(Work::CopyPage, u64::from(count));
+    }
+
+    /// Zero pages of a folio of a file, of which nobody holds a translation that was taken away.
+    #[expect(clippy::disallowed_methods, reason = "what was owed for the file has been paid")]
+    pub fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {
+        let head = &self.frames[self.frames.head(first)];
+        assert_eq!(head.owner(), Owner::File(settled.file()), "{first} is of another file");
+        self.ground.machine.zero(first, count);
+        self.ground.charge(Work::ZeroPage, u64::from(count));
+    }
+
+    /// Is a page mapped by nobody, and in no cache, or without content there yet? What others can see changes with a proof that
+    /// nobody has an old translation of it.
+    #[inline]
+    fn assert_unseen(&self, page: Pfn) {
+        let frame = &self.frames[page];
+        let looked_at = FrameFlags::EXCLUSIVE | FrameFlags::TAIL | FrameFlags::SWAPCACHE;
+        // The common case: of anonymous memory, and of one process alone, which does not map it.
+        let private = frame.flags() & looked_at == FrameFlags::EXCLUSIVE && frame.mapcount() == 0;
+        if !private {
+            self.assert_unseen_by_others(page);
+        }
+    }
+
+    #[inline(never)]
+    fn assert_unseen_by_others(&self, page: Pfn) {
+        let frame = &self.frames[self.frames.head(page)];
+        let cached = || frame.has(FrameFlags::SWAPCACHE) || !frame.is_anon();
+        let seen = frame.mapcount() > 0 || frame.has(FrameFlags::UPTODATE) && cached();
+        assert!(!seen, "{page} of {:?} is filled where others can see it", frame.owner());
     }
 }

@@ -301,6 +301,7 @@ impl<M: Machine> Mm<M> {
 }
 
 /// The page of zeroes that every space may map.
+#[expect(clippy::disallowed_methods, reason = "nobody has it yet")]
 fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn, String> {
     let request = Request {
         order: Order::ZERO,

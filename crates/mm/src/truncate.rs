@@ -8,7 +8,7 @@
 
 use crate::event::{Concern, Event};
 use crate::frame::Owner;
-use crate::machine::{Machine, Work};
+use crate::machine::Machine;
 use crate::rmap::UnmapMode;
 use crate::store::Store;
 use crate::tlb::Batch;
@@ -51,6 +51,5 @@ fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, firs
     let settled = st.tlb.settle_file(memory.ground(), file);
     let concern = Concern::File { file: settled.file(), first, count: pages as u64 };
     st.event(Event::TlbHazard, concern.args());
-    st.machine.zero(behind, pages);
-    st.charge(Work::ZeroPage, pages as u64);
+    st.zero_in_file(behind, pages, &settled);
 }

@@ -263,6 +263,7 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// Make every part of 2^`order` frames of a block that was taken one of its own, for [`pcp`](super::pcp).
+    #[expect(clippy::disallowed_methods, reason = "what its parts owe is the block's, which is being taken")]
     pub fn cut(&self, block: &Owing, order: Order) {
         let (node, zone, mobility) = (self.zone.node(), self.zone.id(), self.zone.mobility_of(block.pfn()));
         self.frame(block.pfn()).set_mobility(mobility);
@@ -278,6 +279,7 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
+    #[expect(clippy::disallowed_methods, reason = "from here on the list says what the block owes")]
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         self.lists.free += order.frames() as u64;
         let frame = self.frame(pfn);
@@ -371,6 +373,7 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.
+    #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
     fn take_block(&mut self, pfn: Pfn, from: Order, order: Order, (was, is): (Mobility, Mobility)) -> Owing {
         let generation = self.remove(pfn, from, was);
         for half in (order.0..from.0).rev().map(Order) {

@@ -29,6 +29,7 @@ mod zone;
 mod zonelist;
 
 pub use kswapd::KswapdRequest;
+pub use owing::Fresh;
 pub use setup::LayoutError;
 pub use validate::{BuddyInfo, PageTypeInfo};
 pub use watermark::{Mark, Reserve};
@@ -45,6 +46,7 @@ use crate::tlb::Generation;
 use crate::units::*;
 use buddy::{Area, Debts, Mixing};
 use kswapd::NodeState;
+use owing::Clean;
 use pcp::Pcp;
 use std_alloc::boxed::Box;
 use zonelist::Zonelists;
@@ -71,36 +73,6 @@ pub struct Request {
 impl Request {
     fn debts(&self) -> Debts {
         if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
-    }
-}
-
-/// One folio, just taken from the allocator: one reference, no flags but HEAD, no owner, unmapped, not charged.
-///
-/// Only the allocator makes one, and it can be used once.
-#[derive(Debug)]
-#[must_use = "dropping it loses the pages"]
-pub struct Fresh {
-    pfn: Pfn,
-    order: Order,
-}
-
-impl Fresh {
-    /// The folio's head.
-    #[inline]
-    pub fn pfn(&self) -> Pfn {
-        self.pfn
-    }
-
-    /// The folio's order.
-    #[inline]
-    pub fn order(&self) -> Order {
-        self.order
-    }
-
-    /// Start to use it.
-    #[inline]
-    pub fn into_pfn(self) -> Pfn {
-        self.pfn
     }
 }
 
@@ -170,9 +142,9 @@ impl Allocator {
         mark: Mark,
     ) -> Result<Fresh, NeedsReclaim> {
         if request.order == Order::ZERO
-            && let Some(pfn) = self.take_hot(base, request)
+            && let Some(fresh) = self.take_hot(base, request)
         {
-            return Ok(Fresh { pfn, order: Order::ZERO });
+            return Ok(fresh);
         }
         self.take_by_zonelist(base, request, mark)
     }
@@ -281,7 +253,7 @@ impl Allocator {
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
-    fn take_hot<M: Machine>(&self, base: &Ground<M>, request: &Request) -> Option<Pfn> {
+    fn take_hot<M: Machine>(&self, base: &Ground<M>, request: &Request) -> Option<Fresh> {
         let id = self.zonelists.near(request.node, request.highest)?;
         let zone = self.zone(id);
         if !zone.above_high(request.highest) {
@@ -289,15 +261,14 @@ impl Allocator {
         }
         let cpu = base.machine.cpu();
         let mut pcp = self.pcp(cpu, id).lock();
-        let pfn = pcp.pop_stack(request.mobility)?;
+        let page = pcp.pop_stack(request.mobility)?;
         let local = pcp.is_local();
         drop(pcp);
         base.charge(Work::AllocPcp, 1);
         let stats = base.stats.cpu(cpu);
         stats.add(Stat::NumaHit, 1);
         stats.add(if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
-        hand_out(base, cpu, zone, pfn, request);
-        Some(pfn)
+        Some(hand_out(base, cpu, zone, page, request))
     }
 
     /// All other cases of [`Allocator::take`].
@@ -321,7 +292,7 @@ impl Allocator {
             .flatten()
             .or_else(|| self.take_from(base, zones, request, mark, Mixing::Allowed));
         match taken {
-            Some(pfn) => Ok(Fresh { pfn, order }),
+            Some(fresh) => Ok(fresh),
             None => {
                 if mark == Mark::Low {
                     self.wake_kswapds(base, request);
@@ -339,7 +310,7 @@ impl Allocator {
         request: &Request,
         mark: Mark,
         mixing: Mixing,
-    ) -> Option<Pfn> {
+    ) -> Option<Fresh> {
         let &Request { order, node, highest, reserve, .. } = request;
         for &id in zones {
             let zone = self.zone(id);
@@ -353,10 +324,9 @@ impl Allocator {
                 }
             }
             let cpu = base.machine.cpu();
-            if let Some(pfn) = self.take_from_zone(base, cpu, zone, request, mixing) {
+            if let Some(block) = self.take_from_zone(base, cpu, zone, request, mixing) {
                 self.count_numa(base, cpu, zone, request);
-                hand_out(base, cpu, zone, pfn, request);
-                return Some(pfn);
+                return Some(hand_out(base, cpu, zone, block, request));
             }
         }
         None
@@ -370,14 +340,14 @@ impl Allocator {
         zone: &Zone,
         request: &Request,
         mixing: Mixing,
-    ) -> Option<Pfn> {
+    ) -> Option<Clean> {
         let &Request { order, mobility, .. } = request;
         let debts = request.debts();
         let (taken, boosted) = if pcp::holds(order) {
             base.charge(Work::AllocPcp, 1);
             let mut pcp = self.pcp(cpu, zone.id()).lock();
-            if let Some(pfn) = pcp.pop(&base.frames, order, mobility) {
-                return Some(pfn);
+            if let Some(block) = pcp.pop(&base.frames, order, mobility) {
+                return Some(block);
             }
             let want = pcp.refill_size(zone, order);
             drop(pcp);
@@ -421,6 +391,7 @@ impl Allocator {
     /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is owed,
     /// else to the buddy.
     #[cold]
+    #[expect(clippy::disallowed_methods, reason = "what it owed has been paid")]
     fn free_slow<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
         let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
@@ -451,8 +422,8 @@ fn count_free<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, 
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.
 #[inline]
-fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, request: &Request) {
-    let order = request.order;
+fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, block: Clean, request: &Request) -> Fresh {
+    let (pfn, order) = (block.pfn(), request.order);
     let frame = &base.frames[pfn];
     debug_assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
@@ -465,6 +436,7 @@ fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, pfn: Pfn, req
     base.stats.add(cpu, stat, order.frames() as i64);
     let args = [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, request.mobility as u64];
     base.event(Event::MmPageAlloc, args);
+    block.into_fresh(order)
 }
 
 #[inline]

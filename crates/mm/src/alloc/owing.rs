@@ -8,6 +8,7 @@ use super::zone::Zone;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameTable, List};
 use crate::ground::Ground;
+use crate::linear::linear;
 use crate::machine::Machine;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
@@ -22,6 +23,8 @@ pub(super) struct Owing {
     order: Order,
     generation: Generation,
 }
+
+linear!(Owing, "a block was taken from the buddy lists and is lost: settle it");
 
 impl Owing {
     pub fn new(pfn: Pfn, order: Order, generation: Generation) -> Owing {
@@ -46,7 +49,9 @@ impl Owing {
     /// Pay what it owes, if that has not been done.
     pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> Clean {
         settle(ground, zone, self.generation, self.pfn, self.order);
-        Clean { pfn: self.pfn }
+        let clean = Clean { pfn: self.pfn };
+        self.spend();
+        clean
     }
 }
 
@@ -58,6 +63,50 @@ pub(super) struct Clean {
 }
 
 impl Clean {
+    /// What a CPU's list holds, which is clean.
+    #[inline]
+    pub fn of_list(pfn: Pfn) -> Clean {
+        Clean { pfn }
+    }
+
+    /// Where it is.
+    #[inline]
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// Hand it out as a folio of this order.
+    #[inline]
+    pub fn into_fresh(self, order: Order) -> Fresh {
+        Fresh { pfn: self.pfn, order }
+    }
+}
+
+/// One folio, just taken from the allocator: one reference, no flags but HEAD, no owner, unmapped, not charged.
+///
+/// Only the allocator makes one, of a block that owes nothing, and it can be used once.
+#[derive(Debug)]
+#[must_use = "dropping it loses the pages"]
+pub struct Fresh {
+    pfn: Pfn,
+    order: Order,
+}
+
+impl Fresh {
+    /// The folio's head.
+    #[inline]
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+
+    /// The folio's order.
+    #[inline]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Start to use it.
+    #[inline]
     pub fn into_pfn(self) -> Pfn {
         self.pfn
     }
@@ -81,6 +130,7 @@ impl OwingList {
         self.newest = self.newest.max(block.generation);
         let step = self.order.frames();
         self.blocks.push_tail_run(frames, block.pfn, block.order.frames() / step, step);
+        block.spend();
     }
 
     pub fn len(&self) -> usize {

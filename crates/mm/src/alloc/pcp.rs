@@ -117,15 +117,15 @@ impl Pcp {
 
     /// Take the newest single page, if it is on a stack. Its flags still say PCP.
     #[inline]
-    pub fn pop_stack(&mut self, mobility: Mobility) -> Option<Pfn> {
+    pub fn pop_stack(&mut self, mobility: Mobility) -> Option<Clean> {
         let stack = &mut self.stacks[mobility as usize];
         let top = stack.len.checked_sub(1)?;
         stack.len = top;
-        Some(stack.pages[top as usize % STACK])
+        Some(clean(stack.pages[top as usize % STACK]))
     }
 
     /// Take the newest block. Its flags still say PCP.
-    pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Pfn> {
+    pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Clean> {
         if order == Order::ZERO {
             return self.pop_stack(mobility).or_else(|| {
                 self.fill_stack(frames, mobility);
@@ -135,7 +135,7 @@ impl Pcp {
         let pfn = self.lists[list_of(order, mobility)].pop_head(frames)?;
         self.count -= order.frames();
         self.freed = 0;
-        Some(pfn)
+        Some(clean(pfn))
     }
 
     /// Put a single page on its stack, unless that is full.
@@ -359,10 +359,16 @@ pub(super) fn form<M: Machine>(
     block: Clean,
     order: Order,
     flags: FrameFlags,
-) -> Pfn {
-    let pfn = block.into_pfn();
-    shape(base, zone, pfn, order, flags);
-    pfn
+) -> Clean {
+    shape(base, zone, block.pfn(), order, flags);
+    block
+}
+
+/// What a CPU's list holds was settled before it came there, or freed without a tag.
+#[inline]
+#[expect(clippy::disallowed_methods, reason = "it was on a list of clean pages")]
+fn clean(pfn: Pfn) -> Clean {
+    Clean::of_list(pfn)
 }
 
 fn shape<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {

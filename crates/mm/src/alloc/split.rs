@@ -16,6 +16,7 @@ impl Allocator {
     /// # Panics
     /// If `head` is not a folio's head, `to` is not smaller than its order, it is on a list, in the swap cache, mapped
     /// or referred to by anybody else.
+    #[expect(clippy::disallowed_methods, reason = "each part owes what the folio owed")]
     pub fn split<M: Machine>(&self, base: &Ground<M>, head: Pfn, to: Order) {
         let (frames, frame) = (&base.frames, &base.frames[head]);
         let order = frame.order();

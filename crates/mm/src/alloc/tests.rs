@@ -78,7 +78,7 @@ fn every_short_history_of_a_tiny_zone() {
                 let room = area.lists().free() >= order.frames() as u64;
                 match area.take(order, Mobility::Movable, Mixing::Allowed, Debts::Allowed) {
                     Some(block) => {
-                        let pfn = block.pfn();
+                        let pfn = block.settle(&base, zone).pfn();
                         let apart = |&(other, its): &(Pfn, Order)| {
                             pfn.0 + order.frames() <= other.0 || other.0 + its.frames() <= pfn.0
                         };
@@ -247,7 +247,7 @@ fn owe(base: &TestBase, space: SpaceId) -> u32 {
     let mut batch = Batch::new(base.base());
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = base.frames[Pfn(0)].debt();
-    let _ = batch.note(base, &base.tlb, &cleared);
+    let _ = batch.note_cleared(base, &base.tlb, &cleared);
     let tag = base.frames[Pfn(0)].debt();
     base.frames[Pfn(0)].set_debt(before);
     batch.settle(base, &base.tlb);
@@ -288,7 +288,7 @@ fn a_debt_makes_the_round_trip() {
             let before = base.tlb.paid_up_to(ZoneId(0));
             let clean = part.settle(&base, &allocator.zones()[0]);
             assert_eq!(shootdowns(&base), usize::from(owed && before == Generation::NONE), "order {order}");
-            area().put(clean.into_pfn(), Order(order));
+            area().put(clean.pfn(), Order(order));
         }
         assert_whole(&base, &allocator);
         assert_eq!(area().lists().owing(), 0);

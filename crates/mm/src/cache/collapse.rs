@@ -10,7 +10,7 @@ use super::Cache;
 use super::split::CACHE_AND_CALLER;
 use super::tree::{Folio, Mark};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, Work};
+use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::units::*;
 use core::ops::Range;
@@ -142,16 +142,14 @@ impl Cache {
         // Holes of shmem are zeroes.
         let zero = |from: u64, to: u64| {
             if to > from {
-                memory.machine.zero(whole.add((from - first.0) as u32), (to - from) as u32);
-                memory.charge(Work::ZeroPage, to - from);
+                memory.zero(whole.add((from - first.0) as u32), (to - from) as u32);
             }
         };
         let mut at = first.0;
         for &part in parts {
             let (index, pages) = (frames[part].page_index().0, frames[part].pages());
             zero(at, index);
-            memory.machine.copy(whole.add((index - first.0) as u32), part, pages);
-            memory.charge(Work::CopyPage, pages as u64);
+            memory.copy(whole.add((index - first.0) as u32), part, pages);
             at = index + pages as u64;
         }
         zero(at, range.end);

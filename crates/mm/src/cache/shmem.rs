@@ -10,7 +10,7 @@ use super::tree::{Entry, Folio, Mark};
 use super::{Cache, CacheError, Page, drop_swap_entry, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Work};
+use crate::machine::Machine;
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
@@ -19,8 +19,7 @@ use core::ops::Range;
 /// The content of a new page that is on no device.
 pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let pages = memory.frames[pfn].pages();
-    memory.machine.zero(pfn, pages);
-    memory.charge(Work::ZeroPage, pages as u64);
+    memory.zero(pfn, pages);
     memory.frames[pfn].set(FrameFlags::UPTODATE);
 }
 

@@ -1,4 +1,5 @@
 //! Making the pages of a folio folios of their own while they are mapped.
+#![expect(clippy::disallowed_methods, reason = "the parts of a folio owe what it owed")]
 
 use super::{FrameFlags, FrameTable, Owner};
 use crate::primitive::Ordering::Relaxed;

@@ -126,11 +126,13 @@ impl<M: Machine> Mm<M> {
 
     /// Read pages in without waiting for them, as far as there is memory.
     pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
-        let _ = self.with_room(None, group, |gfp| {
+        // Read-ahead is a favour.
+        self.with_room(None, group, |gfp| {
             self.store
                 .cache
                 .read_ahead(self.store.memory(), file, first, pages, gfp)
                 .map(|()| ReadHint::default())
-        });
+        })
+        .ok();
     }
 }

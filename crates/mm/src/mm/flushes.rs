@@ -5,6 +5,7 @@
 //! nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
 
 mod devices;
+mod shortcuts;
 
 use super::*;
 use crate::event::Event;
@@ -12,7 +13,7 @@ use crate::knobs::Knob;
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
 use crate::testing::TestMachine;
-use crate::tlb::{Batch, Cleared, Purpose};
+use crate::tlb::{Batch, Cleared};
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
@@ -362,14 +363,13 @@ fn the_flush_comes_after_the_change() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let store = &bench.mm.store;
-    store.gather(bench.space, Purpose::Meaning, |gather| {
+    store.gather(bench.space, |gather| {
         for page in pages() {
             let (pfn, _) = bench.reach(bench.space, page, true);
             bench.on(1, || bench.mm.machine().hold(page, pfn, true));
             let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
             let run = tables.find(page).unwrap();
-            tables.forbid_writes(&run);
-            gather.touched(page, 1);
+            gather.tightened(bench.mm.ground(), tables.forbid_writes(&run));
         }
     });
     bench.check("a gather", Stands::InTheSpace);
@@ -503,13 +503,12 @@ fn nothing_is_deferred_while_rights_are_taken() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
     let store = &bench.mm.store;
-    store.gather(bench.space, Purpose::Meaning, |gather| {
+    store.gather(bench.space, |gather| {
         {
             let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
             for page in pages() {
                 let run = tables.find(page).unwrap();
-                tables.forbid_writes(&run);
-                gather.touched(page, 1);
+                gather.tightened(bench.mm.ground(), tables.forbid_writes(&run));
             }
         }
         assert_eq!(bench.unmap(), 0, "a CPU can still store");
@@ -543,6 +542,8 @@ fn reclaim_meanwhile(bench: &Bench) {
     let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
     let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
     let mut batch = Batch::new(base);
-    let _ = batch.note(base, &store.tlb, &cleared);
+    let _ = batch.note_cleared(base, &store.tlb, &cleared);
     assert_eq!(store.frames[store.zero].debt(), 0, "a flush was deferred");
+    // A flush from here would lead back here.
+    std::mem::forget(batch);
 }

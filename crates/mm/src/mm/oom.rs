@@ -8,7 +8,7 @@ use crate::reclaim::Retries;
 use crate::stat::Stat;
 use crate::table::Resident;
 use crate::units::*;
-use core::fmt::Write;
+use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
@@ -74,11 +74,10 @@ impl<M: Machine> Mm<M> {
 
     fn oom_text(&self, wanted: &str, candidates: &[(u64, SpaceId)]) -> String {
         let mut text = String::new();
-        let _ = writeln!(text, "out of memory: {wanted}");
+        text += &format!("out of memory: {wanted}\n");
         for zone in self.store.alloc.zones() {
-            let _ = writeln!(
-                text,
-                "  zone {} node {}: free {} min {} low {} high {} managed {}",
+            text += &format!(
+                "  zone {} node {}: free {} min {} low {} high {} managed {}\n",
                 zone.id(),
                 zone.node(),
                 zone.free_pages(),
@@ -98,16 +97,12 @@ impl<M: Machine> Mm<M> {
             Stat::NrWriteback,
             Stat::NrPageTablePages,
         ] {
-            let _ = writeln!(text, "  {} {}", stat.name(), self.ground().stats.read(stat));
+            text += &format!("  {} {}\n", stat.name(), self.ground().stats.read(stat));
         }
-        let _ = writeln!(
-            text,
-            "  swap: {} of {} slots free",
-            self.store.swap.free_slots(),
-            self.store.swap.total()
-        );
+        text +=
+            &format!("  swap: {} of {} slots free\n", self.store.swap.free_slots(), self.store.swap.total());
         for (badness, id) in candidates.iter().take(CANDIDATES_SHOWN) {
-            let _ = writeln!(text, "  space {id}: {badness} pages with swap and tables");
+            text += &format!("  space {id}: {badness} pages with swap and tables\n");
         }
         text
     }

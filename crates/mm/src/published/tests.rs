@@ -115,7 +115,7 @@ impl World {
     /// The same. Returns what its table is to be marked with.
     fn settle(&self, cleared: &Cleared) -> Option<Generation> {
         let mut batch = Batch::new(self.base());
-        let generation = batch.note(self.base(), &self.tlb, cleared);
+        let generation = batch.note_cleared(self.base(), &self.tlb, cleared);
         batch.settle(self.base(), &self.tlb);
         generation
     }
@@ -270,11 +270,11 @@ fn f6_a_cpu_that_owes_for_later_is_dropped() {
         let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
         let mut batch = Batch::new(world.base());
         world.read(1, space, PAGE, first);
-        let _ = batch.note(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
+        let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
         // Something else makes it catch up, and it goes on.
         world.tlb.flush(world, space, Range::page(Vpn(77)));
         world.read(1, space, Vpn(10), second);
-        let _ = batch.note(world.base(), &world.tlb, &Cleared::page(space, Vpn(10), second));
+        let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, Vpn(10), second));
         batch.settle(world.base(), &world.tlb);
         world.check(first);
         world.check(second);
@@ -353,14 +353,15 @@ fn change_what_a_page_shows(at: bool) {
     let mut tables = world.tables.lock(world, space);
     let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
-    tables.install_unchanged(slot, FolioPages::one(&world.frames, old), Rights::USER);
+    tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
     world.read(1, space, PAGE, old);
     let mut tables = world.tables.lock(world, space);
     let run = tables.find(PAGE).unwrap();
-    let taken = tables.clear_run(&run, |_| Absent::None);
-    let generation = world.settle(&run.cleared(space, taken.entry(), old)).unwrap();
-    tables.owe(run.slot, generation);
+    let emptied = tables.empty_run(&run, |_| Absent::None);
+    let mut batch = Batch::new(world.base());
+    let _ = batch.take(world.base(), &world.tlb, emptied).into_parts();
+    batch.settle(world.base(), &world.tlb);
     drop(tables);
     // A store by the other thread.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));

@@ -16,9 +16,8 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::{Bits, Entry, Resident, Window};
-use crate::tlb::{Batch, stale};
+use crate::tlb::{Batch, EmptiedPages};
 use crate::units::*;
-use smallvec::SmallVec;
 
 /// Most pages that one walk looks for.
 pub const TOGETHER: usize = u32::BITS as usize;
@@ -88,15 +87,8 @@ impl Rmap {
         debug_assert!(bits(wanted).all(|at| frame(at).has(FrameFlags::LOCKED)));
         let mapped = bits(wanted).fold(0, |all, at| all | u32::from(frame(at).mapcount() > 0) << at);
         let Some(list) = self.spans(Owner::File(pages.file)).filter(|_| mapped != 0) else { return 0 };
-        let mut unmapping = Unmapping {
-            rmap: self,
-            memory,
-            batch,
-            file: pages.file,
-            taken: SmallVec::new(),
-            writable: false,
-            dirty: 0,
-        };
+        let mut unmapping =
+            Unmapping { rmap: self, memory, batch, taken: EmptiedPages::new(pages.file), dirty: 0 };
         walk(memory, pages, mapped, &list.lock(), &mut unmapping);
         unmapping.dirty
     }
@@ -203,11 +195,8 @@ struct Unmapping<'a, M> {
     rmap: &'a Rmap,
     memory: &'a Memory<M>,
     batch: &'a mut Batch,
-    file: FileId,
     /// Pages whose entries in this window were taken, and that neither the batch nor their counts know of yet.
-    taken: SmallVec<[Pfn; TOGETHER]>,
-    /// They could be written through these entries.
-    writable: bool,
+    taken: EmptiedPages,
     /// Bit i: an entry of page i was dirty.
     dirty: u32,
 }
@@ -218,18 +207,12 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
         if span.flags.contains(SpanFlags::LOCKED) {
             return true;
         }
-        let old = window.take(found.place);
-        self.memory.charge(Work::EntryClear, 1);
-        self.dirty |= u32::from(old.has(Bits::DIRTY)) << at;
-        if self.memory.machine.listens() {
-            self.tell(window, span, &found, old);
-        }
-        // Who could store is flushed sooner than who could not.
-        if old.has(Bits::WRITE) != self.writable && !self.taken.is_empty() {
+        if !self.taken.accept(found.entry.has(Bits::WRITE)) {
             self.note(window);
         }
-        self.writable = old.has(Bits::WRITE);
-        self.taken.push(found.pfn);
+        let old = window.take(found.place, found.pfn, &mut self.taken);
+        self.memory.charge(Work::EntryClear, 1);
+        self.dirty |= u32::from(old.has(Bits::DIRTY)) << at;
         false
     }
 
@@ -242,30 +225,17 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
 }
 
 impl<M: Machine> Unmapping<'_, M> {
-    /// Tell who traces. Not inlined: on hardware nobody listens.
-    #[inline(never)]
-    fn tell(&self, window: &Window<'_, '_, M>, span: &Span, found: &Found, old: Entry) {
-        let cleared = window.run(found.place, old).cleared(span.space, old, found.pfn);
-        stale(self.memory.ground(), &cleared, false);
-    }
-
     /// Leave the debt for what was taken, then count it off.
     fn note(&mut self, window: &mut Window<'_, '_, M>) {
         let (memory, ground) = (self.memory, self.memory.ground());
-        let place = (window.tables().space(), self.file);
-        let owed = self.batch.note_pages(ground, &memory.tlb, place, self.writable, &self.taken);
-        if let Some(generation) = owed {
-            window.owe(generation);
-        }
+        self.batch.take_pages(ground, &memory.tlb, &mut self.taken);
         window.tables().counts().add(Resident::File, -(self.taken.len() as i64));
         let mut tally = Tally::new(ground);
-        for pfn in self.taken.drain(..) {
-            let frame = &memory.frames[pfn];
-            self.rmap.remove_one_tallied(ground, frame, false, &mut tally);
-            // The caller's own reference keeps the folio.
-            let last = frame.put(1);
-            debug_assert!(!last);
-        }
+        // The caller's own references keep the folios.
+        let rmap = self.rmap;
+        self.taken.put_held(&memory.frames, |frame| {
+            rmap.remove_one_tallied(ground, frame, false, &mut tally);
+        });
         tally.settle(ground);
     }
 }

@@ -5,7 +5,7 @@ use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Run};
-use crate::tlb::{Batch, Cleared};
+use crate::tlb::Batch;
 use crate::units::*;
 
 /// How hard to try.
@@ -48,9 +48,9 @@ impl Rmap {
                     return false;
                 }
                 if run.is_large() && frame.is_anon() {
-                    return self.unmap_split(memory, tables, span, run, batch, &mut dirty);
+                    return self.unmap_split(memory, tables, run, batch, &mut dirty);
                 }
-                let taken = self.unmap_run(memory, tables, span, run, batch);
+                let taken = self.unmap_run(memory, tables, run, batch);
                 dirty |= taken.is_some_and(|old| old.has(Bits::DIRTY));
                 // Where it stops, what was taken away before is counted off already.
                 taken.is_some()
@@ -65,7 +65,6 @@ impl Rmap {
         &self,
         memory: &Memory<M>,
         tables: &mut Locked<'_, M>,
-        span: &Span,
         large: &Run,
         batch: &mut Batch,
         dirty: &mut bool,
@@ -75,7 +74,7 @@ impl Rmap {
         let mut page = large.page;
         while page < large.end() {
             let run = tables.find_run(page, large.end()).expect("it has just been split");
-            let Some(old) = self.unmap_run(memory, tables, span, &run, batch) else { return false };
+            let Some(old) = self.unmap_run(memory, tables, &run, batch) else { return false };
             *dirty |= old.has(Bits::DIRTY);
             page = run.end();
         }
@@ -87,7 +86,6 @@ impl Rmap {
         &self,
         memory: &Memory<M>,
         tables: &mut Locked<'_, M>,
-        span: &Span,
         run: &Run,
         batch: &mut Batch,
     ) -> Option<Entry> {
@@ -95,17 +93,17 @@ impl Rmap {
         let frame = &memory.frames[pages.head];
         let fate = Fate::of(frame)?;
         let slot = (fate == Fate::Swapped).then(|| slots_of(memory, pages));
-        let taken = tables.clear_run(run, |i| match slot {
+        let mut emptied = tables.empty_run(run, |i| match slot {
             Some(first) => leave_in_swap(memory, pages.first.add(i), SwapSlot(first.0 + i)),
             None => Absent::None,
         });
-        let old = taken.entry();
+        let old = emptied.entry();
         memory.charge(Work::EntryClear, run.count as u64);
         if old.has(Bits::DIRTY) {
             match fate {
                 Fate::Dropped => {
                     // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
-                    tables.restore(taken);
+                    tables.restore(run, emptied);
                     frame.set(FrameFlags::SWAPBACKED);
                     return None;
                 }
@@ -120,10 +118,10 @@ impl Rmap {
         if fate == Fate::Swapped {
             tables.counts().add(Resident::Swap, count);
         }
-        let cleared = Cleared { dropped: fate == Fate::Dropped, ..run.cleared(span.space, old, pages.head) };
-        if let Some(generation) = batch.note(memory.ground(), &memory.tlb, &cleared) {
-            tables.owe(run.slot, generation);
+        if fate == Fate::Dropped {
+            emptied = emptied.dropping_content();
         }
+        let refs = batch.take(memory.ground(), &memory.tlb, emptied);
         let partly = if run.is_large() {
             self.remove_large(memory.ground(), pages.head)
         } else {
@@ -133,8 +131,7 @@ impl Rmap {
             memory.lru.defer_split(memory.ground(), pages.head);
         }
         // The caller's own reference keeps the folio.
-        let last = frame.put(run.count);
-        debug_assert!(!last);
+        refs.put_held(&memory.frames);
         Some(old)
     }
 

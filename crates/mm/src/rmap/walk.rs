@@ -1,12 +1,10 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
 use super::{Rmap, SpanFlags, walk_spans};
-use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
-use crate::tlb::{Range, stale};
 use crate::units::*;
 
 /// What the entries of a folio say about its use.
@@ -67,20 +65,12 @@ impl Rmap {
             return false;
         }
         let mut dirty = false;
-        self.walk(memory, pfn, |tables, span, run| {
+        self.walk(memory, pfn, |tables, _, run| {
             if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                let old = tables.forbid_writes_and_clean(run);
+                let tightened = tables.forbid_writes_and_clean(run);
                 memory.charge(Work::EntryClear, run.count as u64);
-                dirty |= old.has(Bits::DIRTY);
-                stale(memory.ground(), &run.cleared(span.space, old, pfn), true);
-                memory.tlb.flush(
-                    memory.ground(),
-                    span.space,
-                    Range::entries(run.page, run.pages(), run.order),
-                );
-                let concern =
-                    Concern::FlushedAtOnce { space: span.space, first: run.page, count: run.pages() };
-                memory.event(Event::TlbHazard, concern.args());
+                dirty |= tightened.entry().has(Bits::DIRTY);
+                tables.flush_tightened(tightened);
             }
             true
         });

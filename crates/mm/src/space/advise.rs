@@ -11,7 +11,7 @@ use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::{Absent, Bits, Locked, Resident, Run};
-use crate::tlb::{Gather, Purpose, stale};
+use crate::tlb::{Gather, Tightening};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -56,16 +56,26 @@ impl Spaces {
             let vmas = space.vmas.lock();
             (vmas.overlapping(start, end).map(|vma| vma.view).collect::<Vec<_>>(), vmas.covers(start, end))
         };
-        let purpose = match advice {
-            Advice::DontNeed | Advice::Free => Purpose::Meaning,
-            _ => Purpose::Age,
+        let mut parts = views.iter().map(|view| (view, (start.max(view.start), end.min(view.end()))));
+        let served = match advice {
+            Advice::DontNeed | Advice::Free => st.gather(id, |gather| {
+                parts.try_for_each(|(view, range)| give_up_range(st, view, range, advice, gather))
+            }),
+            Advice::WillNeed => {
+                let file = |(view, (from, to)): (&VmaView, (Vpn, Vpn))| {
+                    view.file_index(from).map(|(file, index)| (file, index, to.0 - from.0))
+                };
+                advised.will_need.extend(parts.filter_map(file));
+                Ok(())
+            }
+            _ => {
+                let mut out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
+                st.tlb.tighten(st.memory().ground(), id, |tightening| {
+                    parts
+                        .try_for_each(|(view, range)| age_range(st, space, view, range, tightening, &mut out))
+                })
+            }
         };
-        let served = st.gather(id, purpose, |gather| {
-            views.iter().try_for_each(|view| {
-                let (from, to) = (start.max(view.start), end.min(view.end()));
-                advise_range(st, (id, space), view, from, to, advice, gather, &mut advised)
-            })
-        });
         // As the system call does: the mapped parts are served, then the holes are complained about.
         advised.refused = served.err().or((!covered).then_some(Error::NotMapped));
         Ok(advised)
@@ -86,75 +96,89 @@ fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn advise_range<M: Machine>(
+/// MADV_DONTNEED and MADV_FREE of a part of a mapped range.
+fn give_up_range<M: Machine>(
     st: &Store<M>,
-    (id, space): (SpaceId, &Space),
     vma: &VmaView,
-    from: Vpn,
-    to: Vpn,
+    (from, to): (Vpn, Vpn),
     advice: Advice,
     gather: &mut Gather,
-    advised: &mut Advised,
 ) -> Result<(), Error> {
-    let locked = vma.flags.contains(VmaFlags::LOCKED);
-    match advice {
-        Advice::DontNeed | Advice::Cold | Advice::PageOut if locked => return Err(Error::Invalid),
-        Advice::Free if locked || vma.file.is_some() => return Err(Error::Invalid),
-        Advice::DontNeed => {
-            gather.changes(from, to);
-            zap(st, id, vma, from, to, gather);
-        }
-        Advice::WillNeed => {
-            advised.will_need.extend(vma.file_index(from).map(|(file, index)| (file, index, to.0 - from.0)));
-        }
-        _ => {
-            if vma.file.is_some() {
-                split_entry_at(st, space, id, from);
-                split_entry_at(st, space, id, to);
-            }
-            let passed = advise_mapped(st, id, (from, to), advice, gather, advised);
-            passed.split_parts(st, |part| {
-                let passed = advise_mapped(st, id, part, advice, gather, advised);
-                passed.give_up(st);
-            });
-        }
+    let refused = vma.flags.contains(VmaFlags::LOCKED) || advice == Advice::Free && vma.file.is_some();
+    if refused {
+        return Err(Error::Invalid);
     }
+    if advice == Advice::DontNeed {
+        gather.changes(from, to);
+        zap(st, gather.space(), vma, from, to, gather);
+        return Ok(());
+    }
+    let passed = free_mapped(st, (from, to), gather);
+    passed.split_parts(st, |part| free_mapped(st, part, gather).give_up(st));
     Ok(())
 }
 
-/// Treat the folios that lie in a range whole; returns what was passed.
-fn advise_mapped<M: Machine>(
+/// MADV_FREE of the folios that lie in a range whole; returns what was passed.
+fn free_mapped<M: Machine>(st: &Store<M>, range: (Vpn, Vpn), gather: &mut Gather) -> Passed {
+    let mut tables = st.tables.lock(st.memory().ground(), gather.space());
+    let mut passed = Passed::new(range);
+    tables.for_each(range.0, range.1, |tables, run| {
+        if let Some(folio) = passed.pass(st, &run) {
+            lazyfree_folio(st, tables, folio, run.end(), gather);
+        }
+        lazyfree_swapped(st, tables, &run);
+    });
+    passed.end(st);
+    passed
+}
+
+/// Where folios go that are to be reclaimed now, isolated; `None`: none are.
+type Out<'a> = Option<&'a mut Vec<Pfn>>;
+
+/// MADV_COLD and MADV_PAGEOUT of a part of a mapped range.
+fn age_range<M: Machine>(
     st: &Store<M>,
-    id: SpaceId,
+    space: &Space,
+    vma: &VmaView,
+    (from, to): (Vpn, Vpn),
+    tightening: &mut Tightening,
+    out: &mut Out<'_>,
+) -> Result<(), Error> {
+    if vma.flags.contains(VmaFlags::LOCKED) {
+        return Err(Error::Invalid);
+    }
+    if vma.file.is_some() {
+        split_entry_at(st, space, tightening.space(), from);
+        split_entry_at(st, space, tightening.space(), to);
+    }
+    let passed = age_mapped(st, (from, to), tightening, out);
+    passed.split_parts(st, |part| age_mapped(st, part, tightening, out).give_up(st));
+    Ok(())
+}
+
+/// Forget that the folios that lie in a range whole were used; returns what was passed.
+fn age_mapped<M: Machine>(
+    st: &Store<M>,
     range: (Vpn, Vpn),
-    advice: Advice,
-    gather: &mut Gather,
-    advised: &mut Advised,
+    tightening: &mut Tightening,
+    out: &mut Out<'_>,
 ) -> Passed {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
+    let mut tables = st.tables.lock(st.memory().ground(), tightening.space());
     let mut passed = Passed::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
         let whole = passed.pass(st, &run);
-        if advice == Advice::Free {
-            if let Some(folio) = whole {
-                lazyfree_folio(st, tables, folio, run.end(), gather);
-            }
-            lazyfree_swapped(st, tables, &run);
-            return;
-        }
         // A folio of a file is cold where a part of it is, and where others map it, too.
         let waits = is_of_large_anon(st, &run);
         match whole {
             Some(folio) if waits => {
-                for_runs(tables, folio, run.end(), |tables, run| cold_run(st, tables, run, gather));
+                for_runs(tables, folio, run.end(), |tables, run| cold_run(st, tables, run, tightening));
             }
             None if waits || passed.reaches_out(&run) => {}
-            _ => cold_run(st, tables, &run, gather),
+            _ => cold_run(st, tables, &run, tightening),
         }
-        if advice == Advice::PageOut {
+        if let Some(out) = out {
             let folio = whole.map(|pages| pages.head);
-            advised.page_out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
+            out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
         }
     });
     passed.end(st);
@@ -178,7 +202,7 @@ fn for_runs<M: Machine>(
 }
 
 /// Forget that pages were used, and let their folio go first when memory is wanted.
-fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, gather: &mut Gather) {
+fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, tightening: &mut Tightening) {
     if !run.entry.is_present() || run.entry.pfn() == st.zero {
         return;
     }
@@ -186,7 +210,7 @@ fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, ga
     if run.entry.has(Bits::YOUNG) {
         tables.clear_young(run);
         st.charge(Work::EntryClear, run.count as u64);
-        run.touch(gather);
+        tightening.aged(run.page, run.pages(), run.order);
     }
     st.frames[pages.head].clear(FrameFlags::REFERENCED);
     st.lru.deactivate(st.memory().ground(), pages.head);
@@ -195,7 +219,7 @@ fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, ga
 /// MADV_FREE of what is in swap.
 fn lazyfree_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run) {
     if let Some((slot, _)) = run.entry.as_swap() {
-        tables.clear(run.slot, Absent::None);
+        tables.set_absent(run.slot, Absent::None);
         tables.counts().add(Resident::Swap, -1);
         drop_swap_entry(st.memory(), slot);
     }
@@ -220,10 +244,9 @@ fn lazyfree_folio<M: Machine>(
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
         for_runs(tables, pages, end, |tables, run| {
-            run.touch(gather);
-            tables.clear_young_and_dirty(run);
+            let tightened = tables.clear_young_and_dirty(run);
             st.charge(Work::EntryClear, run.count as u64);
-            stale(st.memory().ground(), &run.cleared(tables.space(), run.entry, pfn), true);
+            gather.tightened(st.memory().ground(), tightened);
         });
         if frame.has(FrameFlags::SWAPBACKED) {
             st.lru.lazyfree(st.memory().ground(), pfn);

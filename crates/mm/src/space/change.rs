@@ -7,7 +7,7 @@ use crate::api::{Error, Prot};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::store::Store;
 use crate::table::Bits;
-use crate::tlb::{Gather, Purpose, stale};
+use crate::tlb::Gather;
 use crate::units::*;
 
 impl Spaces {
@@ -93,7 +93,7 @@ impl Spaces {
                 return Err(Error::Access.into());
             }
         }
-        st.gather(id, Purpose::Meaning, |gather| {
+        st.gather(id, |gather| {
             self.change_ranges(st, id, start, end, |vmas, at| {
                 vmas.protect(at, prot, gather);
             });
@@ -138,11 +138,9 @@ fn change_entries<M: Machine>(
         }
         let old = run.entry.bits();
         if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
-            tables.change_rights(&run, rights, read_only);
+            let tightened = tables.change_rights(&run, rights, read_only);
             st.charge(Work::EntrySet, run.count as u64);
-            let head = run.mapped(&st.frames).head;
-            stale(st.memory().ground(), &run.cleared(id, run.entry, head), true);
-            run.touch(gather);
+            gather.tightened(st.memory().ground(), tightened);
         }
     });
 }

@@ -7,7 +7,6 @@ use crate::machine::{Machine, WaitKey};
 use crate::primitive::Ordering::*;
 use crate::store::Store;
 use crate::table::USER_END;
-use crate::tlb::Purpose;
 use crate::units::*;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
@@ -25,7 +24,7 @@ impl Spaces {
         drop(space.mapping.write(&st.machine, WaitKey::Space(id)));
         st.tlb.destroy(st.memory().ground(), id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
-        st.gather(id, Purpose::Exit, |gather| {
+        st.gather(id, |gather| {
             for vma in &vmas {
                 zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
@@ -34,7 +33,7 @@ impl Spaces {
         for vma in vmas {
             vma.unlink(st);
         }
-        st.gather(id, Purpose::Exit, |gather| st.tables.destroy(st.memory().ground(), id, gather));
+        st.gather(id, |gather| st.tables.destroy(st.memory().ground(), id, gather));
         *space.vmas.lock() = Default::default();
         st.tlb.release(id);
     }
@@ -53,7 +52,7 @@ impl Spaces {
     }
 
     fn reap<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
-        st.gather(id, Purpose::Meaning, |gather| {
+        st.gather(id, |gather| {
             gather.changes(Vpn(0), USER_END);
             zap_if(st, id, (Vpn(0), USER_END), false, gather, |run| {
                 let frame = run.entry.is_present().then(|| &st.frames[run.mapped(&st.frames).head]);

@@ -299,7 +299,7 @@ impl World {
             if anon {
                 tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
             } else {
-                tables.install_unchanged(slot, pages, rights | Rights::YOUNG);
+                tables.install_unchanged(slot, page, pages, rights | Rights::YOUNG);
             }
             done += count;
         }

@@ -2,7 +2,6 @@
 
 use super::vma::Vma;
 use super::{Spaces, Stop};
-use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
@@ -10,7 +9,7 @@ use crate::primitive::Ordering::*;
 use crate::rmap::Tally;
 use crate::store::Store;
 use crate::table::{Absent, Bits, Locked, Resident, Rights, Run, Settled, Slot};
-use crate::tlb::{Range, stale};
+use crate::tlb::Tightening;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -19,21 +18,12 @@ impl Spaces {
     pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
         let child = self.create(st, gfp)?;
         let held = self.at(parent).mapping.write(&st.machine, WaitKey::Space(parent));
-        // The parent loses the right to write to its private pages.
-        st.tlb.begin_tightening(parent);
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
-        let mut outcome = Ok(());
-        for range in &ranges {
-            outcome = self.copy_range(st, parent, child, range, gfp);
-            if outcome.is_err() {
-                break;
-            }
-        }
-        // Before it goes on, no CPU may still have it.
-        st.tlb.flush(st.memory().ground(), parent, Range::ALL);
-        st.tlb.end_tightening(parent);
-        let concern = Concern::FlushedAtOnce { space: parent, first: Vpn(0), count: u64::MAX };
-        st.event(Event::TlbHazard, concern.args());
+        // The parent loses the right to write to its private pages. Before it goes on, no CPU may still have it.
+        let outcome = st.tlb.tighten(st.memory().ground(), parent, |tightening| {
+            tightening.everything();
+            ranges.iter().try_for_each(|range| self.copy_range(st, child, range, gfp, tightening))
+        });
         drop(held);
         if let Err(stop) = outcome {
             self.exit(st, child);
@@ -45,10 +35,10 @@ impl Spaces {
     fn copy_range<M: Machine>(
         &self,
         st: &Store<M>,
-        parent: SpaceId,
         child: SpaceId,
         source: &Vma,
         gfp: Gfp,
+        tightening: &mut Tightening,
     ) -> Result<(), Stop> {
         let space = self.at(child);
         let mut copy = source.clone();
@@ -64,39 +54,45 @@ impl Spaces {
         if source.sets.is_empty() {
             return Ok(());
         }
-        self.at(child).large.store(self.at(parent).large.load(Relaxed), Relaxed);
-        self.copy_entries(st, parent, child, source, gfp)
+        self.at(child).large.store(self.at(tightening.space()).large.load(Relaxed), Relaxed);
+        self.copy_entries(st, child, source, gfp, tightening)
     }
 
     fn copy_entries<M: Machine>(
         &self,
         st: &Store<M>,
-        parent: SpaceId,
         child: SpaceId,
         range: &Vma,
         gfp: Gfp,
+        tightening: &mut Tightening,
     ) -> Result<(), Stop> {
         let base = st.memory().ground();
-        let mut from = st.tables.lock(base, parent);
+        let mut from = st.tables.lock(base, tightening.space());
         let mut to = st.tables.lock(base, child).settle();
         let mut outcome = Ok(());
-        let mut tally = Tally::new(base);
+        let mut changes = Changes { tally: Tally::new(base), tightening };
         from.for_each(range.view.start, range.view.end(), |from, run| {
             if run.is_large() {
                 // One of a file can be faulted in again.
                 if outcome.is_ok() && st.frames[run.entry.pfn()].is_anon() {
-                    outcome = copy_large(st, from, &mut to, &run, gfp);
+                    outcome = copy_large(st, from, &mut to, &run, gfp, changes.tightening);
                 }
             } else if outcome.is_ok() {
                 outcome = to
                     .reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)
-                    .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut tally))
+                    .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut changes))
                     .map_err(Stop::from);
             }
         });
-        tally.settle(base);
+        changes.tally.settle(base);
         outcome
     }
+}
+
+/// What copying entries changes besides them.
+struct Changes<'a> {
+    tally: Tally,
+    tightening: &'a mut Tightening,
 }
 
 /// Share a 2 MiB entry of anonymous memory. The child's has a table in reserve as the parent's has.
@@ -107,6 +103,7 @@ fn copy_large<M: Machine>(
     to: &mut Settled<'_, M>,
     run: &Run,
     gfp: Gfp,
+    tightening: &mut Tightening,
 ) -> Result<(), Stop> {
     let base = st.memory().ground();
     let slot =
@@ -115,8 +112,7 @@ fn copy_large<M: Machine>(
     st.charge(Work::EntrySet, 1);
     let pages = run.mapped(&st.frames);
     if run.entry.has(Bits::WRITE) {
-        let old = from.forbid_writes(run);
-        stale(base, &run.cleared(from.space(), old, pages.head), true);
+        tightening.tightened(base, from.forbid_writes(run));
     }
     for page in pages.iter() {
         st.frames[page].clear(FrameFlags::EXCLUSIVE);
@@ -136,22 +132,21 @@ fn copy_run<M: Machine>(
     run: &Run,
     slot: Slot,
     shared: bool,
-    tally: &mut Tally,
+    changes: &mut Changes<'_>,
 ) {
     let base = st.memory().ground();
     st.charge(Work::EntrySet, run.count as u64);
     if let Some((swap, _)) = run.entry.as_swap() {
         st.swap.dup(swap);
         let shared = Absent::Swap { slot: swap, exclusive: false };
-        from.clear(run.slot, shared);
-        to.clear(slot, shared);
+        from.set_absent(run.slot, shared);
+        to.set_absent(slot, shared);
         to.counts().add(Resident::Swap, 1);
         return;
     }
     let pages = run.mapped(&st.frames);
     if !shared && run.entry.has(Bits::WRITE) {
-        let old = from.forbid_writes(run);
-        stale(base, &run.cleared(from.space(), old, pages.head), true);
+        changes.tightening.tightened(base, from.forbid_writes(run));
     }
     if pages.head != st.zero {
         let frame = &st.frames[pages.head];
@@ -161,7 +156,7 @@ fn copy_run<M: Machine>(
             }
         }
         frame.get(pages.count);
-        st.rmap.add_tallied(base, pages, tally);
+        st.rmap.add_tallied(base, pages, &mut changes.tally);
         to.counts().add(super::unmap::resident_kind(st, pages.head), i64::from(pages.count));
     }
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the

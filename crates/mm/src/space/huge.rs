@@ -8,7 +8,7 @@ use crate::knobs::Knob;
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::table::{Bits, Run};
-use crate::tlb::{Batch, Purpose};
+use crate::tlb::Batch;
 use core::ops::Deref;
 use proptest::prelude::*;
 use std_alloc::collections::{BTreeMap, BTreeSet};
@@ -296,7 +296,7 @@ impl World {
             return;
         }
         // An empty table would be in the way.
-        st.gather(id, Purpose::Meaning, |gather| {
+        st.gather(id, |gather| {
             let range = (Vpn(start), Vpn(start + LARGE));
             st.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
         });

@@ -4,12 +4,11 @@ use super::split::split_entries;
 use super::vma::Vma;
 use super::{Spaces, Stop};
 use crate::api::Error;
-use crate::event::{Concern, Event};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::store::Store;
-use crate::table::{Run, Settled, USER_END};
-use crate::tlb::{Gather, Purpose, Range, stale};
+use crate::table::{Moving, Run, Settled, USER_END};
+use crate::tlb::Gather;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -108,7 +107,7 @@ impl Spaces {
         moved.view.pages = new;
         // Registered at its new place before the first entry arrives there.
         moved.link(st, id, space.group());
-        let done = st.gather(id, Purpose::Meaning, |gather| {
+        let done = st.gather(id, |gather| {
             move_entries(st, id, (start, end), to, gfp, gather)?;
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);
@@ -138,7 +137,7 @@ fn move_entries<M: Machine>(
     gfp: Gfp,
     gather: &mut Gather,
 ) -> Result<(), Stop> {
-    let (base, old) = (st.memory().ground(), end.0 - start.0);
+    let base = st.memory().ground();
     let target = |page: Vpn| Vpn(to.0 + (page.0 - start.0));
     let mut tables = st.tables.lock(base, id).settle();
     // A table without entries would be in the way of a large one.
@@ -157,6 +156,7 @@ fn move_entries<M: Machine>(
         }
         at = next;
     }
+    let moving = Moving::of(start, end.0 - start.0);
     let mut runs = Vec::with_capacity(TABLE_ENTRIES);
     let mut from = start;
     while from < end {
@@ -165,41 +165,38 @@ fn move_entries<M: Machine>(
         tables.for_each(from, next, |_, run| runs.push(run));
         for run in runs.drain(..) {
             if run.is_large() {
-                move_large(st, &mut tables, run, target(run.page));
+                move_large(st, &mut tables, run, target(run.page), &moving);
             } else {
-                move_run(st, &mut tables, run, target);
+                move_run(st, &mut tables, run, target, &moving);
             }
         }
         from = next;
     }
-    // Under the lock: nobody may find an entry empty while a CPU can still use it.
-    let moved_away = Range::pages(start, old);
-    st.tlb.flush(base, id, moved_away);
-    let concern = Concern::Emptied { space: id, first: start, count: old };
-    st.event(Event::TlbHazard, concern.args());
+    tables.moved(moving);
     tables.take_empty_tables((start, end), (Vpn(0), USER_END), gather);
     Ok(())
 }
 
 /// Move a large entry to `page`, which begins one, too. What lies in reserve for it is the space's, and stays.
-fn move_large<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, page: Vpn) {
+fn move_large<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, page: Vpn, moving: &Moving) {
     let slot = tables.large_place(page).expect("the way to it was made, and no table stands there");
-    let entry = tables.move_run(&run, slot);
-    stale(st.memory().ground(), &run.cleared(tables.space(), entry, entry.pfn()), true);
+    tables.move_run(&run, slot, moving);
     st.charge(Work::EntrySet, 2);
 }
 
 /// Move a run of entries to where `target` says. The places there may lie in two tables.
-fn move_run<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, target: impl Fn(Vpn) -> Vpn) {
+fn move_run<M: Machine>(
+    st: &Store<M>,
+    tables: &mut Settled<'_, M>,
+    run: Run,
+    target: impl Fn(Vpn) -> Vpn,
+    moving: &Moving,
+) {
     let mut rest = Some(run);
     while let Some(run) = rest {
         let slot = tables.find(target(run.page)).expect("its table was reserved").slot;
         let (run, behind) = run.split(slot.room());
-        let entry = tables.move_run(&run, slot);
-        if entry.is_present() {
-            let head = run.mapped(&st.frames).head;
-            stale(st.memory().ground(), &run.cleared(tables.space(), entry, head), true);
-        }
+        tables.move_run(&run, slot, moving);
         st.charge(Work::EntrySet, 2 * run.count as u64);
         rest = behind;
     }

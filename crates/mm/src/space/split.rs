@@ -11,7 +11,6 @@ use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::store::Store;
 use crate::table::Run;
-use crate::tlb::Purpose;
 use crate::units::*;
 
 const LARGE: u64 = TABLE_ENTRIES as u64;
@@ -51,7 +50,7 @@ pub(super) fn split_entry<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn) {
             return;
         }
     }
-    st.gather(id, Purpose::Meaning, |gather| {
+    st.gather(id, |gather| {
         let anon = |run: &Run| st.frames[run.mapped(&st.frames).head].is_anon();
         zap_if(st, id, (page, Vpn(page.0 + 1)), true, gather, |run| run.is_large() && !anon(run));
     });

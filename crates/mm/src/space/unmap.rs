@@ -7,13 +7,12 @@ use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::cache::drop_swap_entry;
 use crate::frame::{Frame, FrameFlags, Owner};
-use crate::ground::Ground;
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Locked, Resident, Run, USER_END};
-use crate::tlb::{Gather, Purpose, stale, stale_of};
+use crate::table::{Bits, Entry, Locked, Resident, Run, Taken, USER_END};
+use crate::tlb::{Ascending, Emptied, Gather};
 use crate::units::*;
 use core::cell::Cell;
 use smallvec::SmallVec;
@@ -51,7 +50,7 @@ impl Spaces {
         split_entry_at(st, space, id, end);
         // As for a cut, and again for what is taken out.
         st.charge(Work::VmaChange, 1);
-        let left = st.gather(id, Purpose::Meaning, |gather| {
+        let left = st.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
             let left = vmas.remove_start(start, end, gather);
             // What lies behind needs the table that it shares with these pages.
@@ -68,7 +67,7 @@ impl Spaces {
 
     /// Unmap `[start, end)`, which is one range.
     fn unmap_whole<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
-        let gone = st.gather(id, Purpose::Meaning, |gather| {
+        let gone = st.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
             let gone = vmas.remove_ending_at(end, gather).expect("it was just seen");
             let hole = vmas.hole(start, end);
@@ -85,7 +84,7 @@ impl Spaces {
         self.split_at(st, id, start);
         self.split_at(st, id, end);
         let mut gone: SmallVec<[Vma; 1]> = SmallVec::new();
-        st.gather(id, Purpose::Meaning, |gather| {
+        st.gather(id, |gather| {
             let hole = {
                 let mut vmas = space.vmas.lock();
                 while let Some(vma) = vmas.remove_last(end, start, gather) {
@@ -168,127 +167,91 @@ fn zap_locked_if<M: Machine>(
     wanted: impl Fn(&Run) -> bool,
 ) {
     let base = st.memory().ground();
-    let mut zapped = Zapped::new(base);
+    let (mut gather, mut tally) = (gather.ascending(), Tally::new(base));
     let mut from = start;
     loop {
         // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
         let split = Cell::new(None);
         let wanted = |run: &Run| {
-            if run.is_large() && reaches_out(run, start, end) && st.frames[run.entry.pfn()].is_anon() {
+            if run.is_large()
+                && reaches_out((run.page, run.end()), start, end)
+                && st.frames[run.entry.pfn()].is_anon()
+            {
                 // The first: what lies behind it is walked again.
                 split.set(split.get().or(Some(*run)));
                 return false;
             }
             wanted(run)
         };
-        tables.take_each(from, end, wanted, |tables, run| {
-            if run.is_large() {
-                let partly = reaches_out(run, start, end);
-                // A run of its own: this one need not be kept in memory for a call that is rarely made.
-                let run = Run::large(run.page, run.slot, run.entry);
-                return forget_large(st, tables, &run, partly, recency, gather);
+        tables.take_each(from, end, wanted, |tables, taken| match taken {
+            Taken::Swapped(slot) => forget_swapped(st, tables, slot),
+            Taken::Mapped(emptied) if emptied.is_large() => {
+                let partly = reaches_out(emptied.range(), start, end);
+                forget_large(st, tables, emptied, partly, recency, gather.gather());
             }
-            forget_run(st, tables, run, recency, gather, &mut zapped);
+            Taken::Mapped(emptied) => forget_run(st, tables, emptied, recency, &mut gather, &mut tally),
         });
         let Some(run) = split.get() else { break };
         tables.split_large(&run);
         st.rmap.split_large(base, run.entry.pfn());
         from = run.page.max(start);
         // What is walked next lies below what was cleared behind the entry.
-        zapped.tell(gather);
+        gather.descend();
     }
-    zapped.settle(base, gather);
+    tally.settle(base);
 }
 
-/// What was cleared, in ascending order, and is told at the end, or before the order is left.
-struct Zapped {
-    tally: Tally,
-    /// From the first page to the last, if there is one.
-    first: Vpn,
-    end: Vpn,
+/// Does a large entry for `[from, to)` map more than pages of `[start, end)`?
+fn reaches_out((from, to): (Vpn, Vpn), start: Vpn, end: Vpn) -> bool {
+    from < start || to > end
 }
 
-impl Zapped {
-    fn new<M: Machine>(base: &Ground<M>) -> Zapped {
-        Zapped { tally: Tally::new(base), first: Vpn(0), end: Vpn(0) }
-    }
-
-    #[inline]
-    fn touched(&mut self, run: &Run) {
-        if self.end == Vpn(0) {
-            self.first = run.page;
-        }
-        self.end = run.end();
-    }
-
-    /// Tell what was cleared so far, so that more can be, anywhere.
-    fn tell(&mut self, gather: &mut Gather) {
-        if self.first < self.end {
-            gather.touched(self.first, self.end.0 - self.first.0);
-        }
-        (self.first, self.end) = (Vpn(0), Vpn(0));
-    }
-
-    fn settle<M: Machine>(mut self, base: &Ground<M>, gather: &mut Gather) {
-        self.tell(gather);
-        self.tally.settle(base);
-    }
+/// An entry whose page is in swap was taken away.
+#[inline]
+fn forget_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, slot: SwapSlot) {
+    st.charge(Work::EntryClear, 1);
+    tables.counts().add(Resident::Swap, -1);
+    drop_swap_entry(st.memory(), slot);
 }
 
-/// Does a large entry map more than pages of `[start, end)`?
-fn reaches_out(run: &Run, start: Vpn, end: Vpn) -> bool {
-    run.page < start || run.end() > end
-}
-
-/// A run of entries was cleared: see to what it said.
+/// A run of entries was emptied: see to what it said.
 #[inline(always)]
 fn forget_run<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
-    run: &Run,
+    emptied: Emptied,
     recency: bool,
-    gather: &mut Gather,
-    zapped: &mut Zapped,
+    gather: &mut Ascending<'_>,
+    tally: &mut Tally,
 ) {
     let base = st.memory().ground();
-    st.charge(Work::EntryClear, run.count as u64);
-    if let Some((slot, _)) = run.entry.as_swap() {
-        tables.counts().add(Resident::Swap, -1);
-        drop_swap_entry(st.memory(), slot);
-        return;
-    }
-    zapped.touched(run);
-    let pages = run.mapped(&st.frames);
-    let frame = &st.frames[pages.head];
-    stale_of(base, &run.cleared(tables.space(), run.entry, pages.head), frame, true);
+    let pages = emptied.mapped();
+    st.charge(Work::EntryClear, pages.count as u64);
     if pages.head == st.zero {
-        return;
+        return gather.emptied(base, emptied.of_zeroes(st.zero));
     }
+    let frame = &st.frames[pages.head];
     let kind = kind_of(frame);
     if kind != Resident::Anon {
-        tell_file(st, run, pages.head, recency);
+        tell_file(st, emptied.entry(), pages.head, recency);
     }
     let anon = kind == Resident::Anon;
-    if frame.order() == Order::ZERO {
-        tables.counts().add(kind, -1);
-        st.rmap.remove_one_tallied(base, frame, anon, &mut zapped.tally);
-        gather.page(pages.head);
-        return;
-    }
     tables.counts().add(kind, -i64::from(pages.count));
-    if st.rmap.remove_tallied(base, (frame, anon), pages, &mut zapped.tally) {
+    if frame.order() == Order::ZERO {
+        st.rmap.remove_one_tallied(base, frame, anon, tally);
+    } else if st.rmap.remove_tallied(base, (frame, anon), pages, tally) {
         st.lru.defer_split(base, pages.head);
     }
-    gather.folio(pages.head, run.count);
+    gather.emptied(base, emptied);
 }
 
 /// A folio of a file learns what hardware marked in its entries.
 #[inline(always)]
-fn tell_file<M: Machine>(st: &Store<M>, run: &Run, head: Pfn, recency: bool) {
-    if run.entry.has(Bits::DIRTY) {
+fn tell_file<M: Machine>(st: &Store<M>, entry: Entry, head: Pfn, recency: bool) {
+    if entry.has(Bits::DIRTY) {
         st.cache.mark_dirty(st.memory(), head);
     }
-    if recency && run.entry.has(Bits::YOUNG) && matches!(st.frames[head].owner(), Owner::File(_)) {
+    if recency && entry.has(Bits::YOUNG) && matches!(st.frames[head].owner(), Owner::File(_)) {
         st.lru.mark_accessed(st.memory().ground(), head);
     }
 }
@@ -298,30 +261,28 @@ fn tell_file<M: Machine>(st: &Store<M>, run: &Run, head: Pfn, recency: bool) {
 fn forget_large<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
-    run: &Run,
+    emptied: Emptied,
     partly: bool,
     recency: bool,
     gather: &mut Gather,
 ) {
     let base = st.memory().ground();
     st.charge(Work::EntryClear, 1);
-    gather.touched_large(run.page);
-    let head = run.entry.pfn();
-    stale(base, &run.cleared(tables.space(), run.entry, head), true);
-    let kind = resident_kind(st, head);
+    let pages = emptied.mapped();
+    let (head, kind) = (pages.head, resident_kind(st, pages.head));
     if kind == Resident::Anon {
-        assert!(!partly, "{} lies in a large entry of anonymous memory that was not split", run.page);
+        assert!(!partly, "a large entry of anonymous memory reaches out of the range and was not split");
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(st, run, head, recency);
+        tell_file(st, emptied.entry(), head, recency);
         st.count(Stat::ThpSplitPmd, i64::from(partly));
     }
-    tables.counts().add(kind, -(run.pages() as i64));
+    tables.counts().add(kind, -i64::from(pages.count));
     if st.rmap.remove_large(base, head) {
         st.lru.defer_split(base, head);
     }
-    gather.folio(head, 1);
+    gather.emptied(base, emptied);
 }
 
 /// What kind of page a folio counts as where it is mapped.
@@ -344,7 +305,7 @@ pub(super) fn kind_of(frame: &Frame) -> Resident {
 /// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
 pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
     st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
-        st.gather(span.space, Purpose::Meaning, |gather| {
+        st.gather(span.space, |gather| {
             gather.changes(start, end);
             zap_if(st, span.space, (start, end), false, gather, |_| true);
         });

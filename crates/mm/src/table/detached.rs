@@ -14,6 +14,7 @@
 
 use super::{Bits, Entry, LEVELS, Locked, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
+use crate::linear::linear;
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
 use crate::tlb::{Range, stale};
@@ -29,6 +30,11 @@ pub struct Detached {
     table: Pfn,
 }
 
+linear!(
+    Detached,
+    "a table was taken out of its tree and is lost: put a large entry in its place with `install_for`"
+);
+
 impl<M: Machine> Locked<'_, M> {
     /// Where the entry of the table for `page`, or the large entry in its place, stands. `None`: the way does not go so far.
     fn large_slot(&self, page: Vpn) -> Option<Slot> {
@@ -43,6 +49,7 @@ impl<M: Machine> Locked<'_, M> {
 
     /// Take the table of the 512 pages from `page` on out of the tree. `None`: there is none. The caller keeps others from making
     /// entries for these pages until it has put something in the table's place.
+    #[must_use = "the table would be lost"]
     pub fn detach(&mut self, page: Vpn) -> Option<Detached> {
         let (base, space, pages) = (self.base, self.space, TABLE_ENTRIES as u64);
         let slot = self.large_slot(page)?;
@@ -69,7 +76,8 @@ impl<M: Machine> Locked<'_, M> {
 impl<M: Machine> Settled<'_, M> {
     /// Map `head`, a folio of 2 MiB that this space alone sees, with one entry in the place of the table.
     pub fn install_for(&mut self, detached: Detached, head: Pfn, rights: Rights) {
-        let Detached { space, page, table } = detached;
+        let &Detached { space, page, table } = &detached;
+        detached.spend();
         assert_eq!(space, self.space, "the table of another space");
         let base = self.base;
         for cell in base.machine.table(table) {

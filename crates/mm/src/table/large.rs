@@ -26,7 +26,6 @@ use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
-use crate::tlb::{Range, stale};
 use crate::units::*;
 
 impl<M: Machine> Locked<'_, M> {
@@ -76,7 +75,8 @@ impl<M: Machine> Locked<'_, M> {
 
     /// Map a folio of a file with one entry, where it shows what every old translation of the addresses shows too, as
     /// [`Locked::install_unchanged`] does.
-    pub fn install_large_unchanged(&mut self, slot: Slot, head: Pfn, rights: Rights) {
+    pub fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
+        self.vacated.check(page, TABLE_ENTRIES as u32);
         let owner = self.base.frames[head].owner();
         assert!(matches!(owner, Owner::File(_)), "{head} of {owner:?} is mapped as if it were not new");
         self.put_large(slot, head, rights.bits_of_entry());
@@ -94,8 +94,8 @@ impl<M: Machine> Locked<'_, M> {
         assert!(run.is_large());
         let base = self.base;
         let old = self.replace(run.slot, Entry::NONE);
-        stale(base, &run.cleared(self.space, old, old.pfn()), true);
-        base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
+        // The new entries inherit what the old one held: the caller makes a reference for each of it.
+        let _ = base.tlb.flush_emptied(base, self.emptied(run, old)).into_parts();
         let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
         base.event(Event::TlbHazard, concern.args());
         let table = self.withdraw();
@@ -115,6 +115,7 @@ impl<M: Machine> Settled<'_, M> {
         let pages = FolioPages::all(&self.base.frames, head);
         let mut bits = rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
+        self.vacated.check(page, pages.count);
         self.means_something_else(page, pages.count);
         self.put_large(slot, head, bits);
     }

@@ -7,11 +7,13 @@
 //! A present entry that maps a page holds one reference of its folio and counts in its mapcount; the room above that
 //! sets and clears entries keeps both, this room keeps only the tree and the space's resident counts.
 //!
-//! **What a lock allows.** Under a tree's lock entries may be cleared, and may be made to show what an old translation of
+//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which gives a value that must be flushed
+//! ([`Emptied`](crate::tlb::Emptied), [`Tightened`]); nothing takes the place of what was emptied and not flushed. Entries may be made to show what an old translation of
 //! the page would show too. To let a page show something else, or be written, the lock is first turned into a
 //! [`Settled`] one: then no CPU holds a translation that was taken away before, and as debts are left under this lock,
 //! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
 //! entries, so that a fault pays only for its own surroundings.
+#![expect(clippy::disallowed_methods, reason = "it keeps page tables, and makes what they give")]
 
 mod detached;
 pub mod entry;
@@ -24,7 +26,7 @@ mod window;
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::{Run, Taken};
-pub use settled::{Settled, Writes};
+pub use settled::{Moving, Settled, Writes};
 pub use window::Window;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
@@ -36,7 +38,7 @@ use crate::machine::{Machine, Work, ZoneKind};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::published::{self, Published::F10};
 use crate::stat::Stat;
-use crate::tlb::{Gather, Generation};
+use crate::tlb::{Gather, Tightened};
 use crate::units::*;
 use core::cell::Cell;
 use std_alloc::vec::Vec;
@@ -184,6 +186,48 @@ pub struct Locked<'a, M> {
     counts: Guard<'a, Counts>,
     /// For which entries has what was owed been paid in this hold?
     settled: Paid,
+    /// Pages whose entries were emptied in this hold, and not flushed at once.
+    vacated: Vacated,
+}
+
+/// All pages between the first and the last that lost their entries.
+#[derive(Clone, Copy)]
+struct Vacated {
+    start: Vpn,
+    end: Vpn,
+}
+
+impl Vacated {
+    const NONE: Vacated = Vacated { start: Vpn(u64::MAX), end: Vpn(0) };
+
+    #[inline(always)]
+    fn add(&mut self, page: Vpn, pages: u64) {
+        self.start = self.start.min(page);
+        self.end = self.end.max(Vpn(page.0 + pages));
+    }
+
+    /// These were flushed: if they are all, there are none left.
+    fn flushed(&mut self, page: Vpn, pages: u64) {
+        if page <= self.start && self.end.0 <= page.0 + pages {
+            *self = Vacated::NONE;
+        }
+    }
+
+    /// Nothing may be mapped where CPUs may hold what was mapped before.
+    #[inline(always)]
+    fn check(&self, page: Vpn, pages: u32) {
+        if page < self.end && page.0 + pages as u64 > self.start.0 {
+            not_flushed(page);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_flushed(page: Vpn) -> ! {
+    panic!(
+        "{page} was emptied in this hold of the lock: `flush` what that gave before another page takes its place"
+    );
 }
 
 /// Entries of a tree for which nothing is owed.
@@ -302,7 +346,14 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     fn new(base: &'a Ground<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
         counts.hold = counts.hold.wrapping_add(1);
-        Locked { base, space, root: Pfn(tree.root.load(Acquire)), counts, settled: Paid::Nothing }
+        Locked {
+            base,
+            space,
+            root: Pfn(tree.root.load(Acquire)),
+            counts,
+            settled: Paid::Nothing,
+            vacated: Vacated::NONE,
+        }
     }
 
     /// The space's counts.
@@ -389,12 +440,6 @@ impl<'a, M: Machine> Locked<'a, M> {
         Settled::new(self, Paid::Table(slot.table))
     }
 
-    /// A flush of the entry at `slot`, which has been cleared, waits; a debt of this generation has been left with the space.
-    #[inline]
-    pub fn owe(&mut self, slot: Slot, generation: Generation) {
-        self.base.frames[slot.table].set_debt(generation.tag());
-    }
-
     /// Put an entry in the place of another, whose bits up to now are returned.
     #[inline]
     fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
@@ -403,16 +448,18 @@ impl<'a, M: Machine> Locked<'a, M> {
         old
     }
 
-    /// Clear one entry, leaving `rest` in its place; returns it with all marks that hardware had set by then.
+    /// Put an entry that maps nothing in the place of another such entry.
     #[inline]
-    pub fn clear(&mut self, slot: Slot, rest: Absent) -> Entry {
-        self.replace(slot, rest.into())
+    pub fn set_absent(&mut self, slot: Slot, new: Absent) {
+        let old = self.replace(slot, new.into());
+        assert!(!old.is_present(), "{old:?} maps a page: empty its run");
     }
 
     /// Map pages of a folio that show what every old translation of their addresses shows too, as nothing was written since:
     /// those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
     #[inline]
-    pub fn install_unchanged(&mut self, slot: Slot, pages: FolioPages, rights: Rights) {
+    pub fn install_unchanged(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights) {
+        self.vacated.check(page, pages.count);
         let head = self.head_of(pages);
         let cached = matches!(head.owner(), Owner::File(_)) || head.has(FrameFlags::SWAPCACHE);
         assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
@@ -437,7 +484,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     /// Give a run these rights, and take all others but the right to write, which is taken only if `read_only`.
-    pub fn change_rights(&mut self, run: &Run, rights: Rights, read_only: bool) {
+    pub fn change_rights(&mut self, run: &Run, rights: Rights, read_only: bool) -> Tightened {
         // Under the lock, what was found holds but for marks.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
@@ -448,23 +495,28 @@ impl<'a, M: Machine> Locked<'a, M> {
         if found.intersects(forbidden) {
             self.clear_bits(run, forbidden);
         }
+        self.tightened(run, run.entry)
     }
 
-    /// Take the right to write from a run; returns it as it was.
+    /// Take the right to write from a run.
     #[inline]
-    pub fn forbid_writes(&mut self, run: &Run) -> Entry {
-        self.clear_bits(run, Bits::WRITE)
+    pub fn forbid_writes(&mut self, run: &Run) -> Tightened {
+        let old = self.clear_bits(run, Bits::WRITE);
+        self.tightened(run, old)
     }
 
-    /// Take the right to write and the mark of having been written; returns the run as it was.
-    pub fn forbid_writes_and_clean(&mut self, run: &Run) -> Entry {
-        self.clear_bits(run, Bits::WRITE | Bits::DIRTY)
+    /// Take the right to write and the mark of having been written.
+    pub fn forbid_writes_and_clean(&mut self, run: &Run) -> Tightened {
+        let old = self.clear_bits(run, Bits::WRITE | Bits::DIRTY);
+        self.tightened(run, old)
     }
 
-    /// Forget that the pages of a run were used and written.
-    pub fn clear_young_and_dirty(&mut self, run: &Run) -> Entry {
+    /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them again, so
+    /// that must be flushed before what is written next may be told from what was.
+    pub fn clear_young_and_dirty(&mut self, run: &Run) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
-        self.clear_bits(run, Bits::YOUNG | Bits::DIRTY)
+        let old = self.clear_bits(run, Bits::YOUNG | Bits::DIRTY);
+        self.tightened(run, old)
     }
 
     /// Put any entry into an empty place, as hardware's owner could.

@@ -11,11 +11,12 @@
 //! every run is. The contract is that of Linux's `folio_pte_batch`.
 
 use super::{Absent, Bits, Entry, Locked, Slot};
+use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
-use crate::tlb::{Cleared, Gather};
+use crate::tlb::{Cleared, Emptied, Refs, Tightened};
 use crate::units::*;
 
 /// Marks that entries of one run may differ in.
@@ -43,12 +44,6 @@ impl Run {
     #[inline(always)]
     pub fn one(page: Vpn, slot: Slot, entry: Entry) -> Run {
         Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
-    }
-
-    /// The run of a 2 MiB entry.
-    #[inline]
-    pub(crate) fn large(page: Vpn, slot: Slot, entry: Entry) -> Run {
-        Run { page, slot, entry, order: PAGEBLOCK_ORDER, count: 1, head: entry.pfn() }
     }
 
     /// Pages of the address space that the run is for.
@@ -94,8 +89,8 @@ impl Run {
 
     /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`: the first
     /// as it was, with the marks of all.
-    #[inline]
-    pub fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
+    #[inline(always)]
+    pub(super) fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
         Cleared {
             space,
             page: self.page,
@@ -110,31 +105,27 @@ impl Run {
     }
 }
 
-impl Run {
-    /// Note that the entries were cleared or have lost rights.
-    #[inline]
-    pub fn touch(&self, gather: &mut Gather) {
-        if self.is_large() {
-            gather.touched_large(self.page);
-        } else {
-            gather.touched(self.page, self.pages());
-        }
+/// What a walk has emptied ([`Locked::take_each`]).
+pub enum Taken {
+    /// Entries that mapped pages.
+    Mapped(Emptied),
+    /// An entry whose page is in swap.
+    Swapped(SwapSlot),
+}
+
+impl Emptied {
+    /// The first entry, with all marks that hardware had set by then in any of them.
+    #[inline(always)]
+    pub fn entry(&self) -> Entry {
+        Entry::from_raw(self.raw())
     }
 }
 
-/// A run that was cleared, as it was.
-#[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    slot: Slot,
-    entry: Entry,
-    count: u32,
-}
-
-impl Taken {
-    /// The first entry, with all marks that hardware had set by then in any of them.
-    #[inline]
+impl Tightened {
+    /// The first entry as it was, with the marks of all.
+    #[inline(always)]
     pub fn entry(&self) -> Entry {
-        self.entry
+        Entry::from_raw(self.raw())
     }
 }
 
@@ -196,9 +187,24 @@ impl<'a, M: Machine> Locked<'a, M> {
         Some(run)
     }
 
-    /// Clear a run, leaving in the place of each entry what `rest` says for its number in the run.
+    /// What was taken from a run, which was `old` with the marks of all: to be flushed.
+    #[inline(always)]
+    pub(super) fn emptied(&self, run: &Run, old: Entry) -> Emptied {
+        let head = Run { entry: old, ..*run }.mapped(&self.base.frames).head;
+        Emptied::new(run.cleared(self.space, old, head), run.slot.table, old.raw())
+    }
+
+    /// A run has lost rights or marks, and was `old` with the marks of all: to be flushed.
     #[inline]
-    pub fn clear_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Taken {
+    pub(super) fn tightened(&self, run: &Run, old: Entry) -> Tightened {
+        let head = Run { entry: old, ..*run }.mapped(&self.base.frames).head;
+        Tightened::new(run.cleared(self.space, old, head), old.raw())
+    }
+
+    /// Empty a run of present entries, leaving in the place of each what `rest` says for its number in the run.
+    #[inline]
+    pub fn empty_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Emptied {
+        assert!(run.entry.is_present(), "{run:?} maps nothing");
         let mut gone = 0;
         let entry = exchange(self.cells(run.slot, run.count), |i| {
             let new = Entry::from(rest(i));
@@ -206,12 +212,32 @@ impl<'a, M: Machine> Locked<'a, M> {
             new
         });
         self.count_entries(run.slot.table, -gone);
-        Taken { slot: run.slot, entry, count: run.count }
+        self.vacated.add(run.page, run.pages());
+        self.emptied(run, entry)
     }
 
-    /// Put back what [`Locked::clear_run`] has taken in the same hold of the lock, and left empty.
-    pub fn restore(&mut self, taken: Taken) {
-        self.put_run(taken.slot, taken.entry, taken.count);
+    /// Put back what [`Locked::empty_run`] has taken of a run in the same hold of the lock, and left empty.
+    pub fn restore(&mut self, run: &Run, emptied: Emptied) {
+        self.put_run(run.slot, emptied.entry(), run.count);
+        emptied.put_back();
+    }
+
+    /// Flush entries that were emptied. On return no CPU holds what they said, and others may take their place.
+    pub fn flush(&mut self, emptied: Emptied) -> Refs {
+        let (page, pages) = emptied.place();
+        let refs = self.base.tlb.flush_emptied(self.base, emptied);
+        let concern = Concern::FlushedAtOnce { space: self.space, first: page, count: pages };
+        self.base.event(Event::TlbHazard, concern.args());
+        self.vacated.flushed(page, pages);
+        refs
+    }
+
+    /// Flush entries that lost rights. On return no CPU has more than these say now.
+    pub fn flush_tightened(&mut self, tightened: Tightened) {
+        let (page, pages) = tightened.place();
+        self.base.tlb.flush_tightened(self.base, tightened);
+        let concern = Concern::FlushedAtOnce { space: self.space, first: page, count: pages };
+        self.base.event(Event::TlbHazard, concern.args());
     }
 
     /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.

@@ -4,9 +4,10 @@ use super::run::MARKS;
 use super::{Bits, Entry, Locked, Paid, Rights, Run, Slot};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
+use crate::linear::linear;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
-use crate::tlb::FileSettled;
+use crate::tlb::{FileSettled, Range, stale};
 use crate::units::*;
 use core::ops::{Deref, DerefMut};
 
@@ -19,6 +20,22 @@ pub enum Writes {
     Private,
     /// Yes; everybody who maps the file sees it.
     Shared(FileSettled),
+}
+
+/// Entries of a range move to other addresses; the old ones are flushed when all have moved.
+#[must_use = "CPUs may still use the old places: end it with `Settled::moved`"]
+pub struct Moving {
+    start: Vpn,
+    pages: u64,
+}
+
+linear!(Moving, "entries were moved and their old places not flushed: end the move with `Settled::moved`");
+
+impl Moving {
+    /// Those of some pages from `start` on.
+    pub fn of(start: Vpn, pages: u64) -> Moving {
+        Moving { start, pages }
+    }
 }
 
 /// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this very
@@ -53,6 +70,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     pub fn install(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
+        self.vacated.check(page, pages.count);
         self.means_something_else(page, pages.count);
         let present = self.put_run(slot, Entry::new(pages.first, bits), pages.count);
         debug_assert!(!present, "an entry for {page} was not cleared first");
@@ -104,9 +122,10 @@ impl<'a, M: Machine> Settled<'a, M> {
         }
     }
 
-    /// Move a run of entries, whatever they are, to empty places of one table. The caller flushes the old pages before it
-    /// unlocks the tree. Returns the first entry as it was, with the marks of all.
-    pub fn move_run(&mut self, run: &Run, to: Slot) -> Entry {
+    /// Move a run of entries, whatever they are, to empty places of one table.
+    pub fn move_run(&mut self, run: &Run, to: Slot, moving: &Moving) {
+        let within = moving.start <= run.page && run.end().0 <= moving.start.0 + moving.pages;
+        assert!(within, "{run:?} is not of the range that is moved");
         assert_eq!(self.empty_from(to, run.count), run.count, "{run:?} is moved over other entries");
         let mut moved = run.entry;
         for i in 0..run.count {
@@ -114,7 +133,19 @@ impl<'a, M: Machine> Settled<'a, M> {
             self.replace(to.ahead(i), entry);
             moved = if i == 0 { entry } else { moved.with(entry.bits() & MARKS) };
         }
-        moved
+        if moved.is_present() {
+            let head = run.mapped(&self.base.frames).head;
+            stale(self.base, &run.cleared(self.space, moved, head), true);
+        }
+    }
+
+    /// All entries of a range have moved: nobody may find an old place empty while a CPU can still use it.
+    pub fn moved(&mut self, moving: Moving) {
+        let (start, count) = (moving.start, moving.pages);
+        self.base.tlb.flush(self.base, self.space, Range::pages(start, count));
+        let concern = Concern::Emptied { space: self.space, first: start, count };
+        self.base.event(Event::TlbHazard, concern.args());
+        moving.spend();
     }
 
     /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to write goes

@@ -4,7 +4,7 @@ use super::*;
 use crate::knobs::Knobs;
 use crate::machine::Flush;
 use crate::testing::TestMachine;
-use crate::tlb::Purpose;
+use crate::tlb::Finished;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -46,8 +46,9 @@ impl Bench {
         tables.install_large(slot.unwrap(), page, head, Rights::USER, Writes::No);
     }
 
-    fn finish(&self, gather: Gather) {
-        self.tables.free_tables(&self.base, &self.alloc, &gather.tables);
+    fn gather(&self, change: impl FnOnce(&mut Gather)) {
+        let free = |finished: Finished<'_>| self.tables.free_tables(&self.base, &self.alloc, finished.tables);
+        self.base.tlb.gather(&self.base, SPACE, change, free);
     }
 }
 
@@ -89,7 +90,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     tables.mark_used(leaf.slot, true);
     // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
-    tables.owe(leaf.slot, Generation(5));
+    bench.base.frames[leaf.slot.table].set_debt(5);
     // No CPU uses the large translation beside the new ones.
     bench.base.tlb.switch(&bench.base, SPACE, bench.tables.root(SPACE));
     bench.base.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
@@ -110,7 +111,7 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
     let slot = tables.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
-    tables.install_unchanged(slot, FolioPages::one(&bench.base.frames, Pfn(77)), Rights::USER);
+    tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.base.frames, Pfn(77)), Rights::USER);
 }
 
 /// The compiler allows to assign through the reference.
@@ -178,9 +179,8 @@ proptest! {
                     prop_assert_eq!(old, model.remove(&page).unwrap_or(Entry::NONE));
                 }
                 Op::TakeEmpty(start, end) => {
-                    let mut gather = Gather::new(SPACE, Purpose::Age);
-                    bench.lock().take_empty_tables((Vpn(start), Vpn(end)), (Vpn(0), USER_END), &mut gather);
-                    bench.finish(gather);
+                    let range = (Vpn(start), Vpn(end));
+                    bench.gather(|gather| bench.lock().take_empty_tables(range, (Vpn(0), USER_END), gather));
                 }
                 Op::Visit(start, end) => {
                     let mut seen = Vec::new();
@@ -195,9 +195,7 @@ proptest! {
             tables.replace(leaf.slot, Entry::NONE);
         });
         drop(tables);
-        let mut gather = Gather::new(SPACE, Purpose::Exit);
-        bench.tables.destroy(&bench.base, SPACE, &mut gather);
-        bench.finish(gather);
+        bench.gather(|gather| bench.tables.destroy(&bench.base, SPACE, gather));
         bench.alloc.drain_all(&bench.base);
         // The root was taken before `free` was read; what CPUs' lists held then is back too.
         prop_assert!(bench.base.stats.read(Stat::NrFreePages) > free);
@@ -258,10 +256,10 @@ fn a_run_has_the_marks_of_all_its_entries() {
     assert!(run.entry.has(Bits::YOUNG | Bits::DIRTY | Bits::AGED));
     let (head, rest) = run.split(4);
     assert_eq!((head.end(), rest.unwrap().entry.pfn(), rest.unwrap().count), (Vpn(104), Pfn(516), 12));
-    let taken = tables.clear_run(&run, |_| Absent::None);
-    assert!(taken.entry().has(Bits::YOUNG | Bits::DIRTY | Bits::AGED));
+    let emptied = tables.empty_run(&run, |_| Absent::None);
+    assert!(emptied.entry().has(Bits::YOUNG | Bits::DIRTY | Bits::AGED));
     assert_eq!(tables.empty_from(run.slot, 16), 16);
-    tables.restore(taken);
+    tables.restore(&run, emptied);
     drop(tables);
     assert_eq!((runs(&bench, 0, 512), bench.lock().validate()), (std_alloc::vec![(100, 16)], Ok(16)));
 }

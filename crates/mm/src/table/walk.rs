@@ -1,7 +1,7 @@
 //! Finding entries, one or a range.
 
 use super::run::exchange;
-use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
+use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot, Taken};
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::Gather;
@@ -91,22 +91,26 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`Locked::for_each`], but clear those runs that are `wanted` before they are shown. Their entry is then as hardware
-    /// left it.
+    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown.
     #[inline]
     pub fn take_each(
         &mut self,
         start: Vpn,
         end: Vpn,
         wanted: impl Fn(&Run) -> bool,
-        mut visit: impl FnMut(&mut Self, &Run),
+        mut visit: impl FnMut(&mut Self, Taken),
     ) {
-        let mut visit = |tables: &mut Self, mut run: Run, cells: &[AtomicU64]| {
+        self.vacated.add(start, end.0.saturating_sub(start.0));
+        let mut visit = |tables: &mut Self, run: Run, cells: &[AtomicU64]| {
             if !wanted(&run) {
                 return 0;
             }
-            run.entry = exchange(cells, |_| Entry::NONE);
-            visit(tables, &run);
+            let old = exchange(cells, |_| Entry::NONE);
+            let taken = match old.as_swap() {
+                Some((slot, _)) => Taken::Swapped(slot),
+                None => Taken::Mapped(tables.emptied(&run, old)),
+            };
+            visit(tables, taken);
             run.count
         };
         self.visit_range(start, end, &mut visit);

@@ -4,7 +4,7 @@ use super::{Bits, Entry, Locked, Rights, Run, Slot};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
-use crate::tlb::Generation;
+use crate::tlb::{EmptiedPages, stale};
 use crate::units::*;
 
 /// Places of one table of the lowest level, by their distance from the first. Good while the tree stays locked.
@@ -33,11 +33,6 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
     #[inline]
     pub fn places(&self) -> usize {
         self.cells.len()
-    }
-
-    /// A place, which holds or held `entry`, as a run.
-    pub fn run(&self, at: usize, entry: Entry) -> Run {
-        Run::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), entry)
     }
 
     /// The tables.
@@ -73,29 +68,41 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
             "{page} of {:?}, {flags:?}, is mapped as if it were not new",
             frame.owner()
         );
+        assert!(self.gone <= 0, "{page} is mapped beside places that were emptied and not flushed");
+        self.tables.vacated.check(Vpn(self.page.0 + at as u64), 1);
         let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
         let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));
         debug_assert!(old.is_none(), "an entry for {page} was not cleared first");
         self.gone -= 1;
     }
 
-    /// Empty a place that is not empty; returns its entry with all marks that hardware had set by then.
+    /// Empty a place that maps `page`, a folio by itself, and add it to `emptied`; returns its entry with all marks that hardware had
+    /// set by then.
     #[inline]
-    pub fn take(&mut self, at: usize) -> Entry {
+    pub(crate) fn take(&mut self, at: usize, page: Pfn, emptied: &mut EmptiedPages) -> Entry {
         self.gone += 1;
-        Entry::from_raw(self.cells[at].swap(Entry::NONE.raw(), AcqRel))
+        let old = Entry::from_raw(self.cells[at].swap(Entry::NONE.raw(), AcqRel));
+        emptied.push((self.tables.space, self.first.table), page, old.has(Bits::WRITE));
+        if self.tables.base.machine.listens() {
+            self.tell(at, page, old);
+        }
+        old
     }
 
-    /// Flushes of entries that were taken wait; a debt of this generation has been left with the space.
-    #[inline]
-    pub fn owe(&mut self, generation: Generation) {
-        self.tables.owe(self.first, generation);
+    /// Tell who traces. Not inlined: on hardware nobody listens.
+    #[inline(never)]
+    fn tell(&self, at: usize, page: Pfn, old: Entry) {
+        let run = Run::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), old);
+        stale(self.tables.base, &run.cleared(self.tables.space, old, page), false);
     }
 }
 
 impl<M: Machine> Drop for Window<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
+        if self.gone > 0 {
+            self.tables.vacated.add(self.page, self.cells.len() as u64);
+        }
         self.tables.count_entries(self.first.table, -self.gone);
     }
 }

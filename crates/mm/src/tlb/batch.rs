@@ -19,18 +19,22 @@
 //! `abis` is the half of the idea that shared page tables allow: an entry whose young bit hardware has never set was never
 //! in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not modelled.
 //! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
+#![expect(clippy::disallowed_methods, reason = "it leaves debts")]
 
 use super::debt::{Debt, Generation};
+use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, Owner};
+use crate::frame::{Frame, FrameTable, Owner};
 use crate::knobs::Knob;
+use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
 use crate::primitive::Ordering::*;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
+use smallvec::SmallVec;
 use std_alloc::vec::Vec;
 
 const EAGER: u64 = 0;
@@ -40,7 +44,7 @@ pub(super) const LAZY: u64 = 3;
 pub const ABIS: u64 = 4;
 pub(super) const LATR: u64 = 5;
 
-/// A run of entries that was cleared, under the lock of its space's tables.
+/// A run of entries that was cleared, under the lock of its space's tables: what must be known of it to flush it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleared {
     /// The space.
@@ -87,8 +91,8 @@ struct Listed {
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers, whatever the policy: every entry that is cleared is noted; the batch is settled before a folio from
-/// it is freed, and before the content of a folio with a writable entry is written to its store.
+/// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content of a
+/// folio with a writable entry is written to its store. One that ends with something owed panics.
 #[must_use = "debts must be settled"]
 pub struct Batch {
     policy: u64,
@@ -103,6 +107,8 @@ pub struct Batch {
     listed: u64,
 }
 
+linear!(Batch, this => this.owes, "a batch ends with flushes owed: settle it");
+
 impl Batch {
     /// No debts.
     pub fn new<M: Machine>(base: &Base<M>) -> Batch {
@@ -110,10 +116,18 @@ impl Batch {
         Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new(), listed: 0 }
     }
 
-    /// A run was cleared, under the lock of the space's tables, which is still held. If CPUs may go on using it, returns the
-    /// generation of the debt that was left, which the run's table is to be marked with.
-    #[must_use = "who does not mark the entry's table lets a fault miss the debt"]
-    pub fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
+    /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them, their table
+    /// is marked with the debt that is left.
+    #[inline]
+    pub fn take<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
+        if let Some(generation) = self.note(base, tlb, emptied.what()) {
+            base.frames[emptied.table()].set_debt(generation.tag());
+        }
+        emptied.into_refs()
+    }
+
+    /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
+    fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
         let must = cleared.writable || cleared.dropped || context.must_flush();
         stale(base, cleared, false);
@@ -148,32 +162,47 @@ impl Batch {
         }
     }
 
-    /// Can pages be noted together ([`Batch::note_pages`])? Not where each is to be flushed, or spared a flush, by itself, or is
+    /// [`Batch::take`] of what no table holds.
+    #[cfg(test)]
+    pub(crate) fn note_cleared<M: Machine>(
+        &mut self,
+        base: &Base<M>,
+        tlb: &Tlb,
+        cleared: &Cleared,
+    ) -> Option<Generation> {
+        self.note(base, tlb, cleared)
+    }
+
+    /// Can pages be taken together ([`Batch::take_pages`])? Not where each is to be flushed, or spared a flush, by itself, or is
     /// counted until a list is full.
     #[inline]
     pub fn joins(&self) -> bool {
         !matches!(self.policy, EAGER | LIST | ABIS)
     }
 
-    /// As [`Batch::note`], for entries of one table that mapped some pages of a file, each a folio by itself, with the same right to
-    /// write, and that [`stale`] was told of. The policy must allow that ([`Batch::joins`]).
-    #[must_use = "who does not mark the entries' table lets a fault miss the debt"]
-    pub fn note_pages<M: Machine>(
+    /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be dropped from then on.
+    pub(crate) fn take_pages<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: &mut EmptiedPages) {
+        if let Some(generation) = self.note_pages(base, tlb, emptied) {
+            base.frames[emptied.table].set_debt(generation.tag());
+        }
+    }
+
+    /// [`Batch::take_pages`] but for the mark of the table.
+    pub(super) fn note_pages<M: Machine>(
         &mut self,
         base: &Base<M>,
         tlb: &Tlb,
-        (space, file): (SpaceId, FileId),
-        writable: bool,
-        pages: &[Pfn],
+        emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
         debug_assert!(self.joins());
-        let must = writable || tlb.contexts[space.0].must_flush();
-        let (_, debt) = owe(base, tlb, space, Some(file))?;
+        emptied.noted = true;
+        let must = emptied.writable || tlb.contexts[emptied.space.0].must_flush();
+        let (_, debt) = owe(base, tlb, emptied.space, Some(emptied.file))?;
         if !must && self.defers() {
-            self.defer(base, tlb, pages, &debt);
-            base.count(Stat::TlbDeferred, pages.len() as i64);
+            self.defer(base, tlb, &emptied.pages, &debt);
+            base.count(Stat::TlbDeferred, emptied.pages.len() as i64);
         } else {
-            self.join(tlb, &debt, writable);
+            self.join(tlb, &debt, emptied.writable);
         }
         Some(debt.generation)
     }
@@ -237,6 +266,77 @@ impl Batch {
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
         self.listed = 0;
+    }
+}
+
+/// Single pages of one file whose entries, all of one table and with the same right to write, were emptied: an
+/// [`Emptied`] of each of them. Dropping it while there are any panics.
+pub(crate) struct EmptiedPages {
+    file: FileId,
+    space: SpaceId,
+    table: Pfn,
+    writable: bool,
+    pages: SmallVec<[Pfn; u32::BITS as usize]>,
+    /// A batch has taken them, and their references wait to be dropped.
+    noted: bool,
+}
+
+linear!(
+    EmptiedPages,
+    this => !this.pages.is_empty(),
+    "entries were emptied and nobody flushes them: give them to a batch, and drop their references"
+);
+
+impl EmptiedPages {
+    /// None of this file yet.
+    pub fn new(file: FileId) -> EmptiedPages {
+        let (space, table, pages) = (SpaceId(0), Pfn::NONE, SmallVec::new());
+        EmptiedPages { file, space, table, writable: false, pages, noted: false }
+    }
+
+    /// Are there none?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Can an entry be added? What could be stored to is flushed sooner than what could not.
+    #[inline]
+    pub fn accept(&self, writable: bool) -> bool {
+        self.pages.is_empty() || self.writable == writable
+    }
+
+    /// Add a page whose entry has just been emptied.
+    #[inline]
+    pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
+        assert!(self.accept(writable) && !self.noted, "a page is flushed otherwise than those before it");
+        (self.space, self.table, self.writable) = (space, table, writable);
+        self.pages.push(page);
+    }
+
+    /// In models entries hold no references.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub fn forget_refs(mut self) {
+        assert!(self.noted || self.pages.is_empty());
+        self.pages.clear();
+    }
+
+    /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each page.
+    #[inline]
+    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(&Frame)) {
+        assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
+        for page in self.pages.drain(..) {
+            let frame = &frames[page];
+            forget(frame);
+            let last = frame.put(1);
+            debug_assert!(!last, "{page} was kept by nobody");
+        }
     }
 }
 
@@ -324,16 +424,16 @@ impl Tlb {
 /// Tell who traces that CPUs may now hold translations that are no longer in the table. `sync`: who cleared it flushes.
 /// What the policy `abis` takes for never used is marked: no CPU should hold it.
 #[inline]
-pub fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
-    stale_of(base, cleared, &base.frames[cleared.head], sync);
+pub(crate) fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
+    if base.machine.listens() {
+        tell(base, cleared, sync);
+    }
 }
 
-/// [`stale`] for who has the record of the folio's head at hand.
-#[inline]
-pub(crate) fn stale_of<M: Machine>(base: &Base<M>, cleared: &Cleared, frame: &Frame, sync: bool) {
-    if !base.machine.listens() {
-        return;
-    }
+/// Not inlined: on hardware nobody listens.
+#[inline(never)]
+fn tell<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
+    let frame = &base.frames[cleared.head];
     let (file, index) = match frame.owner() {
         Owner::File(file) => {
             (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)

@@ -1,121 +1,48 @@
 //! Changing a range of a space: collect what was taken away, flush once, then let go of it.
+#![expect(clippy::disallowed_methods, reason = "it hands references to who drops them")]
 
-use super::Range;
+use super::emptied::{Emptied, Tightened};
+use super::{Range, Tlb, stale};
+use crate::base::Base;
+use crate::event::{Concern, Event};
+use crate::machine::{Machine, Scope};
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// Why entries are changed, which decides what must be true when the change is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
-    /// Addresses get another meaning, or lose rights: on return no CPU may use what the entries said before, nor what
-    /// entries said that reclaim had cleared already.
-    Meaning,
-    /// Only what is known of their use changes.
-    Age,
-    /// The whole space goes, and no CPU runs it.
-    Exit,
-}
+/// Folios, and how many references of each are to be dropped. A few stand in place: most calls take few.
+type Dropped = SmallVec<[(Pfn, u32); 8]>;
 
-/// What one munmap, mprotect, madvise or exit takes away.
-///
-/// Only [`Memory::gather`](crate::memory::Memory::gather) makes one, and settles when the change is over. So whoever holds
-/// one may change what addresses mean: nobody will hold an old translation when the call returns.
-pub struct Gather {
-    pub(crate) space: SpaceId,
-    pub(crate) purpose: Purpose,
+/// What must be flushed.
+#[derive(Debug)]
+struct Touched {
     start: Vpn,
     end: Vpn,
     /// What 2 MiB entries mapped.
     large: Option<(Vpn, Vpn)>,
     freed_tables: bool,
-    /// Pages whose meaning or rights change.
-    changed: Option<(Vpn, Vpn)>,
-    /// Folios that lost mappings, and the references that these held, which are dropped after the flush.
-    /// A few stand in place: most calls take few.
-    pub(crate) folios: SmallVec<[(Pfn, u32); 8]>,
-    /// Page-table pages to free after the flush.
-    pub(crate) tables: SmallVec<[Pfn; 4]>,
 }
 
-impl Gather {
-    /// Nothing taken yet.
-    pub(crate) fn new(space: SpaceId, purpose: Purpose) -> Gather {
-        let (folios, tables) = (SmallVec::new(), SmallVec::new());
-        Gather {
-            space,
-            purpose,
-            start: Vpn(u64::MAX),
-            end: Vpn(0),
-            large: None,
-            freed_tables: false,
-            changed: None,
-            folios,
-            tables,
+impl Touched {
+    const NOTHING: Touched = Touched { start: Vpn(u64::MAX), end: Vpn(0), large: None, freed_tables: false };
+
+    /// Entries of some pages were cleared, or lost rights or marks.
+    #[inline]
+    fn add(&mut self, page: Vpn, pages: u64, order: Order) {
+        let end = Vpn(page.0 + pages);
+        if order == Order::ZERO {
+            self.start = self.start.min(page);
+            self.end = self.end.max(end);
+        } else {
+            let (first, last) = self.large.unwrap_or((page, end));
+            self.large = Some((first.min(page), last.max(end)));
         }
     }
 
-    /// The meaning or the rights of `[start, end)` change, whatever entries say.
-    pub fn changes(&mut self, start: Vpn, end: Vpn) {
-        assert_ne!(self.purpose, Purpose::Age, "a change of meaning under a gather that does not settle");
-        let (first, last) = self.changed.unwrap_or((start, end));
-        self.changed = Some((first.min(start), last.max(end)));
-    }
-
-    /// The hull of what changes its meaning or its rights.
-    pub(crate) fn changed(&self) -> Option<(Vpn, Vpn)> {
-        self.changed
-    }
-
-    /// The space whose entries are changed.
-    pub fn space(&self) -> SpaceId {
-        self.space
-    }
-
-    /// The entries of some pages mapped parts of a folio and are cleared: the references that they held are to be dropped.
-    #[inline]
-    pub fn folio(&mut self, head: Pfn, refs: u32) {
-        match self.folios.last_mut() {
-            Some((last, more)) if *last == head => *more += refs,
-            _ => self.folios.push((head, refs)),
-        }
-    }
-
-    /// The same for one entry of a folio that is one page.
-    #[inline]
-    pub fn page(&mut self, page: Pfn) {
-        self.folios.push((page, 1));
-    }
-
-    /// The entries of some pages were cleared or lost rights.
-    #[inline]
-    pub fn touched(&mut self, page: Vpn, pages: u64) {
-        self.start = self.start.min(page);
-        self.end = self.end.max(Vpn(page.0 + pages));
-    }
-
-    /// A 2 MiB entry was cleared or lost rights.
-    pub fn touched_large(&mut self, page: Vpn) {
-        let end = Vpn(page.0 + TABLE_ENTRIES as u64);
-        let (first, last) = self.large.unwrap_or((page, end));
-        self.large = Some((first.min(page), last.max(end)));
-    }
-
-    /// A page-table page was taken out of the tree.
-    pub fn table(&mut self, table: Pfn) {
-        self.freed_tables = true;
-        self.tables.push(table);
-    }
-
-    /// A page-table page that was kept for a tree is not needed any more; hardware never saw it.
-    pub fn unused_table(&mut self, table: Pfn) {
-        self.tables.push(table);
-    }
-
-    /// What must be flushed, if anything.
-    pub(crate) fn range(&self) -> Option<Range> {
+    /// What to flush, if anything.
+    fn range(&self) -> Option<Range> {
         let pages = self.start < self.end;
         let something = pages || self.large.is_some() || self.freed_tables;
-        (something && self.purpose != Purpose::Exit).then(|| {
+        something.then(|| {
             let (mut start, mut end) = (self.start.min(self.end), self.end);
             let mut stride = Order::ZERO;
             if let Some((first, last)) = self.large {
@@ -126,5 +53,253 @@ impl Gather {
             let pages = if self.freed_tables { u64::MAX } else { end.0 - start.0 };
             Range { start, pages, stride, freed_tables: self.freed_tables }
         })
+    }
+}
+
+/// What one munmap, mprotect, madvise or exit takes away.
+///
+/// Only [`Tlb::gather`] makes one, and flushes and settles when the change is over. So whoever holds one may change what addresses
+/// mean: nobody will hold an old translation when the call returns.
+pub struct Gather {
+    space: SpaceId,
+    touched: Touched,
+    /// Pages whose meaning or rights change.
+    changed: Option<(Vpn, Vpn)>,
+    /// Folios that lost mappings, and the references that these held, which are dropped after the flush.
+    folios: Dropped,
+    /// Page-table pages to free after the flush.
+    tables: SmallVec<[Pfn; 4]>,
+}
+
+impl Gather {
+    /// Nothing taken yet.
+    fn new(space: SpaceId) -> Gather {
+        let (folios, tables) = (SmallVec::new(), SmallVec::new());
+        Gather { space, touched: Touched::NOTHING, changed: None, folios, tables }
+    }
+
+    /// The meaning or the rights of `[start, end)` change, whatever entries say.
+    pub fn changes(&mut self, start: Vpn, end: Vpn) {
+        let (first, last) = self.changed.unwrap_or((start, end));
+        self.changed = Some((first.min(start), last.max(end)));
+    }
+
+    /// The space whose entries are changed.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Take entries that were emptied. Their references are dropped after the flush.
+    #[inline]
+    pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
+        self.touch(base, emptied.what());
+        self.drop_later(emptied);
+    }
+
+    /// Take entries that are emptied in ascending order.
+    pub fn ascending(&mut self) -> Ascending<'_> {
+        Ascending { gather: self, first: Vpn(0), end: Vpn(0) }
+    }
+
+    #[inline(always)]
+    fn drop_later(&mut self, emptied: Emptied) {
+        let (head, refs) = emptied.into_refs().into_parts();
+        match self.folios.last_mut() {
+            _ if refs == 0 => {}
+            // A folio of one page has one entry here, and a larger one seldom several runs.
+            Some((last, more)) if refs > 1 && *last == head => *more += refs,
+            _ => self.folios.push((head, refs)),
+        }
+    }
+
+    /// Take entries that lost rights or marks.
+    #[inline]
+    pub fn tightened<M: Machine>(&mut self, base: &Base<M>, tightened: Tightened) {
+        self.touch(base, tightened.what());
+        tightened.used_up();
+    }
+
+    #[inline(always)]
+    fn touch<M: Machine>(&mut self, base: &Base<M>, cleared: &super::Cleared) {
+        check_space(cleared.space, self.space);
+        stale(base, cleared, true);
+        self.touched.add(cleared.page, cleared.pages as u64, cleared.order);
+    }
+
+    /// A page-table page was taken out of the tree.
+    pub fn table(&mut self, table: Pfn) {
+        self.touched.freed_tables = true;
+        self.tables.push(table);
+    }
+
+    /// A page-table page that was kept for a tree is not needed any more; hardware never saw it.
+    pub fn unused_table(&mut self, table: Pfn) {
+        self.tables.push(table);
+    }
+}
+
+/// A [`Gather`] that takes page-sized entries in ascending order, and is told of their hull once.
+pub struct Ascending<'a> {
+    gather: &'a mut Gather,
+    /// From the first page to the last, if there is one.
+    first: Vpn,
+    end: Vpn,
+}
+
+impl Ascending<'_> {
+    /// [`Gather::emptied`], of a page-sized entry after those before.
+    #[inline(always)]
+    pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
+        let what = emptied.what();
+        check_space(what.space, self.gather.space);
+        stale(base, what, true);
+        if self.end == Vpn(0) {
+            self.first = what.page;
+        }
+        self.end = Vpn(what.page.0 + what.pages as u64);
+        self.gather.drop_later(emptied);
+    }
+
+    /// The gather, for entries of 2 MiB and tables.
+    pub fn gather(&mut self) -> &mut Gather {
+        self.gather
+    }
+
+    /// What comes next lies below.
+    pub fn descend(&mut self) {
+        if self.first < self.end {
+            self.gather.touched.add(self.first, self.end.0 - self.first.0, Order::ZERO);
+        }
+        (self.first, self.end) = (Vpn(0), Vpn(0));
+    }
+}
+
+impl Drop for Ascending<'_> {
+    fn drop(&mut self) {
+        self.descend();
+    }
+}
+
+/// What a gather has brought, after its flush.
+pub struct Finished<'a> {
+    /// Folios, and how many references of each are to be dropped.
+    pub folios: &'a [(Pfn, u32)],
+    /// Page-table pages to free.
+    pub tables: &'a [Pfn],
+}
+
+/// Entries lose rights or marks, and none its page; addresses go on meaning the same. Only [`Tlb::tighten`] makes one, and
+/// flushes when that is over. What reclaim had cleared before goes on waiting.
+pub struct Tightening {
+    space: SpaceId,
+    touched: Touched,
+    all: bool,
+}
+
+impl Tightening {
+    /// The space whose entries are changed.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Take entries that lost rights or marks.
+    #[inline]
+    pub fn tightened<M: Machine>(&mut self, base: &Base<M>, tightened: Tightened) {
+        let what = tightened.what();
+        check_space(what.space, self.space);
+        stale(base, what, true);
+        self.touched.add(what.page, what.pages as u64, what.order);
+        tightened.used_up();
+    }
+
+    /// Entries of some pages lost their young bits, which a CPU that holds them would not set again.
+    #[inline]
+    pub fn aged(&mut self, page: Vpn, pages: u64, order: Order) {
+        self.touched.add(page, pages, order);
+    }
+
+    /// Flush the whole space.
+    pub fn everything(&mut self) {
+        self.all = true;
+    }
+
+    fn range(&self) -> Option<Range> {
+        if self.all { Some(Range::ALL) } else { self.touched.range() }
+    }
+}
+
+impl Tlb {
+    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, and what else was
+    /// owed for the space has been paid, but where the space has ended: no CPU runs it then. `release` drops what it
+    /// brought.
+    pub fn gather<M: Machine, R>(
+        &self,
+        base: &Base<M>,
+        space: SpaceId,
+        change: impl FnOnce(&mut Gather) -> R,
+        release: impl FnOnce(Finished<'_>),
+    ) -> R {
+        let alive = self.is_alive(space);
+        self.begin_tightening(space);
+        let mut gather = Gather::new(space);
+        let result = change(&mut gather);
+        let range = gather.touched.range().filter(|_| alive);
+        let _scope = base.scope(Scope::TlbFinishMmu);
+        if let Some(range) = range {
+            self.flush(base, space, range);
+        }
+        self.end_tightening(space);
+        if alive {
+            self.settle_space(base, space);
+        }
+        flushed(base, space, range);
+        if let Some((start, end)) = gather.changed {
+            let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
+            base.event(Event::TlbHazard, concern.args());
+        }
+        release(Finished { folios: &gather.folios, tables: &gather.tables });
+        result
+    }
+
+    /// Take rights or marks from entries of a space: `change` notes which. When this returns, that has been flushed.
+    pub fn tighten<M: Machine, R>(
+        &self,
+        base: &Base<M>,
+        space: SpaceId,
+        change: impl FnOnce(&mut Tightening) -> R,
+    ) -> R {
+        self.begin_tightening(space);
+        let mut tightening = Tightening { space, touched: Touched::NOTHING, all: false };
+        let result = change(&mut tightening);
+        let range = tightening.range();
+        let _scope = base.scope(Scope::TlbFinishMmu);
+        if let Some(range) = range {
+            self.flush(base, space, range);
+        }
+        self.end_tightening(space);
+        flushed(base, space, range);
+        result
+    }
+}
+
+/// What is flushed is of the space that is flushed. (By value: what is looked at by reference would have to stand in memory.)
+#[inline(always)]
+fn check_space(space: SpaceId, flushed: SpaceId) {
+    if space != flushed {
+        not_flushed(space, flushed);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_flushed(space: SpaceId, flushed: SpaceId) -> ! {
+    panic!("entries of {space} are given to who flushes {flushed}");
+}
+
+/// Tell who traces that nobody holds what a flush was for.
+fn flushed<M: Machine>(base: &Base<M>, space: SpaceId, range: Option<Range>) {
+    if let Some(range) = range {
+        let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
+        base.event(Event::TlbHazard, concern.args());
     }
 }

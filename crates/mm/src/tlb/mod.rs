@@ -15,13 +15,15 @@
 mod batch;
 mod cpu;
 mod debt;
+mod emptied;
 mod gather;
 mod ledger;
 
-pub(crate) use batch::stale_of;
-pub use batch::{ABIS, Batch, Cleared, stale};
+pub use batch::{ABIS, Batch, Cleared};
+pub(crate) use batch::{EmptiedPages, stale};
 pub use debt::{Debt, Generation};
-pub use gather::{Gather, Purpose};
+pub use emptied::{Emptied, Refs, Tightened};
+pub use gather::{Ascending, Finished, Gather, Tightening};
 pub use ledger::FileSettled;
 
 use crate::arena::Arena;
@@ -236,6 +238,23 @@ impl Tlb {
             }
         };
         base.machine.shootdown(&others, &remote, &mut catch_up_here);
+    }
+
+    /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds what they said.
+    pub fn flush_emptied<M: Machine>(&self, base: &Base<M>, emptied: Emptied) -> Refs {
+        self.flush_cleared(base, emptied.what());
+        emptied.into_refs()
+    }
+
+    /// Flush entries that lost rights. On return no CPU has more than these say now.
+    pub fn flush_tightened<M: Machine>(&self, base: &Base<M>, tightened: Tightened) {
+        self.flush_cleared(base, tightened.what());
+        tightened.used_up();
+    }
+
+    fn flush_cleared<M: Machine>(&self, base: &Base<M>, cleared: &Cleared) {
+        stale(base, cleared, true);
+        self.flush(base, cleared.space, Range::entries(cleared.page, cleared.pages as u64, cleared.order));
     }
 
     /// One CPU does what a request asks, on that CPU.

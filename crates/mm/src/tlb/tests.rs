@@ -149,7 +149,7 @@ fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
     let mut batch = Batch::new(base);
     let cleared = page(space, 9, false);
-    let _ = batch.note(base, tlb, &cleared);
+    let _ = batch.note_cleared(base, tlb, &cleared);
     batch.settle(base, tlb);
     tlb.owed_by_tag(ZoneId(0), base.frames[cleared.pfn].debt())
 }
@@ -264,7 +264,7 @@ fn what_could_still_be_written_is_never_deferred() {
         }
         let mut batch = Batch::new(&base);
         let cleared = Cleared { dropped: reason == 3, ..page(a, 9, reason == 2) };
-        let _ = batch.note(&base, &tlb, &cleared);
+        let _ = batch.note_cleared(&base, &tlb, &cleared);
         assert_eq!(
             (base.frames[cleared.pfn].debt(), batch.owes_for_writable()),
             (0, reason == 2),
@@ -304,7 +304,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
         base.knobs.set(Knob::TlbUnmap, 2).unwrap();
         let mut batch = Batch::new(&base);
         for at in [9, 4] {
-            let _ = batch.note(&base, &tlb, &page(a, at, false));
+            let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
         }
         if more {
             // Another unmapper's generation, which this list does not cover.
@@ -331,7 +331,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
     base.knobs.set(Knob::TlbUnmap, ABIS).unwrap();
     let mut batch = Batch::new(&base);
     for never_used in [true, false] {
-        let _ = batch.note(&base, &tlb, &Cleared { never_used, ..page(a, 9, false) });
+        let _ = batch.note_cleared(&base, &tlb, &Cleared { never_used, ..page(a, 9, false) });
         assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
     }
     batch.settle(&base, &tlb);
@@ -343,7 +343,7 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
     base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
     let note = |batch: &mut Batch, at| {
-        let _ = batch.note(&base, &tlb, &page(a, at, false));
+        let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
     };
     let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
     run(&base, &tlb, 1, a);
@@ -424,7 +424,7 @@ fn a_list_is_paid_when_it_is_full() {
         let mut expected = Vec::new();
         for at in 3..3 + limit {
             assert_eq!(flushes(&base), []);
-            let _ = batch.note(&base, &tlb, &page(a, at, true));
+            let _ = batch.note_cleared(&base, &tlb, &page(a, at, true));
             expected.push((1, one(at)));
         }
         assert_eq!(flushes(&base), expected);
@@ -442,7 +442,7 @@ fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
         let mut batch = Batch::new(&base);
-        let _ = batch.note(&base, &tlb, &page(a, 9, writable));
+        let _ = batch.note_cleared(&base, &tlb, &page(a, 9, writable));
         batch.settle_dirty(&base, &tlb);
         assert_eq!((shootdowns(&base).len(), batch.owes_for_writable()), (usize::from(writable), false));
         batch.settle(&base, &tlb);
@@ -457,13 +457,13 @@ fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
     let (a, b) = (tlb.create(), tlb.create());
     let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
     run(&base, &tlb, 1, a);
-    let _ = batch.note(&base, &tlb, &page(a, 3, false));
+    let _ = batch.note_cleared(&base, &tlb, &page(a, 3, false));
     run(&base, &tlb, 1, b);
     run(&base, &tlb, 1, a);
     base.machine.run_on(0);
     // It has missed this page and the next, of which one is listed.
-    let _ = other.note(&base, &tlb, &page(a, 6, false));
-    let _ = batch.note(&base, &tlb, &page(a, 5, false));
+    let _ = other.note_cleared(&base, &tlb, &page(a, 6, false));
+    let _ = batch.note_cleared(&base, &tlb, &page(a, 5, false));
     batch.settle(&base, &tlb);
     assert_eq!(flushes(&base), [(1, Flush::Current)]);
     other.settle(&base, &tlb);
@@ -480,7 +480,7 @@ fn a_list_is_broadcast_where_that_is_possible() {
     run(&base, &tlb, 1, a);
     base.machine.run_on(0);
     let mut batch = Batch::new(&base);
-    let _ = batch.note(&base, &tlb, &page(a, 9, true));
+    let _ = batch.note_cleared(&base, &tlb, &page(a, 9, true));
     batch.settle(&base, &tlb);
     assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
 }
@@ -531,7 +531,7 @@ fn ticks_are_wanted_where_they_pay() {
     let a = tlb.create();
     run(&base, &tlb, 1, a);
     let mut batch = Batch::new(&base);
-    let _ = batch.note(&base, &tlb, &page(a, 9, false));
+    let _ = batch.note_cleared(&base, &tlb, &page(a, 9, false));
     batch.settle(&base, &tlb);
     assert_eq!(flushes(&base), []);
     // `latr`: at the next tick, however young it is.
@@ -641,7 +641,7 @@ fn a_run_is_noted_once_and_its_pages_are_listed() {
         base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
         let mut batch = Batch::new(&base);
         let before = tlb.contexts[a.0].generation.load(SeqCst);
-        let _ = batch.note(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });
+        let _ = batch.note_cleared(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });
         assert_eq!(tlb.contexts[a.0].generation.load(SeqCst), before + 1);
         assert_eq!(base.machine.events(Event::TlbStale), 1);
         // More pages than the list may have are paid at once, and, above the ceiling, as everything.

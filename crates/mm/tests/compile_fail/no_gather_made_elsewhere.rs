@@ -1,16 +1,16 @@
 //! Only `Memory::gather` makes a gather, and it does not leave the change that it is made for.
 use mm::Machine;
 use mm::memory::Memory;
-use mm::tlb::{Gather, Purpose};
+use mm::tlb::Gather;
 use mm::units::*;
 
 pub fn make(space: SpaceId) -> Gather {
-    Gather::new(space, Purpose::Meaning)
+    Gather::new(space)
 }
 
 pub fn carry_off<M: Machine>(memory: &Memory<M>, space: SpaceId) {
     let mut kept: Option<&mut Gather> = None;
-    memory.gather(space, Purpose::Meaning, |gather| kept = Some(gather));
+    memory.gather(space, |gather| kept = Some(gather));
     kept.unwrap().changes(Vpn(1), Vpn(2));
 }
 

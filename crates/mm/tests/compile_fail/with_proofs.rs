@@ -5,7 +5,6 @@ use mm::frame::FolioPages;
 use mm::memory::Memory;
 use mm::space::VmaTree;
 use mm::table::{Rights, Writes};
-use mm::tlb::Purpose;
 use mm::units::*;
 
 #[allow(dead_code)]
@@ -18,7 +17,7 @@ fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId
 
 #[allow(dead_code)]
 fn unmap<M: Machine>(memory: &Memory<M>, space: SpaceId, vmas: &mut VmaTree, start: Vpn) {
-    memory.gather(space, Purpose::Meaning, |gather| vmas.remove(start, gather));
+    memory.gather(space, |gather| vmas.remove(start, gather));
 }
 
 fn main() {}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::frame::FolioPages;
 use crate::stat::SizeStat;
-use crate::tlb::Purpose;
+use crate::table::Taken;
 use std_alloc::vec;
 
 impl Bench {
@@ -31,21 +31,21 @@ impl Bench {
     fn forget(&self, index: u64, pages: u64) {
         let st = &self.st;
         let base = st.memory().ground();
-        st.gather(self.space, Purpose::Meaning, |gather| {
+        st.gather(self.space, |gather| {
             let mut tables = st.tables.lock(base, self.space);
             let range = (Vpn(START.0 + index), Vpn(START.0 + index + pages));
             tables.take_each(
                 range.0,
                 range.1,
                 |_| true,
-                |tables, run| {
-                    gather.touched(run.page, run.pages());
-                    let pages = run.mapped(&st.frames);
+                |tables, taken| {
+                    let Taken::Mapped(emptied) = taken else { panic!("nothing is in swap") };
+                    let pages = emptied.mapped();
                     tables.counts().add(Resident::Anon, -i64::from(pages.count));
                     if st.rmap.remove_range(base, pages) {
                         st.lru.defer_split(base, pages.head);
                     }
-                    gather.folio(pages.head, run.count);
+                    gather.emptied(base, emptied);
                 },
             );
         });

@@ -28,7 +28,7 @@
 use super::{CollapseLimits, Collapsed, Failed, LARGE, Refused, check_for_block, new_whole};
 use crate::cache::free_swap;
 use crate::frame::{FolioPages, FrameFlags};
-use crate::machine::{Machine, Work};
+use crate::machine::Machine;
 use crate::memory::Gfp;
 use crate::rmap::Tally;
 use crate::space::fault::{bring_back, map_copy};
@@ -240,15 +240,13 @@ impl Parts {
     fn copy_to<M: Machine>(&self, st: &Store<M>, whole: Pfn) {
         let zero = |from: u32, to: u32| {
             if to > from {
-                st.machine.zero(whole.add(from), to - from);
-                st.charge(Work::ZeroPage, u64::from(to - from));
+                st.zero(whole.add(from), to - from);
             }
         };
         let mut at = 0;
         for &(first, pages) in &self.runs {
             zero(at, first);
-            st.machine.copy(whole.add(first), pages.first, pages.count);
-            st.charge(Work::CopyPage, u64::from(pages.count));
+            st.copy(whole.add(first), pages.first, pages.count);
             at = first + pages.count;
         }
         zero(at, LARGE as u32);

@@ -22,7 +22,7 @@ use crate::space::unmap::zap_if;
 use crate::space::{Space, VmaView};
 use crate::store::Store;
 use crate::table::{Bits, Run};
-use crate::tlb::{Batch, Purpose};
+use crate::tlb::Batch;
 use crate::units::*;
 
 /// Collapse the 2 MiB from `at` on, which show a file from a multiple of 2 MiB on.
@@ -54,7 +54,7 @@ pub(super) fn collapse<M: Machine>(
     let folio = one_folio(st, file, index, limits, gfp)?;
     // What was mapped again meanwhile, and the table.
     let its_own = |run: &Run| run.entry.pfn() == folio.add((run.page.0 - at.0) as u32);
-    st.gather(id, Purpose::Meaning, |gather| {
+    st.gather(id, |gather| {
         zap_if(st, id, (at, end), false, gather, its_own);
         st.tables.lock(st.memory().ground(), id).take_empty_tables((at, end), (at, end), gather);
     });

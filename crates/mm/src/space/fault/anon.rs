@@ -32,8 +32,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(served);
         }
         let pfn = self.new_anon_page()?;
-        self.st.machine.zero(pfn, 1);
-        self.st.charge(Work::ZeroPage, 1);
+        self.st.zero(pfn, 1);
         self.map_new_anon(pfn, Entry::NONE)
     }
 
@@ -60,8 +59,8 @@ impl<M: Machine> Fault<'_, M> {
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 drop(tables);
                 self.st.lru.add(self.st.memory().ground(), pfn);
-                if let Some(old) = old.flatten() {
-                    self.st.put(old);
+                if let Some(old) = old {
+                    self.st.put_refs(old);
                 }
                 Ok(Served::MINOR)
             }

@@ -1,13 +1,12 @@
 //! Stores to pages that are mapped read-only: copy on write, reuse, and the first store to a shared page.
 
 use super::{Fault, FaultStop, Served};
-use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::unmap::{resident_kind, zap_if};
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Entry, Locked, Run, Slot, Writes};
-use crate::tlb::{Purpose, Range, stale};
+use crate::tlb::Refs;
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -85,11 +84,9 @@ impl<M: Machine> Fault<'_, M> {
             }
         };
         if held.is_some() {
-            self.st.machine.copy(new, old, 1);
-            self.st.charge(Work::CopyPage, 1);
+            self.st.copy(new, old, 1);
         } else {
-            self.st.machine.zero(new, 1);
-            self.st.charge(Work::ZeroPage, 1);
+            self.st.zero(new, 1);
         }
         let outcome = self.map_new_anon(new, entry);
         held.inspect(|&head| self.st.put(head));
@@ -108,26 +105,23 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Clear an entry and see to it that no CPU uses it any more, *before* another page takes its place: else one
-    /// thread could write to the new page while another still reads the old one. Returns the folio, whose reference
+    /// thread could write to the new page while another still reads the old one. Returns what the entry held, which
     /// the caller drops when the tables are unlocked.
-    pub(super) fn take_old(&self, tables: &mut Locked<'_, M>, slot: Slot) -> Option<Pfn> {
+    pub(super) fn take_old(&self, tables: &mut Locked<'_, M>, slot: Slot) -> Refs {
         let base = self.st.memory().ground();
-        let old = tables.clear(slot, Absent::None);
+        let run = Run::one(self.page, slot, tables.read(slot));
+        let emptied = tables.empty_run(&run, |_| Absent::None);
         self.st.charge(Work::EntryClear, 1);
-        let run = Run::one(self.page, slot, old);
-        let pages = run.mapped(&self.st.frames);
-        stale(base, &run.cleared(self.id, old, pages.head), true);
-        self.st.tlb.flush(base, self.id, Range::page(self.page));
-        let concern = Concern::FlushedAtOnce { space: self.id, first: self.page, count: 1 };
-        base.event(Event::TlbHazard, concern.args());
+        let pages = emptied.mapped();
         if pages.head == self.st.zero {
-            return None;
+            return tables.flush(emptied.of_zeroes(self.st.zero));
         }
+        let refs = tables.flush(emptied);
         tables.counts().add(resident_kind(self.st, pages.head), -1);
         if self.st.rmap.remove_range(base, pages) {
             self.st.lru.defer_split(base, pages.head);
         }
-        Some(pages.head)
+        refs
     }
 
     /// The first store to a shared page that is mapped: the file must know that it is dirty.
@@ -165,7 +159,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Take the entry away if it is still the same, of whatever size it is.
     pub(super) fn drop_entry(&self, entry: Entry) {
-        self.st.gather(self.id, Purpose::Meaning, |gather| {
+        self.st.gather(self.id, |gather| {
             gather.changes(self.page, Vpn(self.page.0 + 1));
             let one = (self.page, Vpn(self.page.0 + 1));
             zap_if(self.st, self.id, one, false, gather, |run| super::same_page(run.entry, entry));

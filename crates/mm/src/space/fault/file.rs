@@ -122,7 +122,7 @@ impl<M: Machine> Fault<'_, M> {
                         Writes::Shared(settled),
                     );
                 } else {
-                    self.install_unchanged(&mut tables, slot, pages, self.rights(false));
+                    self.install_unchanged(&mut tables, (slot, self.page), pages, self.rights(false));
                 }
                 Ok(Served::from_major(page.major))
             }
@@ -264,7 +264,7 @@ impl<M: Machine> Fault<'_, M> {
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
-                    tables => self.install_unchanged(tables, first.slot, pages, rights),
+                    tables => self.install_unchanged(tables, (first.slot, page), pages, rights),
                 }
             }
             mapped += count;
@@ -292,8 +292,7 @@ impl<M: Machine> Fault<'_, M> {
                 return Err(stop);
             }
         };
-        self.st.machine.copy(new, page.pfn, 1);
-        self.st.charge(Work::CopyPage, 1);
+        self.st.copy(new, page.pfn, 1);
         self.st.put(page.folio);
         self.map_new_anon(new, Entry::NONE)?;
         Ok(Served::from_major(page.major))

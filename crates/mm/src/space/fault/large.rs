@@ -116,7 +116,7 @@ impl<M: Machine> Fault<'_, M> {
             let mut tables = tables.settle_at(slot, place.start);
             tables.install_large(slot, place.start, folio, self.rights(true), Writes::Shared(settled));
         } else {
-            tables.install_large_unchanged(slot, folio, self.rights(false));
+            tables.install_large_unchanged(slot, place.start, folio, self.rights(false));
         }
         Ok(true)
     }

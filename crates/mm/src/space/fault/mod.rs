@@ -206,11 +206,17 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last changed.
-    fn install_unchanged(&self, tables: &mut Locked<'_, M>, slot: Slot, pages: FolioPages, rights: Rights) {
+    fn install_unchanged(
+        &self,
+        tables: &mut Locked<'_, M>,
+        (slot, page): (Slot, Vpn),
+        pages: FolioPages,
+        rights: Rights,
+    ) {
         let head = &self.st.frames[pages.head];
         self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
         self.count_mapped(tables, head, pages.count);
-        tables.install_unchanged(slot, pages, rights);
+        tables.install_unchanged(slot, page, pages, rights);
     }
 
     #[inline]

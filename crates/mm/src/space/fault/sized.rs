@@ -72,8 +72,7 @@ impl<M: Machine> Fault<'_, M> {
         };
         let index = self.vma.anon_index(self.start_of(order));
         self.st.make_large_anon(pfn, Owner::Anon(self.anon_set()), index);
-        self.st.machine.zero(pfn, order.frames());
-        self.st.charge(Work::ZeroPage, order.frames() as u64);
+        self.st.zero(pfn, order.frames());
         Some(pfn)
     }
 

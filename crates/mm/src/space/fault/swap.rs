@@ -90,7 +90,8 @@ impl<M: Machine> Fault<'_, M> {
             }
         } else {
             for (offset, part) in self.steps(pages) {
-                self.install_unchanged(&mut tables, at.ahead(offset), part, self.rights(false));
+                let place = (at.ahead(offset), Vpn(page.0 + u64::from(offset)));
+                self.install_unchanged(&mut tables, place, part, self.rights(false));
             }
         }
         // The entries' hold on the slots; the caller keeps one of its own until it has done.

@@ -331,7 +331,11 @@ fn a_debt_left_after_the_lock_is_found() {
             on(&world, 0, |world| {
                 let pfn = world.clear(A, PAGES[0]).expect("it was mapped");
                 let mut batch = Batch::new(world.ground.base());
-                let _ = batch.note(world.ground.base(), &world.ground.tlb, &world.cleared(A, PAGES[0], pfn));
+                let _ = batch.note_cleared(
+                    world.ground.base(),
+                    &world.ground.tlb,
+                    &world.cleared(A, PAGES[0], pfn),
+                );
                 batch.settle(world.ground.base(), &world.ground.tlb);
             }),
             on(&world, 1, |world| {

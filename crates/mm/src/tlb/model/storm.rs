@@ -13,8 +13,8 @@ use crate::frame::{Mobility, Owner};
 use crate::lock::Lock;
 use crate::machine::{Machine, ZoneKind};
 use crate::stat::Stat;
-use crate::tlb::Batch;
 use crate::tlb::batch::LATR;
+use crate::tlb::{Batch, EmptiedPages};
 use crate::units::*;
 use shuttle::rand::{Rng, thread_rng};
 use std::boxed::Box;
@@ -117,7 +117,7 @@ impl Kernel {
             for space in (0..SPACES).map(SpaceId) {
                 let _tables = self.world.lock_tables(space);
                 if self.world.ground.machine.clear(space, page).is_some() {
-                    let _ = batch.note(base, tlb, &self.world.cleared(space, page, pfn));
+                    let _ = batch.note_cleared(base, tlb, &self.world.cleared(space, page, pfn));
                 }
             }
             freed.push(pfn);
@@ -138,10 +138,14 @@ impl Kernel {
         for space in (0..SPACES).map(SpaceId) {
             let _tables = self.world.lock_tables(space);
             let cleared = |&&(page, _): &&(Vpn, Pfn)| self.world.ground.machine.clear(space, page).is_some();
-            let cleared: Vec<_> = taken.iter().filter(cleared).map(|&(_, pfn)| pfn).collect();
-            if !cleared.is_empty() {
-                let _ = batch.note_pages(base, tlb, (space, FILE), false, &cleared);
+            let mut emptied = EmptiedPages::new(FILE);
+            for &(_, pfn) in taken.iter().filter(cleared) {
+                emptied.push((space, Pfn::NONE), pfn, false);
             }
+            if !emptied.is_empty() {
+                let _ = batch.note_pages(base, tlb, &mut emptied);
+            }
+            emptied.forget_refs();
         }
         drop(held);
         self.free(batch, taken.into_iter().map(|(_, pfn)| pfn));

@@ -99,7 +99,7 @@ impl World {
             let taken = self.ground.machine.clear(space, page);
             if let Some((pfn, writable)) = taken {
                 let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
-                let _ = batch.note(self.ground.base(), &self.ground.tlb, &cleared);
+                let _ = batch.note_cleared(self.ground.base(), &self.ground.tlb, &cleared);
             }
             taken.map(|(pfn, _)| pfn)
         };

@@ -1,0 +1,12 @@
+//! Make the proofs oneself.
+use crate::table::{Locked, Settled};
+use crate::tlb::FileSettled;
+use crate::units::*;
+
+pub fn settled<M>(tables: Locked<'_, M>) -> Settled<'_, M> {
+    Settled(tables)
+}
+
+pub fn file_settled(file: FileId) -> FileSettled {
+    FileSettled(file)
+}
