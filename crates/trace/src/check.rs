@@ -1,8 +1,9 @@
 //! Do a trace's events say what its header says?
 //!
-//! The header's counts are shown to people and divide a trace into windows; its changes of address spaces are what
-//! threads wait for when it is replayed, so one that never comes would be waited for without end. Whoever reads all
-//! events of a trace tells them to a [`Check`], in any order of threads.
+//! The header's counts are shown to people and divide a trace into windows. Its changes of address spaces are what
+//! threads wait for when it is replayed, so one that never comes would be waited for without end; a thread that is
+//! started twice would start others twice, and so on. Whoever reads all events of a trace tells them to a [`Check`], in
+//! any order of threads.
 
 use crate::event::{Event, ThreadId};
 use crate::header::{Counts, Header};
@@ -13,6 +14,8 @@ pub(crate) struct Check {
     threads: Vec<(usize, Counts)>,
     /// By process.
     changes: Vec<Changes>,
+    /// By thread: was it started?
+    started: Vec<bool>,
 }
 
 /// Which of the changes 1 to some number were met, a bit for each. A header says no more changes than there are events.
@@ -49,6 +52,8 @@ impl Check {
                 .map(|thread| (thread.process as usize, Counts::default()))
                 .collect(),
             changes: header.processes.iter().map(|process| Changes::new(process.epochs)).collect(),
+            // The first thread is there from the beginning.
+            started: (0..header.threads.len()).map(|thread| thread == 0).collect(),
         }
     }
 
@@ -64,8 +69,23 @@ impl Check {
                 Some(change) if !self.changes[*process].note(change, header.processes[*process].epochs) => {
                     Err("a change of an address space is there twice")
                 }
-                _ => Ok(()),
+                _ => self.start(header, thread, event),
             },
+        }
+    }
+
+    /// A thread is started once: by its own process, or as the first of another.
+    fn start(&mut self, header: &Header, by: ThreadId, event: &Event) -> Result<(), &'static str> {
+        let (Event::Spawn { thread } | Event::Fork { thread, .. }) = *event else { return Ok(()) };
+        let process = |thread: ThreadId| self.threads.get(thread.0 as usize).map(|(process, _)| *process);
+        let fits = match (event, process(thread)) {
+            (Event::Spawn { .. }, its) => its == process(by),
+            (_, Some(its)) => its != 0 && header.processes[its].first_thread == thread,
+            (_, None) => false,
+        };
+        match fits && !std::mem::replace(&mut self.started[thread.0 as usize], true) {
+            true => Ok(()),
+            false => Err("a thread is started twice, or by whom it does not belong to"),
         }
     }
 

@@ -195,6 +195,18 @@ fn changes_that_a_header_promises_are_there_once() {
 }
 
 #[test]
+fn a_thread_is_started_once_and_where_it_belongs() {
+    let (spawn, again) = (Event::Spawn { thread: ThreadId(1) }, Event::Spawn { thread: ThreadId(0) });
+    assert!(info(&Crafted::new(&[&[&[spawn]], &[&[run(1)]]]).write("good.pft", |_| {}).path).is_ok());
+    let twice = "started twice";
+    refused(&Crafted::new(&[&[&[spawn, spawn]], &[&[run(1)]]]).write("twice.pft", |_| {}), twice);
+    refused(&Crafted::new(&[&[&[again]]]).write("again.pft", |_| {}), twice);
+    refused(&Crafted::new(&[&[&[spawn]]]).write("nobody.pft", |_| {}), twice);
+    let fork = Event::Fork { epoch: 0, thread: ThreadId(0) };
+    refused(&Crafted::new(&[&[&[fork]]]).write("fork.pft", |_| {}), twice);
+}
+
+#[test]
 fn numbers_of_the_header_can_be() {
     let crafted = Crafted::new(&[&[&[run(1)]]]);
     let malformed = "the header does not follow the format";
