@@ -547,10 +547,14 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn sleep(&mut self, nanos: u64) {
-        let until = self.machine.here().clock.get() + nanos.saturating_mul(1000).min(END);
-        if !self.dead() {
-            self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
+        let picos = nanos.saturating_mul(1000).min(END);
+        if self.dead() {
+            // It is on its way to its end, but time passes: who sleeps until others have come further must see them come.
+            self.machine.here().spend(picos);
+            return self.machine.yield_if_due();
         }
+        let until = self.machine.here().clock.get() + picos;
+        self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
     }
 
     fn barrier(&mut self, id: u32, tasks: u32) {

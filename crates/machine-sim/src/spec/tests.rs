@@ -66,7 +66,7 @@ fn every_number_has_a_range() {
     let (memory, huge) = ("size = \"256M\", zone = \"dma32\"", "18446744073709551615");
     let other = format!("size = {huge}, zone = \"normal\"");
     let two_huge = format!("{other} }}, {{ {other}");
-    let nine = vec![memory; 9].join(" }, { ");
+    let nine = [memory; 9].join(" }, { ");
     for (from, to, expected) in [
         (memory, other.as_str(), "node.memory: 18446744073709551615 bytes in all are more than 8T"),
         (memory, two_huge.as_str(), "node.memory: 36893488147419103230 bytes in all are more than 8T"),
