@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod fuzz;
 mod kernel;
 mod qemu;
 mod soak;
@@ -24,6 +25,9 @@ Tasks:
   soak [--minutes N] [--seed N]
                  random programs on random machines, traces and built-in programs short of memory, with all flush
                  policies in turn, under the oracle for N minutes (10), as many at a time as there are cores
+  fuzz [--runs N] [TARGET]
+                 look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000 inputs
+                 each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
   kernel [--faulty]
                  build the image that boots on x86-64 and print its path; --faulty: for tests, one flush can be left
                  out on request
@@ -50,6 +54,10 @@ fn main() -> ExitCode {
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
             None => usage("soak takes --minutes N and --seed N"),
+        },
+        ["fuzz", rest @ ..] => match fuzz::Options::parse(rest) {
+            Some(options) => fuzz::fuzz(&options),
+            None => usage("fuzz takes --runs N and the name of a target"),
         },
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),

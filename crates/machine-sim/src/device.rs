@@ -48,27 +48,6 @@ pub struct DeviceSpec {
     pub source: String,
 }
 
-impl DeviceSpec {
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let positive = |name: &str, value: f64| match value > 0.0 && value <= 1e9 {
-            true => Ok(()),
-            false => Err(format!("\"{}\": {name} is {value}, not above 0", self.name)),
-        };
-        positive("read_us", self.read_us)?;
-        positive("write_us", self.write_us)?;
-        self.sequential_us.map_or(Ok(()), |us| positive("sequential_us", us))?;
-        positive("read_mbs", self.read_mbs)?;
-        positive("write_mbs", self.write_mbs)?;
-        if !(0.0..100.0).contains(&self.jitter_pct) {
-            return Err(format!("\"{}\": jitter_pct is {}, not 0 to below 100", self.name, self.jitter_pct));
-        }
-        match self.queue_depth {
-            1..=65536 => Ok(()),
-            depth => Err(format!("\"{}\": queue_depth is {depth}, not 1 to 65536", self.name)),
-        }
-    }
-}
-
 /// What a device has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceCounts {

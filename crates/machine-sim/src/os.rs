@@ -5,7 +5,7 @@ mod access;
 use crate::coroutine;
 use crate::machine::{Class, SimMachine};
 use crate::oracle::{Forget, InFlux, Oracle, What};
-use crate::run::RunError;
+use crate::run::{END, RunError};
 use crate::sched::{Key, TaskId};
 use crate::spec::Hardware;
 use crate::world::{Kind, Open, World};
@@ -291,7 +291,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn compute(&mut self, instructions: u64) {
-        self.machine.here().spend(self.instruction_cost * instructions);
+        self.machine.here().spend(self.instruction_cost.saturating_mul(instructions).min(END));
         self.machine.yield_if_due();
     }
 
@@ -547,10 +547,14 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn sleep(&mut self, nanos: u64) {
-        let until = self.machine.here().clock.get() + nanos * 1000;
-        if !self.dead() {
-            self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
+        let picos = nanos.saturating_mul(1000).min(END);
+        if self.dead() {
+            // It is on its way to its end, but time passes: who sleeps until others have come further must see them come.
+            self.machine.here().spend(picos);
+            return self.machine.yield_if_due();
         }
+        let until = self.machine.here().clock.get() + picos;
+        self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
     }
 
     fn barrier(&mut self, id: u32, tasks: u32) {

@@ -1,5 +1,6 @@
 //! One run: a program on a machine, from an empty memory to the end of its last task.
 
+use crate::content::Stamp;
 use crate::coroutine::Coroutine;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
@@ -10,7 +11,7 @@ use crate::spec::MachineSpec;
 use crate::world::{Kind, World};
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
-use mm::units::{DeviceId, GroupId};
+use mm::units::{DeviceId, GroupId, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
 use std::sync::Arc;
@@ -18,6 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Picoseconds between two ticks of a CPU's clock: 250 a second (CONFIG_HZ of Debian's kernels).
 const TICK: u64 = 4_000_000_000;
+
+/// Where a CPU's clock ends, in picoseconds: 53 days. What one access or call adds beyond it still fits into 64 bits, since no cost
+/// is above a millisecond (see `spec/check.rs`) and no access counts above 2^32.
+pub(crate) const END: u64 = 1 << 62;
 
 /// What to run on. The program comes beside it.
 #[derive(Clone, Debug)]
@@ -123,8 +128,24 @@ pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunEr
     }
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
+    reserve(&spec)?;
     let machine = SimMachine::new(spec, config);
     Ok((machine, Config { knobs, swap }))
+}
+
+/// Would this computer give the memory for the machine's tables? Only what the program touches is used of it, but to ask for more
+/// than there is ends the process.
+fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
+    // The memory manager's record, the simulator's number of a page table, and the oracle's stamp.
+    const FRAME: u64 = (size_of::<mm::frame::Frame>() + size_of::<u32>() + size_of::<Stamp>()) as u64;
+    let bytes = spec.memory() / PAGE_SIZE * FRAME;
+    Vec::<u8>::new().try_reserve_exact(bytes as usize).map_err(|_| {
+        RunError::Input(format!(
+            "memory: to simulate {} MiB takes {} MiB of this computer's, which it does not have; give the machine less",
+            spec.memory() >> 20,
+            bytes >> 20
+        ))
+    })
 }
 
 /// Start everything, then always do the earliest thing, until nothing is left.
@@ -155,6 +176,7 @@ fn drive<'w, P: Program>(
         let next = machine.sched.borrow_mut().next();
         match next {
             Next::Event(time, what) => happen(world, time, what),
+            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => return Err(too_long()),
             Next::Cpu(cpu) => run_cpu(world, tasks, cpu),
             Next::Nothing if outcome.is_some() => break,
             Next::Nothing => {
@@ -188,6 +210,13 @@ fn drive<'w, P: Program>(
         world.mm.validate().map_err(|fault| failed(format!("validate at the end: {fault}")))?;
     }
     Ok(outcome.expect("the loop ends only with one"))
+}
+
+fn too_long() -> RunError {
+    let days = END / 1_000_000_000_000 / 86_400;
+    RunError::Input(format!(
+        "the program runs for more than {days} days, which no clock of the machine can tell"
+    ))
 }
 
 fn give_life<'w, P: Program>(
@@ -234,7 +263,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     // The way to the task and back is the class's, not the place's in which the task has been left.
     machine.profiled(|profile| profile.go_to_root(class));
     machine.task.set(picked.task);
-    machine.limit.set(picked.limit);
+    machine.limit.set(picked.limit.min(END));
     if picked.switched {
         machine.unplug();
         machine.charge_switch();

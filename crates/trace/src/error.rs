@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::event::Event;
+
 /// Why a trace could not be read or written. Each message is one line that names the file, the position and
 /// what to do.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,14 @@ pub enum TraceError {
         at: u64,
         /// What does not hold.
         what: &'static str,
+    },
+    /// An event that is to be written cannot have happened.
+    #[error("{}: nothing can have done this: {event:?}; the recording is damaged, record again", path.display())]
+    Impossible {
+        /// The trace that is written.
+        path: PathBuf,
+        /// What was to be written.
+        event: Event,
     },
     /// The system refused.
     #[error("{}: cannot {action}: {source}", path.display())]

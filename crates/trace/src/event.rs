@@ -13,6 +13,11 @@ pub const PAGE_SIZE: u64 = 4096;
 /// log2 of [`PAGE_SIZE`].
 pub const PAGE_SHIFT: u32 = 12;
 
+/// Most bytes of a file, and the end of every range of one (Linux's MAX_LFS_FILESIZE).
+pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
+/// Most bytes that one call reads or writes (Linux's MAX_RW_COUNT).
+pub const MAX_RW_COUNT: u64 = 0x7fff_f000;
+
 /// How memory was touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -233,6 +238,32 @@ impl Event {
             | Event::Truncate { epoch, .. }
             | Event::Fork { epoch, .. } => Some(epoch),
             _ => None,
+        }
+    }
+
+    /// Can a call have succeeded with these numbers? Ranges have an end, files a largest size, and one call moves so
+    /// many bytes at most: this is what bounds the work that one event of a trace can ask for.
+    pub fn possible(&self) -> bool {
+        let in_file = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= MAX_FILE_SIZE);
+        match *self {
+            Event::Map { addr, len, backing, .. } => {
+                let offset = if let Backing::File { offset, .. } = backing { offset } else { 0 };
+                addr.checked_add(len).is_some() && in_file(offset, len)
+            }
+            Event::Unmap { addr, len, .. }
+            | Event::Protect { addr, len, .. }
+            | Event::Advise { addr, len, .. }
+            | Event::Lock { addr, len }
+            | Event::Unlock { addr, len }
+            | Event::Msync { addr, len } => addr.checked_add(len).is_some(),
+            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
+                addr.checked_add(old_len).is_some() && new_addr.checked_add(new_len).is_some()
+            }
+            Event::Read { offset, len, .. } | Event::Write { offset, len, .. } => {
+                len <= MAX_RW_COUNT && in_file(offset, len)
+            }
+            Event::Truncate { size, .. } => size <= MAX_FILE_SIZE,
+            _ => true,
         }
     }
 

@@ -11,11 +11,16 @@
 //! counts  = events, runs, loads, stores, fetches, instructions, idle_nanos
 //! frame   = distance of its offset from that of the thread's frame before
 //! ```
+//!
+//! A header is refused if its tables refer to what is not there, if a thread's frames do not follow each other, or if a
+//! number cannot be: footprint that is not that of its pages, files larger than the kernel allows, more changes than
+//! events.
 
 use crate::codec::{Malformed, put_varint, varint};
-use crate::event::{FileId, ThreadId};
+use crate::event::{Event, FileId, MAX_FILE_SIZE, Mode, PAGE_SIZE, Run, ThreadId};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Where a file lives.
@@ -74,7 +79,28 @@ pub struct Counts {
 impl Counts {
     /// Loads, stores and fetches.
     pub fn accesses(&self) -> u64 {
-        self.loads + self.stores + self.fetches
+        self.loads.saturating_add(self.stores).saturating_add(self.fetches)
+    }
+
+    /// Count an event. What a trace says may be any number, so counts end where 64 bits do, here and wherever they are
+    /// added.
+    pub fn note(&mut self, event: &Event) {
+        let (sum, more) = match *event {
+            Event::Run(Run { count, mode, .. }) => {
+                self.runs += 1;
+                let sum = match mode {
+                    Mode::Load => &mut self.loads,
+                    Mode::Store => &mut self.stores,
+                    Mode::Fetch => &mut self.fetches,
+                };
+                (sum, u64::from(count))
+            }
+            Event::Compute { instructions } => (&mut self.instructions, instructions),
+            Event::Idle { nanos } => (&mut self.idle_nanos, nanos),
+            _ => (&mut self.events, 0),
+        };
+        *sum = sum.saturating_add(more);
+        self.events += 1;
     }
 
     fn fields(&mut self) -> [&mut u64; 7] {
@@ -92,7 +118,7 @@ impl Counts {
     /// Add `other` to this.
     pub fn add(&mut self, mut other: Counts) {
         for (mine, theirs) in self.fields().into_iter().zip(other.fields()) {
-            *mine += *theirs;
+            *mine = mine.saturating_add(*theirs);
         }
     }
 }
@@ -217,6 +243,21 @@ impl Header {
         !self.threads.is_empty()
             && self.processes.iter().all(|p| known(p.first_thread) && p.forked_by.is_none_or(known))
             && self.threads.iter().all(|t| (t.process as usize) < self.processes.len())
+            && self.threads.iter().all(|t| t.started_by.is_none_or(known))
+            && self.possible()
+    }
+
+    /// Can these numbers be? Whoever adds or multiplies them later relies on it.
+    fn possible(&self) -> bool {
+        let mut events = vec![0u64; self.processes.len()];
+        for thread in &self.threads {
+            let sum = &mut events[thread.process as usize];
+            *sum = sum.saturating_add(thread.counts.events);
+        }
+        let pages = self.data_pages.checked_add(self.file_pages);
+        pages.and_then(|pages| pages.checked_mul(PAGE_SIZE)) == Some(self.footprint)
+            && self.files.iter().all(|file| file.size <= MAX_FILE_SIZE)
+            && self.processes.iter().zip(events).all(|(process, events)| process.epochs <= events)
     }
 }
 
@@ -226,10 +267,16 @@ fn thread(from: &mut In<'_>) -> Result<ThreadInfo, Malformed> {
     for field in counts.fields() {
         *field = from.number()?;
     }
-    let mut last = 0u64;
+    let mut last: Option<u64> = None;
     let frames = from.list(|from| {
-        last = last.checked_add(from.number()?).ok_or(Malformed)?;
-        Ok(last)
+        let distance = from.number()?;
+        let at = match last {
+            Some(last) if distance > 0 => last.checked_add(distance).ok_or(Malformed)?,
+            Some(_) => return Err(Malformed),
+            None => distance,
+        };
+        last = Some(at);
+        Ok(at)
     })?;
     Ok(ThreadInfo { process, started_by, counts, frames })
 }

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use crate::check::Check;
 use crate::container::{Reader, Stream};
 use crate::error::TraceError;
 use crate::event::{Backing, Event, Run, ThreadId};
@@ -15,6 +16,10 @@ use crate::pages::PageSet;
 
 /// Windows of the curve.
 pub const WINDOWS: u64 = 64;
+
+/// Threads up to which each keeps its unpacked frame from window to window. Of more, each unpacks it again when its
+/// turn comes, so that a trace of many threads needs no more memory.
+const AWAKE: usize = 64;
 
 /// What is in a trace.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -102,7 +107,7 @@ pub struct CurvePoint {
 }
 
 impl Info {
-    /// Read all of a trace.
+    /// Read all of a trace. Fails if it does not hold what its header says.
     pub fn read(reader: &Reader) -> Result<Info, TraceError> {
         let header = reader.header();
         let totals = header.counts();
@@ -135,33 +140,41 @@ impl Info {
         let mut cursors: Vec<Cursor> = (0..reader.header().threads.len() as u32)
             .map(|thread| Cursor { stream: reader.stream(ThreadId(thread)), done: 0 })
             .collect();
-        let mut sets: Vec<Sets> = reader.header().processes.iter().map(|_| Sets::default()).collect();
+        let header = reader.header();
+        let mut sets: Vec<Sets> = header.processes.iter().map(|_| Sets::default()).collect();
+        let mut check = Check::new(header);
+        let many = cursors.len() > AWAKE;
         for window in 1..=WINDOWS {
-            let mut accesses = 0;
-            for (thread, cursor) in self.threads.clone().iter().zip(&mut cursors) {
-                let total = thread.counts.accesses();
+            let mut accesses = 0u64;
+            for ((thread, info), cursor) in (0..).map(ThreadId).zip(&header.threads).zip(&mut cursors) {
+                let total = info.counts.accesses();
                 // In the last window also the calls after the last access.
-                let until = if window == WINDOWS { u64::MAX } else { part(total, window) };
-                let set = &mut sets[thread.process as usize];
-                while cursor.done < until
+                let last = window == WINDOWS;
+                let until = part(total, window);
+                let set = &mut sets[info.process as usize];
+                while (last || cursor.done < until)
                     && let Some(event) = cursor.stream.next_event()?
                 {
+                    check.note(header, thread, &event).map_err(|what| cursor.stream.damaged(what))?;
                     if let Event::Run(run) = event {
-                        cursor.done += u64::from(run.count);
+                        cursor.done = cursor.done.saturating_add(u64::from(run.count));
                         self.runs[run.mode as usize] += 1;
                         set.touch(run);
                     } else {
-                        self.note(thread.process, &event);
+                        self.note(info.process, &event);
                     }
                 }
-                accesses += cursor.done;
+                if many {
+                    cursor.stream.rest();
+                }
+                accesses = accesses.saturating_add(cursor.done);
             }
             let pages = sets.iter().map(|set| set.window.len() as u64).sum();
             let cumulative = sets.iter().map(|set| set.ever.len()).sum();
             sets.iter_mut().for_each(|set| set.window.clear());
             self.curve.push(CurvePoint { accesses, pages, cumulative });
         }
-        Ok(())
+        reader.finish(&check)
     }
 
     fn note(&mut self, process: u32, event: &Event) {
@@ -176,10 +189,10 @@ impl Info {
                     Backing::File { shared: true, .. } => 3,
                 };
                 row.maps[kind] += 1;
-                row.mapped_bytes += len;
+                row.mapped_bytes = row.mapped_bytes.saturating_add(len);
             }
-            Event::Read { len, .. } => self.bytes_read += len,
-            Event::Write { len, .. } => self.bytes_written += len,
+            Event::Read { len, .. } => self.bytes_read = self.bytes_read.saturating_add(len),
+            Event::Write { len, .. } => self.bytes_written = self.bytes_written.saturating_add(len),
             _ => {}
         }
     }
@@ -217,12 +230,12 @@ impl Sets {
 }
 
 fn processes(header: &Header) -> Vec<ProcessRow> {
-    let threads =
-        |process: u32| header.threads.iter().filter(|thread| thread.process == process).count() as u32;
+    let mut threads = vec![0; header.processes.len()];
+    header.threads.iter().for_each(|thread| threads[thread.process as usize] += 1);
     let rows = header.processes.iter().zip(0..).map(|(process, index)| ProcessRow {
         process: index,
         forked_by: process.forked_by.map(|thread| thread.0),
-        threads: threads(index),
+        threads: threads[index as usize],
         maps: [0; 4],
         mapped_bytes: 0,
         changes: 0,

@@ -36,6 +36,8 @@ pub mod raw;
 pub mod record;
 
 #[cfg(feature = "std")]
+mod check;
+#[cfg(feature = "std")]
 mod error;
 #[cfg(feature = "std")]
 mod footprint;

@@ -1,19 +1,20 @@
-//! A set of page numbers: a bitmap in pieces, for sets that are dense in places.
+//! A set of page numbers: a bitmap in pieces of a word, so that a page far from all others takes little room, too.
 
 use std::collections::HashMap;
 
-/// Pages of a piece (64 words of 64 bits).
-const PIECE: u64 = 4096;
+/// Pages of a piece.
+const PIECE: u64 = 64;
 
 /// A set of page numbers.
 #[derive(Default)]
 pub(crate) struct PageSet {
-    pieces: HashMap<u64, Box<[u64; 64]>>,
+    pieces: HashMap<u64, u64>,
     len: u64,
 }
 
-const fn place(page: u64) -> (u64, usize, u64) {
-    (page / PIECE, (page % PIECE / 64) as usize, 1 << (page % 64))
+/// The page's piece, and its bit there.
+const fn place(page: u64) -> (u64, u64) {
+    (page / PIECE, 1 << (page % PIECE))
 }
 
 impl PageSet {
@@ -24,8 +25,8 @@ impl PageSet {
 
     /// Add a page; was it new?
     pub fn insert(&mut self, page: u64) -> bool {
-        let (piece, word, bit) = place(page);
-        let word = &mut self.pieces.entry(piece).or_insert_with(|| Box::new([0; 64]))[word];
+        let (piece, bit) = place(page);
+        let word = self.pieces.entry(piece).or_default();
         let new = *word & bit == 0;
         *word |= bit;
         self.len += u64::from(new);
@@ -34,8 +35,8 @@ impl PageSet {
 
     /// Is the page in the set?
     pub fn contains(&self, page: u64) -> bool {
-        let (piece, word, bit) = place(page);
-        self.pieces.get(&piece).is_some_and(|words| words[word] & bit != 0)
+        let (piece, bit) = place(page);
+        self.pieces.get(&piece).is_some_and(|word| word & bit != 0)
     }
 
     /// Remove a range of pages; returns those that were there.
@@ -52,13 +53,16 @@ impl PageSet {
         touched.sort_unstable();
         let mut taken = Vec::new();
         for piece in touched {
-            let words = self.pieces.get_mut(&piece).expect("only pieces that are there were collected");
+            let word = self.pieces.get_mut(&piece).expect("only pieces that are there were collected");
             for page in start.max(piece * PIECE)..end.min((piece + 1) * PIECE) {
-                let (_, word, bit) = place(page);
-                if words[word] & bit != 0 {
-                    words[word] &= !bit;
+                let (_, bit) = place(page);
+                if *word & bit != 0 {
+                    *word &= !bit;
                     taken.push(page);
                 }
+            }
+            if *word == 0 {
+                self.pieces.remove(&piece);
             }
         }
         self.len -= taken.len() as u64;

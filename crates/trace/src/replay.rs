@@ -29,6 +29,24 @@ const PROGRESS: u64 = 4096;
 /// A thread that runs no more, or not yet, has seen every change.
 const ENDED: u64 = u64::MAX;
 
+/// What a thread waits for.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// Change `epoch` of the process is made.
+    Made { process: usize, epoch: u64 },
+    /// All threads of the process but this one have come to where they saw change `epoch`.
+    Seen { process: usize, epoch: u64, by: u32 },
+    /// The thread has ended.
+    End(u32),
+}
+
+/// Who waits. When everybody who lives does, and nobody waits for what has come, nothing can come any more.
+#[derive(Default)]
+struct Waits {
+    live: usize,
+    waiting: BTreeMap<u32, Wait>,
+}
+
 /// What happened in a run besides what was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -78,6 +96,7 @@ pub struct Replay<S> {
     open: Mutex<Vec<Descriptors>>,
     /// By thread.
     outcomes: Vec<Mutex<Outcome>>,
+    waits: Mutex<Waits>,
 }
 
 type Descriptors = BTreeMap<FileId, Descriptor>;
@@ -115,6 +134,7 @@ impl<S: Source> Replay<S> {
             members,
             open: Mutex::new(vec![BTreeMap::new(); header.processes.len()]),
             outcomes: header.threads.iter().map(|_| Mutex::default()).collect(),
+            waits: Mutex::default(),
             source,
             name,
         }
@@ -147,6 +167,32 @@ impl<S: Source> Replay<S> {
         self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
         self.open.lock().iter_mut().for_each(BTreeMap::clear);
         self.outcomes.iter().for_each(|outcome| *outcome.lock() = Outcome::default());
+        *self.waits.lock() = Waits { live: 1, waiting: BTreeMap::new() };
+    }
+
+    /// Has come what is waited for?
+    fn has_come(&self, wait: Wait) -> bool {
+        let seen = |thread: u32| self.seen[thread as usize].load(Ordering::Acquire);
+        match wait {
+            Wait::Made { process, epoch } => self.done[process].load(Ordering::Acquire) >= epoch,
+            Wait::Seen { process, epoch, by } => self.members[process]
+                .iter()
+                .filter(|&&thread| thread != by)
+                .all(|&thread| seen(thread) >= epoch),
+            Wait::End(thread) => seen(thread) == ENDED,
+        }
+    }
+
+    /// The thread waits; can what it waits for still come?
+    fn may_come(&self, thread: ThreadId, wait: Wait) -> bool {
+        let mut waits = self.waits.lock();
+        waits.waiting.insert(thread.0, wait);
+        waits.waiting.len() < waits.live || waits.waiting.values().any(|&wait| self.has_come(wait))
+    }
+
+    /// The thread waits no more.
+    fn goes_on(&self, thread: ThreadId) {
+        self.waits.lock().waiting.remove(&thread.0);
     }
 }
 
@@ -180,6 +226,7 @@ impl<S: Source> Program for Replay<S> {
             children: Vec::new(),
             accesses: 0,
             reported: 0,
+            stuck: false,
         };
         let result = task.run();
         task.end(result.is_err());
@@ -197,11 +244,13 @@ struct Task<'a, O, S: Source + 'a> {
     children: Vec<(ThreadId, TaskHandle)>,
     accesses: u64,
     reported: u64,
+    /// It waits for what cannot come.
+    stuck: bool,
 }
 
 impl<O: Os, S: Source> Task<'_, O, S> {
     fn run(&mut self) -> Result<(), Signal> {
-        loop {
+        while !self.stuck {
             match self.stream.next_event() {
                 Ok(Some(Event::Run(run))) => self.touch(run)?,
                 Ok(Some(event)) => self.act(event),
@@ -212,6 +261,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 }
             }
         }
+        Ok(())
     }
 
     #[inline]
@@ -253,6 +303,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
     fn end(&mut self, killed: bool) {
         self.report();
         self.replay.seen[self.id.0 as usize].store(ENDED, Ordering::Release);
+        self.replay.waits.lock().live -= 1;
         let mut outcome = self.outcome();
         outcome.accesses += self.accesses;
         outcome.killed += u64::from(killed);
@@ -278,8 +329,11 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             self.wait_made(epoch - 1);
             self.saw(epoch);
             if event.takes_away() {
-                self.wait_seen(epoch);
+                self.wait(Wait::Seen { process: self.process, epoch, by: self.id.0 });
             }
+        }
+        if self.stuck {
+            return;
         }
         self.call(event);
         if ordered {
@@ -296,26 +350,26 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         // A recording that was cut off may lack changes; what cannot come is not waited for.
         let epoch = epoch.min(self.replay.header().processes[self.process].epochs);
         self.saw(epoch);
-        let replay = self.replay;
-        self.nap_until(|process| replay.done[process].load(Ordering::Acquire) >= epoch);
+        self.wait(Wait::Made { process: self.process, epoch });
     }
 
-    /// Wait until every other thread of the process has come to where it saw change `epoch`.
-    fn wait_seen(&mut self, epoch: u64) {
-        let replay = self.replay;
-        let me = self.id.0;
-        self.nap_until(|process| {
-            let mut others = replay.members[process].iter().filter(|&&thread| thread != me);
-            others.all(|&thread| replay.seen[thread as usize].load(Ordering::Acquire) >= epoch)
-        });
-    }
-
-    fn nap_until(&mut self, ready: impl Fn(usize) -> bool) {
+    /// Wait until it has come, unless it cannot.
+    fn wait(&mut self, wait: Wait) {
         let (mut nap, longest) = NAP;
-        while !ready(self.process) {
+        while !self.stuck && !self.replay.has_come(wait) {
+            if !self.replay.may_come(self.id, wait) {
+                let name = &self.replay.name;
+                let why = alloc::format!(
+                    "{name}: threads of this trace wait for each other without end; record it again"
+                );
+                self.outcome().broken = Some(why);
+                self.stuck = true;
+                break;
+            }
             self.os.sleep(nap);
             nap = (nap * 2).min(longest);
         }
+        self.replay.goes_on(self.id);
     }
 
     /// A system call.
@@ -395,7 +449,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
     /// The process's descriptor of `file`, opened if need be, with `uses` more uses.
     fn descriptor(&mut self, file: FileId, uses: u32) -> Result<u32, Errno> {
         if let Some(known) = self.replay.open.lock()[self.process].get_mut(&file) {
-            known.uses += uses;
+            known.uses = known.uses.saturating_add(uses);
             return Ok(known.fd);
         }
         let info = self.replay.header().file(file).ok_or(Errno::NoEnt)?;
@@ -424,6 +478,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
 
     fn spawn(&mut self, thread: ThreadId) -> Result<(), Errno> {
         self.start(thread, 0);
+        self.replay.waits.lock().live += 1;
         let task = self.os.spawn(thread.0);
         self.started(thread, task)
     }
@@ -434,6 +489,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             open[child.process as usize] = open[self.process].clone();
         }
         self.start(thread, 0);
+        self.replay.waits.lock().live += 1;
         let task = self.os.fork(thread.0);
         self.started(thread, task)
     }
@@ -449,6 +505,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             Ok(handle) => self.children.push((thread, handle)),
             Err(errno) => {
                 self.start(thread, ENDED);
+                self.replay.waits.lock().live -= 1;
                 return Err(errno);
             }
         }
@@ -458,7 +515,9 @@ impl<O: Os, S: Source> Task<'_, O, S> {
     fn join(&mut self, thread: ThreadId) {
         if let Some(at) = self.children.iter().position(|&(child, _)| child == thread) {
             let (_, handle) = self.children.swap_remove(at);
+            self.replay.waits.lock().waiting.insert(self.id.0, Wait::End(thread.0));
             self.os.join(handle);
+            self.replay.goes_on(self.id);
         }
     }
 }

@@ -313,3 +313,32 @@ fn changes_that_were_lost_are_not_waited_for() {
     assert_eq!(replay.header().processes[0].epochs, 1);
     assert_eq!(play(&replay).1.accesses, 1);
 }
+
+#[test]
+fn threads_that_wait_for_each_other_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let skip = |epoch| Event::Skip { epoch };
+    // One that waits for a change of its own; two that do so crosswise, while a parent waits for both to end.
+    let alone = replay_of(&folder.path().join("alone.pft"), |writer| {
+        let root = writer.add_process(None);
+        [skip(2), skip(1)].iter().for_each(|event| writer.push(root, event).unwrap());
+    });
+    let crosswise = replay_of(&folder.path().join("crosswise.pft"), |writer| {
+        let parent = writer.add_process(None);
+        let first = writer.add_process(Some(parent));
+        let second = writer.add_thread(first);
+        let fork = Event::Fork { epoch: 1, thread: first };
+        [fork, Event::Join { thread: first }].iter().for_each(|event| writer.push(parent, event).unwrap());
+        let spawn = Event::Spawn { thread: second };
+        [spawn, skip(2), skip(3)].iter().for_each(|event| writer.push(first, event).unwrap());
+        [skip(4), skip(1)].iter().for_each(|event| writer.push(second, event).unwrap());
+    });
+    for replay in [alone, crosswise] {
+        let (_, outcome) = play(&replay);
+        let why = outcome.broken.unwrap();
+        assert!(
+            why.contains(replay.name()) && why.contains("wait for each other") && !why.contains('\n'),
+            "{why}"
+        );
+    }
+}

@@ -9,6 +9,9 @@ use mm::machine::Work;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+/// Most nanoseconds for one unit. As many units as 32 bits can count then still fit into a machine's clock (see `run.rs`).
+const MOST: f64 = 1e6;
+
 /// The defaults.
 const DEFAULTS: &str = include_str!("../../machines/costs.toml");
 
@@ -114,7 +117,7 @@ impl Costs {
         let ipc = own.kernel_ipc.clone().or(file.kernel_ipc.clone());
         let ipc = ipc.ok_or_else(|| SpecError::new("kernel_ipc", "is missing".into()))?;
         if !(0.01..=20.0).contains(&ipc.value) {
-            return Err(SpecError::new("kernel_ipc", format!("is {}, not between 0.01 and 20", ipc.value)));
+            return Err(SpecError::new("kernel_ipc", format!("is {:?}, not between 0.01 and 20", ipc.value)));
         }
         let mut costs = Costs { work: [0; _], hardware: [0; _], rows: Vec::new() };
         for &work in Work::ALL {
@@ -175,8 +178,8 @@ fn convert(
         ),
         _ => return Err(SpecError::new(&key, "needs exactly one of ns, cycles, insns".into())),
     };
-    if !(0.0..=1e9).contains(&nanos) {
-        return Err(SpecError::new(&key, format!("is {nanos} ns, not between 0 and one second")));
+    if !(0.0..=MOST).contains(&nanos) {
+        return Err(SpecError::new(&key, format!("is {nanos:?} ns, not between 0 and a millisecond")));
     }
     if cost.source.trim().is_empty() {
         return Err(SpecError::new(&key, "has no source".into()));

@@ -1,6 +1,7 @@
 //! What a simulated machine is made of, read from TOML.
 
 mod booted;
+mod check;
 mod cost;
 mod random;
 
@@ -8,9 +9,8 @@ pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
-use crate::tlb::MAX_ASIDS;
 use cost::CostFile;
-use mm::machine::{MAX_CPUS, MemoryRange, ZoneKind};
+use mm::machine::{MemoryRange, ZoneKind};
 use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
 use serde::{Deserialize, Deserializer};
 
@@ -113,6 +113,13 @@ pub struct NodeSpec {
     pub source: String,
 }
 
+impl NodeSpec {
+    /// Bytes of its memory.
+    fn memory(&self) -> u64 {
+        self.memory.iter().map(|range| range.size.0).sum()
+    }
+}
+
 /// The CPUs.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -196,9 +203,9 @@ impl MachineSpec {
     pub fn from_toml(name: &str, text: &str) -> Result<MachineSpec, SpecError> {
         let file: MachineFile = toml::from_str(text).map_err(|error| SpecError::parse(name, error))?;
         let at = |error: SpecError| SpecError::new(name, error.to_string());
-        check(&file).map_err(at)?;
+        check::check(&file).map_err(at)?;
         let costs = Costs::new(&file.costs, file.cpu.ghz).map_err(at)?;
-        let total = file.node.iter().flat_map(|node| &node.memory).map(|range| range.size.0).sum();
+        let total = file.node.iter().map(NodeSpec::memory).sum();
         let ranges = lay_out(&file.node, total).map_err(at)?;
         Ok(MachineSpec { name: name.into(), file, costs, ranges })
     }
@@ -306,82 +313,16 @@ impl MachineSpec {
     }
 }
 
-fn check(file: &MachineFile) -> Result<(), SpecError> {
-    let fail = |key: &str, message: String| Err(SpecError::new(key, message));
-    let cpus: u64 = file.node.iter().map(|node| node.cpus as u64).sum();
-    if cpus == 0 || cpus > MAX_CPUS as u64 {
-        return fail("node.cpus", format!("the machine has {cpus} CPUs, not 1 to {MAX_CPUS}"));
-    }
-    if !(0.1..=10.0).contains(&file.cpu.ghz) {
-        return fail("cpu.ghz", format!("is {}, not between 0.1 and 10", file.cpu.ghz));
-    }
-    if file.cpu.asids as usize > MAX_ASIDS {
-        return fail("cpu.asids", format!("is {}, the most is {MAX_ASIDS}", file.cpu.asids));
-    }
-    let tlb = &file.tlb;
-    let caches = [
-        ("l1d_4k", tlb.l1d_4k),
-        ("l1d_2m", tlb.l1d_2m),
-        ("l1i_4k", tlb.l1i_4k),
-        ("l1i_2m", tlb.l1i_2m),
-        ("l2", tlb.l2),
-        ("pde", tlb.pde),
-        ("pdpte", tlb.pdpte),
-        ("pml4e", tlb.pml4e),
-    ];
-    for (name, Geometry { entries, ways }) in caches {
-        if ways == 0
-            || !entries.is_multiple_of(ways)
-            || !(entries / ways).is_power_of_two()
-            || entries > 1 << 20
-        {
-            let message =
-                format!("{entries} entries in {ways} ways: the number of sets must be a power of two");
-            return fail(&format!("tlb.{name}"), message);
-        }
-    }
-    if tlb.l2.ways > crate::tlb::MAX_L2_WAYS {
-        let message = format!("{} ways, more than {}: use fewer ways", tlb.l2.ways, crate::tlb::MAX_L2_WAYS);
-        return fail("tlb.l2", message);
-    }
-    if tlb.lines == 0 || tlb.lines > 1 << 24 {
-        return fail("tlb.lines", format!("is {}, not between 1 and 2^24", tlb.lines));
-    }
-    for node in &file.node {
-        if !(1.0..=1e6).contains(&node.latency_ns) || !(0.01..=1e5).contains(&node.bandwidth_gbs) {
-            return fail("node", "latency_ns must be 1 to 10^6 and bandwidth_gbs 0.01 to 10^5".into());
-        }
-    }
-    let nodes = file.node.len();
-    match &file.distance {
-        Some(d) if d.rows.len() != nodes || d.rows.iter().any(|row| row.len() != nodes) => {
-            return fail("distance.rows", format!("must be {nodes} rows of {nodes} numbers"));
-        }
-        Some(d) if d.source.is_empty() => return fail("distance.source", "is empty".into()),
-        None if nodes > 1 => return fail("distance", format!("is missing, and there are {nodes} nodes")),
-        _ => {}
-    }
-    let wanted = [Some(&file.storage.files), file.storage.swap.as_ref()];
-    for name in wanted.into_iter().flatten() {
-        if !file.device.iter().any(|device| device.name == *name) {
-            return fail("storage", format!("there is no device \"{name}\""));
-        }
-    }
-    if file.storage.swap_size.0 / PAGE_SIZE > u32::MAX as u64 {
-        return fail("storage.swap_size", "is more than 16 TiB".into());
-    }
-    file.device.iter().try_for_each(|device| device.check().map_err(|text| SpecError::new("device", text)))
-}
-
 /// Bytes of the largest block; memory comes in multiples of it.
 const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 /// Least memory of a node that has any.
 const LEAST: u64 = 2 * BLOCK;
+/// Most memory of a machine. Numbers of frames have 32 bits, and shares of nodes are rounded up.
+const MOST: u64 = 8 << 40;
 
 fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError> {
-    let own = |node: &NodeSpec| node.memory.iter().map(|range| range.size.0).sum::<u64>();
-    let total: u64 = nodes.iter().map(own).sum();
-    let smallest = nodes.iter().map(own).filter(|&size| size > 0).min().unwrap_or(0);
+    let total: u64 = nodes.iter().map(NodeSpec::memory).sum();
+    let smallest = nodes.iter().map(NodeSpec::memory).filter(|&size| size > 0).min().unwrap_or(0);
     if smallest < LEAST {
         return Err(SpecError::new("node.memory", "a node has less than 8M".into()));
     }
@@ -391,14 +332,14 @@ fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError
             format!("{bytes} bytes are too small to run: this machine needs at least {}M", least >> 20);
         return Err(SpecError::new("memory", message));
     }
-    if bytes.div_ceil(PAGE_SIZE) >= (u32::MAX - 1024) as u64 {
-        return Err(SpecError::new("memory", format!("{bytes} bytes are more than 16T")));
+    if bytes > MOST {
+        return Err(SpecError::new("memory", format!("{bytes} bytes are more than 8T")));
     }
     let mut ranges: Vec<MemoryRange> = Vec::new();
     let mut next = 0;
     for (id, node) in nodes.iter().enumerate() {
         // Rounded to the nearest block.
-        let share = own(node) as u128 * bytes as u128 / total as u128;
+        let share = node.memory() as u128 * bytes as u128 / total as u128;
         let mut rest = (share as u64 + BLOCK / 2) / BLOCK * BLOCK;
         for (i, range) in node.memory.iter().enumerate() {
             let last = i + 1 == node.memory.len();

@@ -61,6 +61,89 @@ fn errors_say_where() {
 }
 
 #[test]
+fn every_number_has_a_range() {
+    let small = PRESETS.iter().find(|preset| preset.0 == "small").unwrap().1;
+    let (memory, huge) = ("size = \"256M\", zone = \"dma32\"", "18446744073709551615");
+    let other = format!("size = {huge}, zone = \"normal\"");
+    let two_huge = format!("{other} }}, {{ {other}");
+    let nine = [memory; 9].join(" }, { ");
+    for (from, to, expected) in [
+        (memory, other.as_str(), "node.memory: 18446744073709551615 bytes in all are more than 8T"),
+        (memory, two_huge.as_str(), "node.memory: 36893488147419103230 bytes in all are more than 8T"),
+        (memory, nine.as_str(), "node.memory: has 9 ranges, the most is 8"),
+        (memory, "size = 0, zone = \"normal\"", "node.memory: a node has less than 8M"),
+        ("[{ size = \"256M\", zone = \"dma32\" }]", "[]", "node.memory: a node has less than 8M"),
+        ("cpus = 1", "cpus = 4294967295", "node.cpus: the machine has 4294967295 CPUs"),
+        ("cpus = 1", "cpus = 0", "node.cpus: the machine has 0 CPUs"),
+        ("ghz = 3.0", "ghz = nan", "cpu.ghz: is NaN, not between"),
+        ("ghz = 3.0", "ghz = 1e-300", "cpu.ghz: is 1e-300, not between 0.1 and 10.0"),
+        ("asids = 6", "asids = 33", "cpu.asids: is 33"),
+        ("entries = 1536, ways = 12", "entries = 0, ways = 12", "tlb.l2: 0 entries in 12 ways"),
+        (
+            "entries = 1536, ways = 12",
+            "entries = 32768, ways = 16",
+            "tlb.l2: 32768 entries, the most is 16384",
+        ),
+        (
+            "entries = 1536, ways = 12",
+            "entries = 4294967295, ways = 4294967295",
+            "tlb.l2: 4294967295 entries",
+        ),
+        ("lines = 1024", "lines = 4294967295", "tlb.lines: is 4294967295"),
+        ("latency_ns = 80", "latency_ns = inf", "node.latency_ns: is inf"),
+        ("bandwidth_gbs = 12", "bandwidth_gbs = 0", "node.bandwidth_gbs: is 0.0,"),
+        ("size = \"500G\"", "size = 18446744073709551615", "size: is more than 128T"),
+        ("size = \"500G\"", "size = 0", "storage.swap_size: is 536870912 bytes, and \"nvme0\" has 0"),
+        ("read_us = 67", "read_us = 1e9", "device \"nvme0\": read_us: is 1000000000.0"),
+        ("write_us = 20", "write_us = -1", "write_us: is -1"),
+        ("read_mbs = 3500", "read_mbs = 1e-300", "read_mbs: is 1e-300"),
+        ("write_mbs = 2500", "write_mbs = nan", "write_mbs: is NaN"),
+        ("queue_depth = 128", "queue_depth = 0", "queue_depth: is 0"),
+        ("jitter_pct = 10", "jitter_pct = 100", "jitter_pct: is 100"),
+        ("swap_size = \"512M\"", "swap_size = \"16T\"", "storage.swap_size: is"),
+        ("swap_size = \"512M\"", "swap_size = 18446744073709551615", "storage.swap_size: is more than"),
+        (
+            "[storage]",
+            "[distance]\nrows = [[10]]\nhop_ns = inf\nsource = 'x'\n[storage]",
+            "distance.hop_ns: is inf",
+        ),
+        (
+            "[storage]",
+            "[distance]\nrows = [[0]]\nhop_ns = 1\nsource = 'x'\n[storage]",
+            "distance.rows: 0 is not",
+        ),
+        (
+            "[cpu]",
+            "[costs.work.zero_page]\nns = 1e7\nsource = 'x'\n[cpu]",
+            "costs.work.zero_page: is 10000000.0 ns",
+        ),
+        ("[cpu]", "[costs]\nkernel_ipc = { value = nan, source = 'x' }\n[cpu]", "kernel_ipc: is NaN"),
+    ] {
+        assert!(small.contains(from), "{from}");
+        let error =
+            MachineSpec::from_toml("mine.toml", &small.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.starts_with("mine.toml: ") && error.contains(expected), "{to}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn memory_of_any_size_is_laid_out_or_refused() {
+    for name in MachineSpec::presets() {
+        let machine = MachineSpec::preset(name).unwrap();
+        let sizes =
+            (0..64).flat_map(|shift| [1u64 << shift, (1 << shift) - 1]).chain([u64::MAX, MOST, MOST + 1]);
+        for bytes in sizes {
+            if let Ok(sized) = machine.clone().with_memory(bytes) {
+                assert!(
+                    bytes <= MOST && sized.memory().abs_diff(bytes) <= machine.nodes().len() as u64 * BLOCK
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn sizes_are_read_with_their_units() {
     assert_eq!(Bytes::parse("8G"), Some(Bytes(8 << 30)));
     assert_eq!(Bytes::parse("4096"), Some(Bytes(4096)));

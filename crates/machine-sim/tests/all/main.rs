@@ -3,6 +3,7 @@
 mod acts;
 mod bound;
 mod chaos;
+mod clock;
 mod collapse;
 mod conformance;
 mod flushes;

@@ -13,10 +13,32 @@
 //! The header stands at the end because counts and index are only known there; a reader finds it through the
 //! trailer. A file without a good trailer is searched from the front, frame by frame, for the place where it
 //! went wrong. Every byte is covered by a checksum or compared with a constant.
+//!
+//! # What a file may cost its reader
+//!
+//! Checksums tell of accidents; a file can also be made to cost more than it is worth. So a reader believes nothing
+//! that it has not compared:
+//!
+//! - Frames follow each other from the preamble to the meta frame without a gap, and the index leads to each of them
+//!   exactly once.
+//! - A frame of events unpacks to 1 MiB and a little, its events are at most its bytes, and each thread's frames have
+//!   together as many events as the header says. All that is known from the heads, when a trace is opened, before
+//!   anything is unpacked.
+//! - The header unpacks to 1 MiB and eight times the file's length at most; the length of no list in it is believed
+//!   beyond the bytes that are left for it.
+//! - Counts and changes of address spaces are counted again while events are read (see `check.rs`), and no event says
+//!   what no call can have done ([`Event::possible`](crate::event::Event::possible)).
+//!
+//! So looking at a trace takes time in proportion to what its heads say that it unpacks to, every frame once, and
+//! memory for the header, one frame for each of at most 64 threads, and some 100 bytes for each distinct page that was
+//! touched, a fortieth of what the recorded program had to have for it. zstd packs at most some 20 thousand times, and
+//! only what repeats itself.
 
+mod packer;
 mod reader;
 mod writer;
 
+pub use packer::Packer;
 pub use reader::{Reader, Stream};
 pub use writer::Writer;
 
@@ -33,8 +55,14 @@ const TRAILER: usize = 24;
 const META: u32 = u32::MAX;
 /// Unpacked bytes after which a frame is closed. A reader needs about this much memory per thread.
 const FRAME_TARGET: usize = 1 << 20;
-/// Unpacked bytes above which a frame is taken for damage instead of being unpacked.
-const FRAME_LIMIT: u32 = 64 << 20;
+/// Most unpacked bytes of a frame: what the event that closes it may add, and the block's own head.
+const FRAME_LIMIT: u32 = FRAME_TARGET as u32 + 128;
+
+/// Most unpacked bytes of the header of a file of `length` bytes. Each of its entries stands for something that takes
+/// more room in the rest of the file, but for the command line.
+const fn header_limit(length: u64) -> u64 {
+    (1 << 20) + length.saturating_mul(8)
+}
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

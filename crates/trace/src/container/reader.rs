@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, MAGIC, META, PREAMBLE, TRAILER, VERSION};
+use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, MAGIC, META, PREAMBLE, TRAILER, VERSION, header_limit};
+use crate::check::Check;
 use crate::codec::Decoder;
 use crate::error::TraceError;
 use crate::event::{Event, ThreadId};
@@ -23,12 +24,14 @@ struct Shared {
     path: PathBuf,
     file: File,
     length: u64,
+    /// Where the header stands.
+    meta: u64,
     header: Header,
 }
 
 impl Reader {
-    /// Open the trace at `path` and read its header. Frames are checked when they are read, or by
-    /// [`verify`](Reader::verify).
+    /// Open the trace at `path`, read its header and compare the index with the frames' heads. What the frames hold is
+    /// checked when they are read, or by [`verify`](Reader::verify).
     pub fn open(path: &Path) -> Result<Reader, TraceError> {
         let file = File::open(path).map_err(TraceError::io(path, "open"))?;
         let meta = file.metadata().map_err(TraceError::io(path, "open"))?;
@@ -36,8 +39,11 @@ impl Reader {
             return Err(TraceError::NotATrace { path: path.to_owned() });
         }
         let raw = RawFile { path, file: &file, length: meta.len() };
-        let header = raw.header()?;
-        Ok(Reader { shared: Arc::new(Shared { path: path.to_owned(), length: raw.length, file, header }) })
+        let (meta, header) = raw.header()?;
+        raw.compare_index(&header, meta)?;
+        Ok(Reader {
+            shared: Arc::new(Shared { path: path.to_owned(), length: raw.length, meta, file, header }),
+        })
     }
 
     /// What the trace says about itself.
@@ -79,26 +85,26 @@ impl Reader {
             block: Vec::new(),
             decoder: Decoder::default(),
             left: 0,
+            resting: false,
         }
     }
 
-    /// Check every frame of every thread: checksums, sizes and that each event can be decoded.
+    /// Check every frame of every thread: checksums, sizes, that each event can be decoded and can have happened, and
+    /// that they are what the header says.
     pub fn verify(&self) -> Result<(), TraceError> {
-        for (index, thread) in self.header().threads.iter().enumerate() {
-            let mut stream = self.stream(ThreadId(index as u32));
-            let mut events = 0;
-            while stream.next_event()?.is_some() {
-                events += 1;
-            }
-            if events != thread.counts.events {
-                let at = thread.frames.first().copied().unwrap_or(self.file_len());
-                return Err(self
-                    .shared
-                    .raw()
-                    .damaged(at, "a thread has more or fewer events than its header says"));
+        let mut check = Check::new(self.header());
+        for thread in (0..self.header().threads.len() as u32).map(ThreadId) {
+            let mut stream = self.stream(thread);
+            while let Some(event) = stream.next_event()? {
+                check.note(self.header(), thread, &event).map_err(|what| stream.damaged(what))?;
             }
         }
-        Ok(())
+        self.finish(&check)
+    }
+
+    /// All events were told to `check`: are they what the header says?
+    pub(crate) fn finish(&self, check: &Check) -> Result<(), TraceError> {
+        check.finish(self.header()).map_err(|what| self.shared.raw().damaged(self.shared.meta, what))
     }
 }
 
@@ -117,6 +123,8 @@ pub struct Stream {
     block: Vec<u8>,
     decoder: Decoder,
     left: u32,
+    /// Was the memory of the frame that it is in given back?
+    resting: bool,
 }
 
 impl Stream {
@@ -134,16 +142,35 @@ impl Stream {
                         return Ok(None);
                     }
                 }
-                _ => return Err(self.bad_frame()),
+                _ if self.resting => self.wake()?,
+                _ => return Err(self.damaged("its events do not follow the format")),
             }
         }
     }
 
+    /// Something is wrong with the frame that the last event came from.
     #[cold]
-    fn bad_frame(&self) -> TraceError {
-        let frames = &self.shared.header.threads[self.thread.0 as usize].frames;
-        let at = frames.get(self.next_frame.saturating_sub(1)).copied().unwrap_or(0);
-        self.shared.raw().damaged(at, "its events do not follow the format")
+    pub(crate) fn damaged(&self, what: &'static str) -> TraceError {
+        self.shared.raw().damaged(self.last_frame().unwrap_or(0), what)
+    }
+
+    fn last_frame(&self) -> Option<u64> {
+        let thread = self.shared.header.threads.get(self.thread.0 as usize)?;
+        thread.frames.get(self.next_frame.checked_sub(1)?).copied()
+    }
+
+    /// Give the memory of the frame back; the next event unpacks it again. For who reads many threads in turn.
+    pub(crate) fn rest(&mut self) {
+        (self.packed, self.block) = (Vec::new(), Vec::new());
+        self.resting = true;
+    }
+
+    /// Unpack the frame that this was in when it was laid to rest.
+    #[cold]
+    fn wake(&mut self) -> Result<(), TraceError> {
+        self.resting = false;
+        let Some(at) = self.last_frame() else { return Ok(()) };
+        self.shared.raw().frame(at, &mut self.packed, &mut self.block).map(drop)
     }
 
     /// Unpack the next frame; `false` if there is none.
@@ -152,13 +179,10 @@ impl Stream {
         let Some(info) = self.shared.header.threads.get(self.thread.0 as usize) else { return Ok(false) };
         let Some(&at) = info.frames.get(self.next_frame) else { return Ok(false) };
         self.next_frame += 1;
-        let raw = self.shared.raw();
-        let head = raw.frame(at, &mut self.packed, &mut self.block)?;
-        if head.thread != self.thread.0 {
-            return Err(raw.damaged(at, "the index leads to a frame of another thread"));
-        }
+        self.resting = false;
+        let head = self.shared.raw().frame(at, &mut self.packed, &mut self.block)?;
         self.decoder =
-            Decoder::new(&self.block).map_err(|_| raw.damaged(at, "its events do not follow the format"))?;
+            Decoder::new(&self.block).map_err(|_| self.damaged("its events do not follow the format"))?;
         self.left = head.events;
         Ok(true)
     }
@@ -213,7 +237,8 @@ impl RawFile<'_> {
         self.file.read_exact_at(bytes, at).map_err(TraceError::io(self.path, "read"))
     }
 
-    fn header(&self) -> Result<Header, TraceError> {
+    /// The header, and where it stands.
+    fn header(&self) -> Result<(u64, Header), TraceError> {
         self.preamble()?;
         let Some(meta) = self.trailer()? else { return Err(self.search()) };
         let mut raw = Vec::new();
@@ -221,7 +246,40 @@ impl RawFile<'_> {
         if head.thread != META || meta + (HEAD + TRAILER) as u64 + u64::from(head.data_len) != self.length {
             return Err(self.damaged(meta, "the trailer does not lead to the header"));
         }
-        Header::decode(&raw).map_err(|_| self.damaged(meta, "the header does not follow the format"))
+        let header = Header::decode(&raw);
+        Ok((meta, header.map_err(|_| self.damaged(meta, "the header does not follow the format"))?))
+    }
+
+    /// Does the index lead to every frame once, in the order in which they stand, and do their heads say as many events
+    /// as the header? Nothing is unpacked for it.
+    fn compare_index(&self, header: &Header, meta: u64) -> Result<(), TraceError> {
+        let mut frames: Vec<(u64, usize)> = Vec::new();
+        for (thread, info) in header.threads.iter().enumerate() {
+            frames.extend(info.frames.iter().map(|&at| (at, thread)));
+        }
+        frames.sort_unstable();
+        let mut events = vec![0u64; header.threads.len()];
+        let mut next = PREAMBLE as u64;
+        for (at, thread) in frames {
+            if at != next || at >= meta {
+                return Err(self.damaged(next, "the index does not lead to each frame once"));
+            }
+            let head = self.head(at)?;
+            if head.thread as usize != thread {
+                return Err(self.damaged(at, "the index leads to a frame of another thread"));
+            }
+            events[thread] += u64::from(head.events);
+            next += HEAD as u64 + u64::from(head.data_len);
+        }
+        if next != meta {
+            return Err(self.damaged(next, "the index does not lead to each frame once"));
+        }
+        let same = header.threads.iter().zip(events).all(|(thread, events)| thread.counts.events == events);
+        if same {
+            Ok(())
+        } else {
+            Err(self.damaged(meta, "a thread has more or fewer events than its header says"))
+        }
     }
 
     fn preamble(&self) -> Result<(), TraceError> {
@@ -282,8 +340,9 @@ impl RawFile<'_> {
         }
     }
 
-    /// Read, check and unpack the frame at `at`.
-    fn frame(&self, at: u64, packed: &mut Vec<u8>, raw: &mut Vec<u8>) -> Result<Head, TraceError> {
+    /// Read and check the head of the frame at `at`. What it says can be believed then, but for the checksum of its
+    /// data.
+    fn head(&self, at: u64) -> Result<Head, TraceError> {
         let left = self.length.saturating_sub(at);
         if left < HEAD as u64 {
             return Err(self.truncated("the head of a frame"));
@@ -292,12 +351,22 @@ impl RawFile<'_> {
         self.read(at, &mut bytes)?;
         let head = Head::from_bytes(&bytes)
             .ok_or_else(|| self.damaged(at, "the head of a frame does not match its checksum"))?;
-        if head.raw_len > FRAME_LIMIT {
+        let limit = if head.thread == META { header_limit(self.length) } else { u64::from(FRAME_LIMIT) };
+        if u64::from(head.raw_len) > limit {
             return Err(self.damaged(at, "a frame is larger than any that is written"));
+        }
+        if head.events > head.raw_len {
+            return Err(self.damaged(at, "a frame has more events than bytes"));
         }
         if left - (HEAD as u64) < u64::from(head.data_len) {
             return Err(self.truncated("a frame"));
         }
+        Ok(head)
+    }
+
+    /// Read, check and unpack the frame at `at`.
+    fn frame(&self, at: u64, packed: &mut Vec<u8>, raw: &mut Vec<u8>) -> Result<Head, TraceError> {
+        let head = self.head(at)?;
         packed.resize(head.data_len as usize, 0);
         self.read(at + HEAD as u64, packed)?;
         if crc32fast::hash(packed) != head.data_crc {

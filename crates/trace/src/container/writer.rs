@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{END_MAGIC, FRAME_TARGET, Head, MAGIC, META, VERSION};
+use super::{FRAME_TARGET, Packer};
 use crate::codec::Encoder;
 use crate::error::TraceError;
-use crate::event::{Event, FileId, Mode, Run, ThreadId};
+use crate::event::{Event, FileId, ThreadId};
 use crate::footprint::Footprint;
 use crate::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
@@ -20,9 +20,7 @@ use crate::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 /// Threads may be written in any interleaving; memory use is a frame (1 MiB) per thread.
 pub struct Writer {
     path: PathBuf,
-    out: BufWriter<NamedTempFile>,
-    offset: u64,
-    level: i32,
+    packer: Packer<BufWriter<NamedTempFile>>,
     header: Header,
     threads: Vec<Building>,
     epochs: Vec<Epochs>,
@@ -72,23 +70,17 @@ impl Writer {
             .suffix(".pft.part")
             .tempfile_in(folder)
             .map_err(TraceError::io(path, "write beside it"))?;
-        let mut writer = Writer {
+        let packer = Packer::new(BufWriter::with_capacity(1 << 16, file), level);
+        Ok(Writer {
             path: path.to_owned(),
-            out: BufWriter::with_capacity(1 << 16, file),
-            offset: 0,
-            level,
+            packer: packer.map_err(TraceError::io(path, "write"))?,
             header: Header { recorder: recorder.to_owned(), command: command.to_vec(), ..Header::default() },
             threads: Vec::new(),
             epochs: Vec::new(),
             footprint: Footprint::default(),
             names: HashMap::new(),
             raw: Vec::new(),
-        };
-        let mut preamble = MAGIC.to_vec();
-        preamble.extend_from_slice(&VERSION.to_le_bytes());
-        preamble.extend_from_slice(&[0; 4]);
-        writer.write(&preamble)?;
-        Ok(writer)
+        })
     }
 
     /// Say how many pages the recorder's window had.
@@ -150,8 +142,11 @@ impl Writer {
     /// # Panics
     /// If `thread` was not returned by this writer.
     pub fn push(&mut self, thread: ThreadId, event: &Event) -> Result<(), TraceError> {
+        if !event.possible() {
+            return Err(TraceError::Impossible { path: self.path.clone(), event: *event });
+        }
         let info = &mut self.header.threads[thread.0 as usize];
-        count(&mut info.counts, event);
+        info.counts.note(event);
         if let Some(epoch) = event.epoch().filter(|&epoch| epoch > 0) {
             self.epochs[info.process as usize].note(epoch);
         }
@@ -171,29 +166,10 @@ impl Writer {
         raw.clear();
         building.encoder.finish(&mut raw);
         let events = std::mem::take(&mut building.events);
-        self.header.threads[thread.0 as usize].frames.push(self.offset);
-        let result = self.frame(thread.0, events, &raw);
+        let at = self.packer.frame(thread.0, events, &raw).map_err(TraceError::io(&self.path, "write"))?;
+        self.header.threads[thread.0 as usize].frames.push(at);
         self.raw = raw;
-        result
-    }
-
-    fn frame(&mut self, thread: u32, events: u32, raw: &[u8]) -> Result<(), TraceError> {
-        let data = zstd::bulk::compress(raw, self.level)
-            .map_err(TraceError::io(&self.path, "compress a frame of it"))?;
-        let head = Head {
-            thread,
-            events,
-            raw_len: raw.len() as u32,
-            data_len: data.len() as u32,
-            data_crc: crc32fast::hash(&data),
-        };
-        self.write(&head.to_bytes())?;
-        self.write(&data)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        self.offset += bytes.len() as u64;
-        self.out.write_all(bytes).map_err(TraceError::io(&self.path, "write"))
+        Ok(())
     }
 
     /// Write what is left, the header and the trailer, and put the file in place. Returns the header.
@@ -205,15 +181,8 @@ impl Writer {
             process.epochs = epochs.through;
         }
         self.footprint.report(&mut self.header);
-        let meta = self.offset;
-        let header = self.header.encode();
-        self.frame(META, 0, &header)?;
-        let mut trailer = meta.to_le_bytes().to_vec();
-        trailer.extend_from_slice(&(self.offset + super::TRAILER as u64).to_le_bytes());
-        trailer.extend_from_slice(&crc32fast::hash(&trailer).to_le_bytes());
-        trailer.extend_from_slice(&END_MAGIC);
-        self.write(&trailer)?;
-        let Writer { path, out, header, .. } = self;
+        let Writer { path, packer, header, .. } = self;
+        let out = packer.finish(&header).map_err(TraceError::io(&path, "write"))?;
         let file = out.into_inner().map_err(|error| TraceError::io(&path, "write")(error.into_error()))?;
         open_to_readers(file.as_file()).map_err(TraceError::io(&path, "set its rights"))?;
         file.persist(&path).map_err(|error| TraceError::io(&path, "put it in place")(error.error))?;
@@ -225,21 +194,4 @@ impl Writer {
 fn open_to_readers(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-fn count(counts: &mut Counts, event: &Event) {
-    counts.events += 1;
-    match *event {
-        Event::Run(Run { count, mode, .. }) => {
-            counts.runs += 1;
-            *match mode {
-                Mode::Load => &mut counts.loads,
-                Mode::Store => &mut counts.stores,
-                Mode::Fetch => &mut counts.fetches,
-            } += u64::from(count);
-        }
-        Event::Compute { instructions } => counts.instructions += instructions,
-        Event::Idle { nanos } => counts.idle_nanos += nanos,
-        _ => {}
-    }
 }

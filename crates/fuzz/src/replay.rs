@@ -1,0 +1,39 @@
+//! The replay of a trace on a small machine.
+
+use crate::with_file;
+use machine_sim::{MachineSpec, RunConfig, RunError};
+use trace::event::{Event, ThreadId};
+use trace::{Reader, Replay};
+
+/// Most bytes that calls of the trace may move or map into memory at once: this looks for what goes wrong, not for what is long.
+const WORK: u64 = 64 << 20;
+
+/// Replay it.
+pub fn feed(input: &[u8]) -> bool {
+    with_file("in.pft", input, |path| {
+        let Ok(replay) = Replay::open(path) else { return false };
+        if work(replay.source()) > WORK {
+            return false;
+        }
+        let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset exists"));
+        config.memory = Some(16 << 20);
+        config.verify = true;
+        match machine_sim::run(&config, &replay) {
+            Ok(_) | Err(RunError::Input(_)) => true,
+            Err(failed) => panic!("{failed}"),
+        }
+    })
+}
+
+fn work(reader: &Reader) -> u64 {
+    let threads = (0..reader.header().threads.len() as u32).map(ThreadId);
+    let events = threads.flat_map(|thread| reader.stream(thread)).map(|event| event.expect("it was checked"));
+    events.fold(0, |sum: u64, event| match event {
+        Event::Read { len, .. } | Event::Write { len, .. } => sum.saturating_add(len),
+        Event::Map { len, .. } | Event::Lock { len, .. } | Event::Advise { len, .. } => {
+            sum.saturating_add(len)
+        }
+        Event::Remap { new_len, .. } => sum.saturating_add(new_len),
+        _ => sum,
+    })
+}

@@ -1,0 +1,50 @@
+//! The end of the machine's clock.
+
+use machine_sim::{MachineSpec, RunConfig, RunError, run};
+use program::{Map, Os, Program, Role, Signal};
+
+/// Spends time in one way, again and again.
+#[derive(Debug)]
+enum Spend {
+    Compute,
+    Sleep,
+    Access,
+}
+
+impl Program for Spend {
+    fn name(&self) -> &str {
+        "spend"
+    }
+
+    fn footprint(&self) -> u64 {
+        4096
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let addr = os.mmap(Map::anonymous(4096)).unwrap();
+        loop {
+            match self {
+                Spend::Compute => os.compute(u64::MAX),
+                Spend::Sleep => os.sleep(u64::MAX),
+                Spend::Access => {
+                    os.access(program::Access { addr, count: u32::MAX, mode: program::Mode::Store })?
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_program_runs_beyond_the_end_of_the_clock() {
+    // The dearest access that a description may have.
+    let text = include_str!("../../machines/small.toml").to_owned();
+    let dear = text + "[costs.hardware.access]\nns = 1e6\nsource = 'for the test'\n";
+    let machine = MachineSpec::from_toml("dear.toml", &dear).unwrap();
+    for spend in [Spend::Compute, Spend::Sleep, Spend::Access] {
+        let error = run(&RunConfig::new(machine.clone()), &spend).unwrap_err();
+        assert!(
+            matches!(&error, RunError::Input(why) if why.contains("more than 53 days")),
+            "{spend:?}: {error}"
+        );
+    }
+}
