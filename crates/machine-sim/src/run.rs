@@ -38,6 +38,9 @@ pub struct RunConfig {
     pub bound: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
+    /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
+    /// for races, not for measuring. The seed chooses where, and for how long.
+    pub preempt: Option<u32>,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
     /// Stop the run when this becomes true.
@@ -56,6 +59,7 @@ impl RunConfig {
             faulty: None,
             bound: false,
             profile: false,
+            preempt: None,
             validate_every_op: false,
             interrupt: None,
         }
@@ -250,7 +254,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     }
     machine.profiled(|profile| profile.resume(picked.task));
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
-    let ended = coroutine.resume();
+    let ended = machine.stoppable(true, || coroutine.resume());
     machine.profiled(|profile| {
         profile.suspend(picked.task);
         profile.go_to_root(Class::System);

@@ -1,7 +1,8 @@
 //! Locks.
 //!
 //! [`Lock`] is held for a short time and never across anything that waits. On several threads it spins; on one thread
-//! it is a checked borrow, so that taking a lock twice, or keeping one while another CPU runs, stops the run at once.
+//! it is a checked borrow, so that taking a lock twice, or keeping one while another CPU runs, stops the run at once; and whoever
+//! plays the CPUs can ask whether the one that runs holds any (`held`).
 //!
 //! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
 //!
@@ -15,14 +16,64 @@
 
 #[cfg(feature = "one-thread")]
 mod inner {
-    use core::cell::{RefCell, RefMut};
+    extern crate std;
+
+    use core::cell::{Cell, RefCell, RefMut};
+    use core::ops::{Deref, DerefMut};
+
+    std::thread_local! {
+        static HELD: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Locks that this thread holds: those of the CPU that runs now, since none is kept while another runs.
+    #[inline]
+    pub fn held() -> u32 {
+        HELD.get()
+    }
 
     /// A short lock around `T`.
     #[derive(Default)]
     pub struct Lock<T>(RefCell<T>);
 
     /// Access to the value until dropped.
-    pub type Guard<'a, T> = RefMut<'a, T>;
+    pub struct Guard<'a, T> {
+        value: RefMut<'a, T>,
+        _counted: Counted,
+    }
+
+    /// One lock that is held.
+    struct Counted;
+
+    impl Counted {
+        #[inline(always)]
+        fn new() -> Counted {
+            HELD.set(HELD.get() + 1);
+            Counted
+        }
+    }
+
+    impl Drop for Counted {
+        #[inline(always)]
+        fn drop(&mut self) {
+            HELD.set(HELD.get() - 1);
+        }
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+
+        #[inline(always)]
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        #[inline(always)]
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.value
+        }
+    }
 
     impl<T> Lock<T> {
         /// An open lock.
@@ -36,13 +87,14 @@ mod inner {
         /// If it is held: on one thread nobody could ever release it.
         #[inline(always)]
         pub fn lock(&self) -> Guard<'_, T> {
-            self.0.borrow_mut()
+            Guard { value: self.0.borrow_mut(), _counted: Counted::new() }
         }
 
         /// Take the lock if it is free.
         #[inline(always)]
         pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-            self.0.try_borrow_mut().ok()
+            let value = self.0.try_borrow_mut().ok()?;
+            Some(Guard { value, _counted: Counted::new() })
         }
     }
 }
@@ -108,4 +160,24 @@ mod inner {
     }
 }
 
+#[cfg(feature = "one-thread")]
+pub use inner::held;
 pub use inner::{Guard, Lock};
+
+#[cfg(all(test, feature = "one-thread"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_locks_is_known_to_hold_them() {
+        let (one, two) = (Lock::new(1), Lock::new(2));
+        let first = one.lock();
+        let second = two.try_lock();
+        assert!(one.try_lock().is_none());
+        assert_eq!((held(), second.is_some()), (2, true));
+        drop(second);
+        assert_eq!(held(), 1);
+        drop(first);
+        assert_eq!(held(), 0);
+    }
+}
