@@ -79,6 +79,8 @@ pub(crate) enum Key {
     Mm(WaitKey),
     /// The end of a task.
     End(TaskId),
+    /// The end of a call that changes a file's size.
+    File(usize),
     /// A barrier of a family of processes.
     Barrier(u32),
 }
