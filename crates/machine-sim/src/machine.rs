@@ -107,7 +107,7 @@ pub struct SimMachine {
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
     profile: Option<Box<Profiler>>,
     /// Stops CPUs in the middle of their work; `None`: nobody asked.
-    pub(crate) preempt: Option<Box<Preempt>>,
+    pub(crate) preempt: Option<Rc<Preempt>>,
     /// Are scopes told to anybody?
     scopes: bool,
     /// Does the current CPU flush because another asked it to?
@@ -170,7 +170,7 @@ impl SimMachine {
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
-            preempt: config.preempt.map(|every| Box::new(Preempt::new(every, config.seed))),
+            preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
             scopes: config.profile || config.preempt.is_some(),
             answering: Cell::new(false),
             stopping: Cell::new(false),

@@ -494,7 +494,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         self.machine.charge(Work::Syscall, 1);
-        let file = self.world.find_file(&spec)?;
+        let file = self.machine.stoppable(false, || self.world.find_file(&spec))?;
         let mut kernel = self.world.kernel.borrow_mut();
         let fds = &mut kernel.processes[self.process].fds;
         let fd = fds.iter().position(Option::is_none).unwrap_or(fds.len());

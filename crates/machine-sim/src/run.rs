@@ -5,6 +5,7 @@ use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
 use crate::os::SimOs;
 use crate::outcome::Outcome;
+use crate::preempt::Watching;
 use crate::sched::{Happening, Next, TaskId};
 use crate::spec::MachineSpec;
 use crate::world::{Kind, World};
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Picoseconds between two ticks of a CPU's clock: 250 a second (CONFIG_HZ of Debian's kernels).
 const TICK: u64 = 4_000_000_000;
+
+/// Picoseconds until the end of a transfer is told again that would have met a CPU that stopped with a lock.
+const IO_RETRY: u64 = 1_000_000;
 
 /// What to run on. The program comes beside it.
 #[derive(Clone, Debug)]
@@ -101,6 +105,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let (machine, knobs) = describe(config)?;
     let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
     let world = World::new(mm, program, config);
+    let _watching = Watching::new(world.machine().preempt.as_ref());
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);
@@ -212,6 +217,9 @@ fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
     let machine = world.machine();
     match what {
         Happening::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
+        Happening::Io(..) if machine.preempt.as_ref().is_some_and(|stops| stops.keeps_locks()) => {
+            machine.sched.borrow_mut().at(time + IO_RETRY, what);
+        }
         Happening::Io(device, tag) => {
             let ended = machine.end_io(time, device, tag);
             machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm.io_done(io)));
@@ -255,6 +263,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     machine.profiled(|profile| profile.resume(picked.task));
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
     let ended = machine.stoppable(true, || coroutine.resume());
+    machine.keep_stopped();
     machine.profiled(|profile| {
         profile.suspend(picked.task);
         profile.go_to_root(Class::System);
