@@ -62,10 +62,14 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
-        let since = self.moment();
+        let (since, newest) = (self.moment(), self.world.newest());
         self.enter();
         let served = self.world.mm.fault(self.space, vpn, kind);
         self.leave();
+        if self.machine.preempt.is_some() && kind == AccessKind::Store {
+            // What a private copy was made of may have been stored to since.
+            self.oracle(|oracle| oracle.populated(self.space.0, vpn.0, 1, newest));
+        }
         self.after_operation();
         let Err(error) = served else {
             return if self.dead() { Err(Signal::Kill) } else { Ok(()) };
