@@ -50,10 +50,17 @@ impl<'a> Coroutine<'a> {
 
     /// Run it until it suspends itself or ends. `true` if it has ended.
     pub(crate) fn resume(&mut self) -> bool {
-        let outer = CURRENT.replace(self.yielder.get());
-        let result = self.inner.resume(());
-        CURRENT.set(outer);
-        matches!(result, CoroutineResult::Return(()))
+        let _outer = Outer(CURRENT.replace(self.yielder.get()));
+        matches!(self.inner.resume(()), CoroutineResult::Return(()))
+    }
+}
+
+/// Whose turn it is again when a coroutine has been left, be it by a panic in its body.
+struct Outer(*const Yielder<(), ()>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
     }
 }
 
@@ -75,7 +82,7 @@ pub(crate) fn suspend() {
     let yielder = CURRENT.get();
     assert!(!yielder.is_null(), "a wait outside of any task: only tasks can sleep");
     // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and
-    // the body on first entry) and puts the outer value back on return. So the yielder's stack is alive and active.
+    // the body on first entry) and puts the outer value back when it is left, by a panic too. So the yielder's stack is alive and active.
     unsafe { (*yielder).suspend(()) };
 }
 
@@ -107,5 +114,20 @@ mod tests {
         assert!(!abandoned.resume());
         drop(abandoned);
         assert_eq!(*log.borrow(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_body_that_panics_leaves_nobody_s_turn_behind() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        let mut fails = Coroutine::new(|| panic!("as it should")).unwrap();
+        assert!(catch_unwind(AssertUnwindSafe(|| fails.resume())).is_err());
+        assert!(CURRENT.get().is_null(), "a wait here would go to a stack that is gone");
+        let mut outer = Coroutine::new(|| {
+            let mut inner = Coroutine::new(|| panic!("as it should")).unwrap();
+            assert!(catch_unwind(AssertUnwindSafe(|| inner.resume())).is_err());
+            suspend();
+        })
+        .unwrap();
+        assert!(!outer.resume() && outer.resume());
     }
 }

@@ -24,6 +24,7 @@ mod machine;
 mod oracle;
 mod os;
 mod outcome;
+mod preempt;
 mod profile;
 mod run;
 mod sched;

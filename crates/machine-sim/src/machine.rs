@@ -8,6 +8,7 @@ use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
+use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
 use crate::run::RunConfig;
 use crate::sched::{Happening, Key, Sched, TaskId};
@@ -105,6 +106,10 @@ pub struct SimMachine {
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
     profile: Option<Box<Profiler>>,
+    /// Stops CPUs in the middle of their work; `None`: nobody asked.
+    pub(crate) preempt: Option<Rc<Preempt>>,
+    /// Are scopes told to anybody?
+    scopes: bool,
     /// Does the current CPU flush because another asked it to?
     answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
@@ -165,6 +170,8 @@ impl SimMachine {
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
+            preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
+            scopes: config.profile || config.preempt.is_some(),
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
@@ -208,14 +215,16 @@ impl SimMachine {
 
     #[cold]
     #[inline(never)]
-    fn enter_profiled(&self, scope: Scope) {
+    fn enter_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.enter(scope));
+        self.point();
     }
 
     #[cold]
     #[inline(never)]
-    fn leave_profiled(&self, scope: Scope) {
+    fn leave_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.leave(scope));
+        self.point();
     }
 
     /// The current CPU goes over to a space, or to a kernel task or to nothing. Was it elsewhere?
@@ -244,7 +253,7 @@ impl SimMachine {
         let kernel = cpu.kernel[self.class.get() as usize].get();
         let work = self.work.each_ref().map(Cell::get);
         self.profiled(|profile| profile.mute(true));
-        let result = look();
+        let result = self.stoppable(false, look);
         cpu.clock.set(clock);
         cpu.kernel[self.class.get() as usize].set(kernel);
         self.work.iter().zip(work).for_each(|(now, before)| now.set(before));
@@ -278,7 +287,7 @@ impl SimMachine {
     pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
         let (before, was) = (self.current.replace(cpu), self.class.replace(class));
         let place = self.profiled(|profile| profile.go_to_root(class));
-        let result = work();
+        let result = self.stoppable(false, work);
         if let Some(place) = place {
             self.profiled(|profile| profile.go_to(place));
         }
@@ -300,6 +309,7 @@ impl SimMachine {
 
     /// The current task sleeps on `key`; `true` if it was woken, `false` if the deadline (picoseconds) came first.
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
+        assert_eq!(mm::lock::held(), 0, "a task sleeps on {key:?} with locks held");
         let task = self.task.get();
         self.unplug();
         let since = self.here().clock.get();
@@ -324,6 +334,7 @@ impl SimMachine {
     #[inline]
     pub(crate) fn yield_if_due(&self) {
         if self.here().clock.get() >= self.limit.get() {
+            assert_eq!(mm::lock::held(), 0, "others are let run with locks held");
             coroutine::suspend();
         }
     }
@@ -440,6 +451,7 @@ impl Machine for SimMachine {
         if let Some(content) = &self.content {
             content.borrow_mut().zero(pfn, pages);
         }
+        self.point();
     }
 
     fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
@@ -447,6 +459,7 @@ impl Machine for SimMachine {
         if let Some(content) = &self.content {
             content.borrow_mut().copy(to, from, pages);
         }
+        self.point();
     }
 
     fn has_hw_pte_young(&self) -> bool {
@@ -485,6 +498,7 @@ impl Machine for SimMachine {
     /// The sender pays for sending, works on, and then waits for the slowest answer: delivery, what the handler took on
     /// its CPU, and the way back. A target pays on its own clock, from wherever that stands.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+        self.point();
         let count = targets.len() as u64;
         let sender = self.here();
         self.spend_hardware(Hardware::IpiSend, 1);
@@ -552,18 +566,24 @@ impl Machine for SimMachine {
             self.unplug();
             add()
         });
-        let device = &mut self.devices.borrow_mut()[io.device.index()];
+        let mut devices = self.devices.borrow_mut();
+        let device = &mut devices[io.device.index()];
         device.add_pages(io.write, io.pages);
         if joined == Some(true) {
             device.merged(io.write);
         }
+        drop(devices);
+        self.point();
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
-        Ticket { key, mark: self.sched.borrow().mark(key) }
+        let mark = self.sched.borrow().mark(key);
+        self.point();
+        Ticket { key, mark }
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        self.point();
         if self.sched.borrow().stale(ticket) {
             return true;
         }
@@ -576,6 +596,7 @@ impl Machine for SimMachine {
 
     fn wake(&self, key: WaitKey) {
         self.wake_key(Key::Mm(key));
+        self.point();
     }
 
     fn resched(&self) {
@@ -595,19 +616,22 @@ impl Machine for SimMachine {
         let total = &self.work[work as usize];
         total.set(total.get().wrapping_add(count));
         self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
+        if self.preempt.is_some() {
+            self.point();
+        }
     }
 
     #[inline]
     fn enter(&self, scope: Scope) {
-        if self.profile.is_some() {
-            self.enter_profiled(scope);
+        if self.scopes {
+            self.enter_scope(scope);
         }
     }
 
     #[inline]
     fn leave(&self, scope: Scope) {
-        if self.profile.is_some() {
-            self.leave_profiled(scope);
+        if self.scopes {
+            self.leave_scope(scope);
         }
     }
 

@@ -10,11 +10,15 @@
 //! - shared memory reads what anybody last stored in the file;
 //! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
 //! - while a call that takes mappings away is under way (*in flux*), its range is not judged: the program races with
-//!   itself there. A store meanwhile leaves the page with more than one possible content.
+//!   itself there. A store meanwhile leaves the page with more than one possible content. Nor is an access that took long
+//!   ([`Moment`]) and was beside such a call for a while.
 
 use crate::content::{ORIGINAL, Stamp};
 use mm::api::{AccessKind, Prot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many of the calls that ended last are remembered: more than end while one access is on its way.
+const REMEMBERED: usize = 256;
 
 /// What stands behind a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +85,10 @@ struct Flux {
     taken: Option<Taken>,
 }
 
+/// When something began, in calls that had ended by then.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Moment(u64);
+
 #[derive(Clone, Copy)]
 enum Place {
     Space(u32, u64, u64),
@@ -126,7 +134,10 @@ pub(crate) struct Oracle {
     spaces: BTreeMap<u32, Space>,
     files: BTreeMap<u64, File>,
     flux: Vec<Flux>,
+    /// Where the last calls were under way, the newest last.
+    past: VecDeque<Place>,
     calls: u64,
+    ended: u64,
     pub(crate) report: OracleReport,
 }
 
@@ -175,7 +186,28 @@ impl Oracle {
 
     fn end(&mut self, call: InFlux) -> Flux {
         let at = self.flux.iter().position(|flux| flux.id == call.0).expect("begun once, ended once");
-        self.flux.remove(at)
+        let flux = self.flux.remove(at);
+        self.remember(flux.place);
+        flux
+    }
+
+    fn remember(&mut self, place: Place) {
+        self.ended += 1;
+        if self.past.len() == REMEMBERED {
+            self.past.pop_front();
+        }
+        self.past.push_back(place);
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Moment {
+        Moment(self.ended)
+    }
+
+    /// Where calls that have ended since a moment were under way; `None`: it is too long ago.
+    fn ended_since(&self, since: Moment) -> Option<impl Iterator<Item = &Place>> {
+        let count = usize::try_from(self.ended - since.0).ok().filter(|&count| count <= self.past.len())?;
+        Some(self.past.iter().rev().take(count))
     }
 
     /// A call that changes rights or content of a range begins.
@@ -284,7 +316,8 @@ impl Oracle {
     }
 
     pub(crate) fn begin_truncate(&mut self, file: u64, size: u64, since: Stamp) -> InFlux {
-        self.begin(Place::File(file, size.div_ceil(4096)), since, None)
+        let shorter = self.files.get(&file).map_or(size, |file| file.size.min(size));
+        self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
     /// The file has `size` bytes now. What lay beyond is gone, private copies of it too.
@@ -304,9 +337,9 @@ impl Oracle {
         file.size = size;
     }
 
-    /// A page of the file was read by a system call.
-    pub(crate) fn file_read(&mut self, file: u64, index: u64, got: Stamp) -> Verdict {
-        if self.file_in_flux(file, index) {
+    /// A page of the file was read by a system call, which looked for it after `since`.
+    pub(crate) fn file_read(&mut self, file: u64, index: u64, got: Stamp, since: Moment) -> Verdict {
+        if self.file_in_flux(file, index) || self.file_was_in_flux(file, index, since) {
             return Ok(());
         }
         self.report.checked += 1;
@@ -317,15 +350,27 @@ impl Oracle {
     }
 
     /// A page of the file was written by a system call, or through a shared mapping.
-    pub(crate) fn file_write(&mut self, file: u64, index: u64, end: u64, stamp: Stamp) {
+    pub(crate) fn file_write(&mut self, file: u64, index: u64, stamp: Stamp) {
         if let Some(file) = self.files.get_mut(&file) {
             file.pages.insert(index, stamp);
-            file.size = file.size.max(end);
+        }
+    }
+
+    /// A system call has written up to there.
+    pub(crate) fn file_grew(&mut self, file: u64, end: u64) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        if known.size < end {
+            let first = std::mem::replace(&mut known.size, end) / 4096;
+            self.remember(Place::File(file, first));
         }
     }
 
     fn file_in_flux(&self, file: u64, index: u64) -> bool {
-        self.flux.iter().any(|f| matches!(f.place, Place::File(id, first) if id == file && index >= first))
+        self.flux.iter().any(|flux| flux.place.is_in_file(file, index))
+    }
+
+    fn file_was_in_flux(&self, file: u64, index: u64, since: Moment) -> bool {
+        self.ended_since(since).is_none_or(|mut places| places.any(|place| place.is_in_file(file, index)))
     }
 
     // --- accesses ---
@@ -334,11 +379,18 @@ impl Oracle {
         if self.flux.is_empty() {
             return false;
         }
-        let by_space =
-            |f: &Flux| matches!(f.place, Place::Space(s, a, b) if s == space && (a..b).contains(&page));
-        self.flux.iter().any(by_space)
+        self.flux.iter().any(|flux| flux.place.is_in_space(space, page))
             || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
                 if self.file_in_flux(file, page - start + offset))
+    }
+
+    fn was_in_flux(&self, space: u32, page: u64, region: Option<(u64, Region)>, since: Moment) -> bool {
+        let here = |place: &Place| {
+            place.is_in_space(space, page)
+                || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
+                    if place.is_in_file(file, page - start + offset))
+        };
+        self.ended_since(since).is_none_or(|mut places| places.any(here))
     }
 
     fn region(&self, space: u32, page: u64) -> Option<(u64, Region)> {
@@ -441,7 +493,7 @@ impl Oracle {
     pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
-                self.file_write(file, page - start + offset, 0, stamp);
+                self.file_write(file, page - start + offset, stamp);
             }
             Some(_) => {
                 self.space(space).pages.insert(page, Private::Is(stamp));
@@ -468,14 +520,20 @@ impl Oracle {
             }
         }
         if let Some((file, index)) = written {
-            self.file_write(file, index, 0, stamp);
+            self.file_write(file, index, stamp);
         }
     }
 
-    /// An access was refused with SIGSEGV (or, `beyond`, with SIGBUS).
-    pub(crate) fn refused(&mut self, space: u32, page: u64, kind: AccessKind, beyond: bool) -> Verdict {
+    /// An access was refused with SIGSEGV (or, `beyond`, with SIGBUS). It began at `since`.
+    pub(crate) fn refused(
+        &mut self,
+        (space, page): (u32, u64),
+        kind: AccessKind,
+        beyond: bool,
+        since: Moment,
+    ) -> Verdict {
         let region = self.region(space, page);
-        if self.in_flux(space, page, region) {
+        if self.in_flux(space, page, region) || self.was_in_flux(space, page, region, since) {
             return Ok(());
         }
         self.report.checked += 1;
@@ -494,7 +552,17 @@ impl Oracle {
                 self.files.get(&file).is_some_and(|file| page - start + offset < file.size.div_ceil(4096))
             }
         };
-        self.judge(!inside, || "SIGBUS where the mapping has a page".into())
+        self.judge(!inside, || format!("SIGBUS where the mapping has a page, in {:?}", region.what))
+    }
+}
+
+impl Place {
+    fn is_in_space(&self, space: u32, page: u64) -> bool {
+        matches!(*self, Place::Space(id, start, end) if id == space && (start..end).contains(&page))
+    }
+
+    fn is_in_file(&self, file: u64, index: u64) -> bool {
+        matches!(*self, Place::File(id, first) if id == file && index >= first)
     }
 }
 

@@ -4,13 +4,14 @@ mod access;
 
 use crate::coroutine;
 use crate::machine::{Class, SimMachine};
-use crate::oracle::{Forget, InFlux, Oracle, What};
+use crate::oracle::{Forget, InFlux, Moment, Oracle, What};
 use crate::run::{END, RunError};
 use crate::sched::{Key, TaskId};
 use crate::spec::Hardware;
 use crate::world::{Kind, Open, World};
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
+use mm::frame::Owner;
 use mm::machine::{Machine, WaitKey, Work};
 use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
@@ -32,6 +33,17 @@ pub(crate) struct SimOs<'w, P> {
     access_cost: u64,
     instruction_cost: u64,
     accesses: u64,
+}
+
+/// A read(2) or write(2) on its way.
+struct Copying {
+    open: Open,
+    /// Where what has been copied ends, in bytes.
+    end: u64,
+    /// Its first page, and the next.
+    first: u64,
+    next: u64,
+    since: Moment,
 }
 
 fn errno(error: api::Error) -> Errno {
@@ -242,27 +254,90 @@ impl<'w, P: Program> SimOs<'w, P> {
         }
     }
 
+    fn write(&self, open: Open, offset: u64, len: u64) -> Result<u64, Errno> {
+        let file = self.file_id(open);
+        let mut copying = self.copying(open, offset);
+        let mut source = |pfn: Pfn, at: u32, bytes: u32| self.copy(&mut copying, pfn, at + bytes, true);
+        self.enter();
+        self.machine.charge(Work::Syscall, 1);
+        let result = self.world.mm.write(file, offset, len, GroupId(0), &mut source).map_err(errno);
+        self.leave();
+        // What was copied and not accepted does not make the file longer.
+        let end = copying.end.min(self.world.mm.file_size(file));
+        self.oracle(|oracle| oracle.file_grew(open.file as u64, end));
+        result
+    }
+
+    fn truncate(&mut self, open: Open, size: u64) -> Result<(), Errno> {
+        let file = self.file_id(open);
+        let blocks = self.world.kernel.borrow().files[open.file].blocks;
+        let flux = self.in_flux(|oracle, since| oracle.begin_truncate(open.file as u64, size, since));
+        let old = self.world.mm.file_size(file);
+        let result = self.call(|mm, _| mm.ftruncate(file, size));
+        if let (Ok(()), Some((first, _)), Some(content)) = (&result, blocks, &self.machine.content) {
+            // The file system gives the blocks beyond the end back.
+            let (from, to) = (pages_of(size), pages_of(old));
+            let device = self.machine.spec().file_device() as u8;
+            content.borrow_mut().discard(device, first + from, to.saturating_sub(from));
+        }
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size)));
+        result
+    }
+
+    /// What read(2) or write(2) from `offset` on needs to know as it copies.
+    fn copying(&self, open: Open, offset: u64) -> Copying {
+        let first = offset / PAGE_SIZE;
+        Copying { open, end: 0, first, next: first, since: self.moment() }
+    }
+
+    /// Do what changes a file's size, of which the oracle then is told. Where CPUs are stopped in the middle of their work nobody else
+    /// does so meanwhile: the memory manager has a lock for that, but only it knows who had it first.
+    fn with_file<T>(&mut self, open: Open, change: impl FnOnce(&mut Self) -> T) -> T {
+        if self.machine.preempt.is_none() {
+            return change(self);
+        }
+        let lock =
+            |locked| std::mem::replace(&mut self.world.kernel.borrow_mut().files[open.file].locked, locked);
+        while lock(true) {
+            self.machine.sleep(Key::File(open.file), None);
+        }
+        let result = change(self);
+        self.world.kernel.borrow_mut().files[open.file].locked = false;
+        self.machine.wake_key(Key::File(open.file));
+        result
+    }
+
+    /// Now, as the oracle counts.
+    fn moment(&self) -> Moment {
+        self.oracle(|oracle| oracle.now()).unwrap_or_default()
+    }
+
     /// Copy between a page of a file and the process, and ask or tell the oracle.
-    fn copy(&self, open: Open, next: &mut u64, first: u64, pfn: Pfn, bytes: u32, write: bool) {
+    fn copy(&self, call: &mut Copying, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         let Some(content) = &self.machine.content else { return };
-        let page = self.world.mm.ground().frames.index_of(pfn).0;
+        let Copying { open, first, next, since, .. } = *call;
+        let frames = &self.world.mm.ground().frames;
+        // What is read may be cut off its file meanwhile: it is then the next one.
+        let owned = frames[frames.head(pfn)].owner() == Owner::File(self.file_id(open));
+        let page = if owned || write { frames.index_of(pfn).0 } else { next };
         // A call that ran short of memory halfway begins again, never further on.
-        if page > *next || page < first {
+        if page > next || page < first {
             let text =
                 format!("oracle: task {}: expected page {next} of file {}, got {page}", self.task, open.file);
             self.fail(text);
         }
-        *next = page + 1;
+        call.next = page + 1;
+        call.end = call.end.max(page * PAGE_SIZE + bytes as u64);
         if write {
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(pfn, stamp);
-            self.oracle(|oracle| {
-                oracle.file_write(open.file as u64, page, page * PAGE_SIZE + bytes as u64, stamp)
-            });
+            self.oracle(|oracle| oracle.file_write(open.file as u64, page, stamp));
         } else {
             let got = content.borrow().frame(pfn);
-            if let Some(Err(text)) = self.oracle(|oracle| oracle.file_read(open.file as u64, page, got)) {
+            if let Some(Err(text)) =
+                self.oracle(|oracle| oracle.file_read(open.file as u64, page, got, since))
+            {
                 self.fail(format!("oracle: task {}, file {}: {text}, frame {pfn}", self.task, open.file));
             }
         }
@@ -419,7 +494,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         self.machine.charge(Work::Syscall, 1);
-        let file = self.world.find_file(&spec)?;
+        let file = self.machine.stoppable(false, || self.world.find_file(&spec))?;
         let mut kernel = self.world.kernel.borrow_mut();
         let fds = &mut kernel.processes[self.process].fds;
         let fd = fds.iter().position(Option::is_none).unwrap_or(fds.len());
@@ -439,9 +514,9 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let open = self.file(fd)?;
-        let (file, first) = (self.file_id(open), offset / PAGE_SIZE);
-        let (this, mut next) = (&*self, first);
-        let mut sink = |pfn: Pfn, _: u32, bytes: u32| this.copy(open, &mut next, first, pfn, bytes, false);
+        let file = self.file_id(open);
+        let (this, mut copying) = (&*self, self.copying(open, offset));
+        let mut sink = |pfn: Pfn, _: u32, bytes: u32| this.copy(&mut copying, pfn, bytes, false);
         this.enter();
         this.machine.charge(Work::Syscall, 1);
         let result = this.world.mm.read(file, offset, len, GroupId(0), &mut sink).map_err(errno);
@@ -460,15 +535,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         if pages_of(end) > capacity {
             return Err(Errno::NoSpc);
         }
-        let (file, first) = (self.file_id(open), offset / PAGE_SIZE);
-        let (this, mut next) = (&*self, first);
-        let mut source = |pfn: Pfn, at: u32, bytes: u32| {
-            this.copy(open, &mut next, first, pfn, at + bytes, true);
-        };
-        this.enter();
-        this.machine.charge(Work::Syscall, 1);
-        let result = this.world.mm.write(file, offset, len, GroupId(0), &mut source).map_err(errno);
-        this.leave();
+        let result = self.with_file(open, |this| this.write(open, offset, len));
         self.done(result)
     }
 
@@ -483,21 +550,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         if !open.writable {
             return Err(Errno::Inval);
         }
-        let file = self.file_id(open);
         let blocks = self.world.kernel.borrow().files[open.file].blocks;
         if blocks.is_some_and(|(_, count)| pages_of(size) > count) {
             return Err(Errno::NoSpc);
         }
-        let flux = self.in_flux(|oracle, since| oracle.begin_truncate(open.file as u64, size, since));
-        let old = self.world.mm.file_size(file);
-        let result = self.call(|mm, _| mm.ftruncate(file, size));
-        if let (Ok(()), Some((first, _)), Some(content)) = (&result, blocks, &self.machine.content) {
-            // The file system gives the blocks beyond the end back.
-            let (from, to) = (pages_of(size), pages_of(old));
-            let device = self.machine.spec().file_device() as u8;
-            content.borrow_mut().discard(device, first + from, to.saturating_sub(from));
-        }
-        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size)));
+        let result = self.with_file(open, |this| this.truncate(open, size));
         self.done(result)
     }
 

@@ -6,6 +6,7 @@ use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
 use crate::os::SimOs;
 use crate::outcome::Outcome;
+use crate::preempt::Watching;
 use crate::sched::{Happening, Next, TaskId};
 use crate::spec::MachineSpec;
 use crate::world::{Kind, World};
@@ -23,6 +24,9 @@ const TICK: u64 = 4_000_000_000;
 /// Where a CPU's clock ends, in picoseconds: 53 days. What one access or call adds beyond it still fits into 64 bits, since no cost
 /// is above a millisecond (see `spec/check.rs`) and no access counts above 2^32.
 pub(crate) const END: u64 = 1 << 62;
+
+/// Picoseconds until the end of a transfer is told again that would have met a CPU that stopped with a lock.
+const IO_RETRY: u64 = 1_000_000;
 
 /// What to run on. The program comes beside it.
 #[derive(Clone, Debug)]
@@ -43,6 +47,9 @@ pub struct RunConfig {
     pub bound: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
+    /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
+    /// for races, not for measuring. The seed chooses where, and for how long.
+    pub preempt: Option<u32>,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
     /// Stop the run when this becomes true.
@@ -61,6 +68,7 @@ impl RunConfig {
             faulty: None,
             bound: false,
             profile: false,
+            preempt: None,
             validate_every_op: false,
             interrupt: None,
         }
@@ -102,6 +110,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let (machine, knobs) = describe(config)?;
     let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
     let world = World::new(mm, program, config);
+    let _watching = Watching::new(world.machine().preempt.as_ref());
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);
@@ -237,6 +246,9 @@ fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
     let machine = world.machine();
     match what {
         Happening::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
+        Happening::Io(..) if machine.preempt.as_ref().is_some_and(|stops| stops.keeps_locks()) => {
+            machine.sched.borrow_mut().at(time + IO_RETRY, what);
+        }
         Happening::Io(device, tag) => {
             let ended = machine.end_io(time, device, tag);
             machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm.io_done(io)));
@@ -279,7 +291,8 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     }
     machine.profiled(|profile| profile.resume(picked.task));
     let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
-    let ended = coroutine.resume();
+    let ended = machine.stoppable(true, || coroutine.resume());
+    machine.keep_stopped();
     machine.profiled(|profile| {
         profile.suspend(picked.task);
         profile.go_to_root(Class::System);

@@ -79,6 +79,8 @@ pub(crate) enum Key {
     Mm(WaitKey),
     /// The end of a task.
     End(TaskId),
+    /// The end of a call that changes a file's size.
+    File(usize),
     /// A barrier of a family of processes.
     Barrier(u32),
 }
@@ -144,6 +146,8 @@ struct Queue {
     current: Option<TaskId>,
     waiting: VecDeque<TaskId>,
     slice_end: u64,
+    /// Its CPU has stopped in the middle of the current task's work, and goes on with nothing else.
+    kept: bool,
     /// When its CPU next looks for a longer queue.
     balance_at: u64,
 }
@@ -284,7 +288,9 @@ impl Sched {
         }
         let queue = &mut self.queues[cpu];
         let before = queue.current;
-        if before.is_none() || (!queue.waiting.is_empty() && self.clocks[cpu].get() >= queue.slice_end) {
+        let kept = std::mem::take(&mut queue.kept);
+        let over = !queue.waiting.is_empty() && !kept && self.clocks[cpu].get() >= queue.slice_end;
+        if before.is_none() || over {
             let next = queue.waiting.pop_front()?;
             if let Some(before) = queue.current.replace(next) {
                 queue.waiting.push_back(before);
@@ -330,6 +336,14 @@ impl Sched {
             true => limit,
             false => limit.min(self.queues[cpu].slice_end),
         }
+    }
+
+    /// The CPU stops where its task is, and will go on there: others that wait for it get their turn when the task lets them.
+    pub(crate) fn keep(&mut self, cpu: usize) {
+        let queue = &mut self.queues[cpu];
+        queue.kept = true;
+        // Nor is it the end of the slice that makes it stop again at once.
+        queue.slice_end = queue.slice_end.max(self.clocks[cpu].get() + QUANTUM);
     }
 
     /// The limit of a running CPU, after something has changed.

@@ -34,6 +34,8 @@ pub(crate) struct File {
     pub(crate) id: FileId,
     /// First block and number of blocks; `None` for a file in memory.
     pub(crate) blocks: Option<(u64, u64)>,
+    /// A call that changes its size is under way.
+    pub(crate) locked: bool,
 }
 
 /// What a task is.
@@ -182,7 +184,7 @@ impl<'p, P> World<'p, P> {
             oracle.borrow_mut().create_file(number as u64, spec.size, stamp);
         }
         let mut kernel = self.kernel.borrow_mut();
-        kernel.files.push(File { id, blocks });
+        kernel.files.push(File { id, blocks, locked: false });
         kernel.names.insert(spec.name.into(), number);
         Ok(number)
     }
@@ -227,6 +229,11 @@ impl<'p, P> World<'p, P> {
             })
     }
 
+    /// Is somebody in the middle of something who may have been stopped anywhere in it?
+    pub(crate) fn stopped_inside(&self) -> bool {
+        self.machine().preempt.is_some() && !self.at_rest()
+    }
+
     /// Who waits for what, one line.
     pub(crate) fn waiters(&self) -> String {
         let sched = self.machine().sched.borrow();
@@ -235,6 +242,7 @@ impl<'p, P> World<'p, P> {
             let what = match sched.blocked_on(task as TaskId)? {
                 Key::Mm(key) => format!("{key:?}"),
                 Key::End(other) => format!("the end of task {other}"),
+                Key::File(file) => format!("file {file}"),
                 Key::Barrier(id) => format!("barrier {id}"),
             };
             let who = match kind {

@@ -7,6 +7,7 @@ use mm::api::AccessKind;
 use mm::machine::*;
 use mm::primitive::{AtomicU64, Ordering::*};
 use mm::units::*;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -41,6 +42,8 @@ pub struct Threads {
     bell: Condvar,
     started: Instant,
     stopping: AtomicBool,
+    /// Does work take time?
+    dawdles: AtomicBool,
 }
 
 impl Threads {
@@ -62,7 +65,13 @@ impl Threads {
             bell: Condvar::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
+            dawdles: AtomicBool::new(false),
         }
+    }
+
+    /// From now on some kinds of work take time: a CPU stays where it is, and others may overtake it.
+    pub fn dawdle(&self, dawdles: bool) {
+        self.dawdles.store(dawdles, Relaxed);
     }
 
     /// Access a word as a program does. `None`: a fault. No interrupt comes in the middle of it.
@@ -209,7 +218,16 @@ impl Machine for Threads {
         self.stopping.load(SeqCst)
     }
 
-    fn charge(&self, _work: Work, _count: u64) {}
+    fn charge(&self, work: Work, _count: u64) {
+        thread_local!(static DONE: Cell<u32> = const { Cell::new(0) });
+        let slow = matches!(work, Work::CacheLookup | Work::CacheRemove | Work::RmapAdd | Work::SwapSlot);
+        if slow && self.dawdles.load(Relaxed) {
+            DONE.set(DONE.get() + 1);
+            if DONE.get().is_multiple_of(5) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
 
     fn listens(&self) -> bool {
         false

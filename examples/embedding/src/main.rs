@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     task::get_cpu();
     let daemons = task::start_daemons();
     let conforms = conform();
-    let found = programs::run(rounds);
+    let found = programs::run(rounds).and_then(|done| Ok([done, programs::races::run()?].join("; ")));
     kernel::machine().stop();
     task::put_cpu();
     daemons.into_iter().for_each(|daemon| daemon.join().expect("a panic ends the process"));

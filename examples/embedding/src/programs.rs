@@ -4,6 +4,8 @@
 //! page of the file holds its version, which only grows, and is announced after it was stored: whoever reads a version that
 //! is older than what was announced before the read has read through a translation, or from a page, that should be gone.
 
+pub mod races;
+
 use crate::kernel::{self, FILES};
 use crate::machine::Threads;
 use crate::task;
@@ -55,26 +57,9 @@ pub fn run(rounds: u64) -> Found<String> {
     let tasks = cpus * TASKS;
     let pages = OWN * tasks as u64;
     let kind = FileKind::Disk { device: FILES, block: BLOCK };
-    let shared = Arc::new(Shared {
-        file: kernel::mm().create_file(kind, pages * PAGE_SIZE),
-        pages,
-        announced: (0..pages).map(|_| AtomicU64::new(0)).collect(),
-        ticks: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
-        accesses: AtomicU64::new(0),
-    });
-    let begin = |number: usize| {
-        let shared = shared.clone();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        task::start(CpuId((number % cpus) as u16), move || {
-            sender.send(Task::live(shared, number as u64, rounds)).expect("somebody waits for it");
-        });
-        receiver
-    };
-    let begun: Vec<_> = (0..tasks).map(begin).collect();
-    task::put_cpu();
-    let ends: Vec<Found<()>> = begun.iter().map(|end| end.recv().expect("every task ends")).collect();
-    task::get_cpu();
-    ends.into_iter().collect::<Found<()>>()?;
+    let shared = Arc::new(Shared::new(kernel::mm().create_file(kind, pages * PAGE_SIZE), pages));
+    let all = shared.clone();
+    together(tasks, move |number| Task::live(all.clone(), number, rounds))?;
     let stat = |stat| kernel::mm().ground().stats.read(stat);
     Ok(format!(
         "{tasks} tasks on {cpus} CPUs under '{}' made {} accesses, {} faults, {} flush rounds; {} pages were swapped out",
@@ -86,11 +71,41 @@ pub fn run(rounds: u64) -> Found<String> {
     ))
 }
 
+/// Run so many tasks, on all CPUs in turn, to their ends; each has a number. The first wrong thing, if there is any.
+fn together(tasks: usize, live: impl Fn(u64) -> Found<()> + Send + Sync + 'static) -> Found<()> {
+    let (cpus, live) = (kernel::machine().cpus(), Arc::new(live));
+    let begin = |number: usize| {
+        let live = live.clone();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        task::start(CpuId((number % cpus) as u16), move || {
+            sender.send(live(number as u64)).expect("somebody waits for it");
+        });
+        receiver
+    };
+    let begun: Vec<_> = (0..tasks).map(begin).collect();
+    task::put_cpu();
+    let ends: Vec<Found<()>> = begun.iter().map(|end| end.recv().expect("every task ends")).collect();
+    task::get_cpu();
+    ends.into_iter().collect()
+}
+
+impl Shared {
+    fn new(file: FileId, pages: u64) -> Shared {
+        let zeroes = |count: u64| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let cpus = kernel::machine().cpus() as u64;
+        Shared { file, pages, announced: zeroes(pages), ticks: zeroes(cpus), accesses: AtomicU64::new(0) }
+    }
+}
+
 impl Task {
+    fn new(shared: Arc<Shared>, number: u64, space: SpaceId) -> Task {
+        Task { shared, number, space, random: number + 1, file: Vpn(0) }
+    }
+
     fn live(shared: Arc<Shared>, number: u64, rounds: u64) -> Found<()> {
         let mm = kernel::mm();
         let space = mm.create_space(GroupId(0)).map_err(|error| format!("create_space: {error:?}"))?;
-        let mut task = Task { shared, number, space, random: number + 1, file: Vpn(0) };
+        let mut task = Task::new(shared, number, space);
         task::enter(Some(space));
         let lived = task.rounds(rounds);
         task::enter(None);

@@ -161,6 +161,10 @@ pub struct ReproduceArgs {
     /// Print one JSON object (docs/json.md) instead of the tables
     #[arg(long)]
     pub json: bool,
+    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
+    /// them. Times then say nothing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub preempt: Option<u32>,
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
@@ -225,6 +229,10 @@ pub struct WhatArgs {
     /// Check every load against the last store (slower; what `checked` and `violations` count)
     #[arg(long)]
     pub verify: bool,
+    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
+    /// them. Times then say nothing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub preempt: Option<u32>,
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,

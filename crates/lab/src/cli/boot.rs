@@ -270,6 +270,7 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
             knobs: &profile.knobs,
             seed,
             verify: false,
+            preempt: None,
             bound: false,
             profile_tree: false,
         };

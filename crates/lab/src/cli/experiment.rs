@@ -38,6 +38,7 @@ pub(super) struct Plan {
     profiles: Vec<Profile>,
     verify: bool,
     bound: bool,
+    preempt: Option<u32>,
     profile_tree: bool,
 }
 
@@ -138,6 +139,7 @@ pub(super) fn understand(
         profiles,
         verify: args.verify,
         bound: command == "bound",
+        preempt: args.preempt,
         profile_tree: false,
     })
 }
@@ -179,7 +181,7 @@ pub(super) fn measure(
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let profile = &plan.profiles[job.profile];
-    let command = replay_command(&plan.setup, profile, job.seed, plan.bound);
+    let command = replay_command(&plan.setup, profile, job.seed, (plan.bound, plan.preempt));
     let run = engine::Run {
         machine: &plan.machine,
         program: &plan.program,
@@ -188,6 +190,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         seed: job.seed,
         verify: plan.verify,
         bound: plan.bound,
+        preempt: plan.preempt,
         profile_tree: plan.profile_tree,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
@@ -198,7 +201,12 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
 }
 
 /// The command line that does one run again, with the oracle watching.
-fn replay_command(setup: &Setup, profile: &Profile, seed: u64, bound: bool) -> String {
+fn replay_command(
+    setup: &Setup,
+    profile: &Profile,
+    seed: u64,
+    (bound, preempt): (bool, Option<u32>),
+) -> String {
     let mut words: Vec<String> =
         ["pagefold", "run", &setup.program, "--machine", &setup.machine].map(str::to_owned).to_vec();
     if let Some(bytes) = setup.memory {
@@ -211,6 +219,7 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, bound: bool) -> S
     }
     words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
     words.extend(bound.then(|| "--bound".to_owned()));
+    words.extend(preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
     replay::shell_line(words)
 }
 
@@ -248,10 +257,11 @@ mod tests {
         let common = [parse_setting("vm.page-cluster=0").unwrap()];
         let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
         assert_eq!(
-            replay_command(&setup(&["a"]), &profile, 7, false),
+            replay_command(&setup(&["a"]), &profile, 7, (false, None)),
             "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
              --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
         );
-        assert!(replay_command(&setup(&["a"]), &profile, 7, true).ends_with(" --verify --bound"));
+        let all = replay_command(&setup(&["a"]), &profile, 7, (true, Some(8)));
+        assert!(all.ends_with(" --verify --bound --preempt 8"));
     }
 }

@@ -96,6 +96,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         knobs: &profile.knobs,
         seed: job.seed,
         verify: false,
+        preempt: None,
         bound: false,
         profile_tree: what.wants_profile(),
     };

@@ -27,6 +27,8 @@ pub struct Run<'a> {
     pub verify: bool,
     /// Count what any safe policy would need?
     pub bound: bool,
+    /// Stop CPUs in the middle of their work, at one point in so many?
+    pub preempt: Option<u32>,
     /// Keep a tree of where CPU time went?
     pub profile_tree: bool,
 }
@@ -40,6 +42,7 @@ impl Run<'_> {
         config.seed = self.seed;
         config.verify = self.verify;
         config.bound = self.bound;
+        config.preempt = self.preempt;
         config.profile = self.profile_tree;
         let (outcome, warnings) = self.program.run(&config)?;
         if !self.program.may_die() {

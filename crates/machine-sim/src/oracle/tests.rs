@@ -81,9 +81,9 @@ fn rights_are_judged_both_ways() {
     let call = oracle.begin_change(1, 120, 10, 0);
     oracle.end_protect(call, Prot::READ, true);
     assert!(oracle.access(1, 125, Store, 0).unwrap_err().contains("allows only"));
-    oracle.refused(1, 125, Store, false).unwrap();
-    assert!(oracle.refused(1, 119, Store, false).is_err());
-    assert!(oracle.refused(1, 125, Load, false).is_err());
+    oracle.refused((1, 125), Store, false, oracle.now()).unwrap();
+    assert!(oracle.refused((1, 119), Store, false, oracle.now()).is_err());
+    assert!(oracle.refused((1, 125), Load, false, oracle.now()).is_err());
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
     put(&mut oracle, 1, 205, 1005, 1);
     oracle.access(2, 301, Load, 1).unwrap();
     put(&mut oracle, 2, 301, 1, 2);
-    oracle.file_read(7, 5, 1).unwrap();
-    oracle.file_write(7, 5, 0, 3);
+    oracle.file_read(7, 5, 1, oracle.now()).unwrap();
+    oracle.file_write(7, 5, 3);
     oracle.access(1, 205, Load, 3).unwrap();
     oracle.access(2, 301, Load, 2).unwrap();
     let call = oracle.begin_truncate(7, 5 * 4096, 3);
     oracle.end_truncate(call, 5 * 4096);
-    oracle.refused(2, 301, Load, true).unwrap();
+    oracle.refused((2, 301), Load, true, oracle.now()).unwrap();
     let call = oracle.begin_truncate(7, 8 * 4096, 3);
     oracle.end_truncate(call, 8 * 4096);
     oracle.access(2, 301, Load, 0).unwrap();
@@ -133,12 +133,12 @@ fn a_page_that_was_populated_for_reading_still_shows_its_file() {
     oracle.create_file(7, 8 * 4096, ORIGINAL);
     oracle.map(1, 10, 8, Prot::READ, What::File { file: 7, offset: 0, private: true });
     // One page came with the device, the other was written while the range was faulted in.
-    oracle.file_write(7, 1, 0, 6);
+    oracle.file_write(7, 1, 6);
     oracle.populated(1, 10, 8, 5);
     oracle.access(1, 10, Load, ORIGINAL).unwrap();
     oracle.access(1, 11, Load, 6).unwrap();
     for (index, stamp) in [(0, 8), (1, 9)] {
-        oracle.file_write(7, index, 0, stamp);
+        oracle.file_write(7, index, stamp);
         oracle.access(1, 10 + index, Load, stamp).unwrap();
     }
     assert!(oracle.access(1, 10, Load, ORIGINAL).is_err(), "it has shown the file once, so it is no copy");

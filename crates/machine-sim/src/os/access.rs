@@ -62,9 +62,14 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
+        let (since, newest) = (self.moment(), self.world.newest());
         self.enter();
         let served = self.world.mm.fault(self.space, vpn, kind);
         self.leave();
+        if self.machine.preempt.is_some() && kind == AccessKind::Store {
+            // What a private copy was made of may have been stored to since.
+            self.oracle(|oracle| oracle.populated(self.space.0, vpn.0, 1, newest));
+        }
         self.after_operation();
         let Err(error) = served else {
             return if self.dead() { Err(Signal::Kill) } else { Ok(()) };
@@ -77,7 +82,9 @@ impl<P: Program> SimOs<'_, P> {
             FaultError::Segv => false,
             FaultError::Bus => true,
         };
-        if let Some(Err(text)) = self.oracle(|oracle| oracle.refused(self.space.0, vpn.0, kind, beyond)) {
+        if let Some(Err(text)) =
+            self.oracle(|oracle| oracle.refused((self.space.0, vpn.0), kind, beyond, since))
+        {
             self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task));
         }
         Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
@@ -148,10 +155,12 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// A store may only go to the frame that the page table maps for writing at this moment.
+    /// A store may only go to the frame that the page table maps for writing at this moment, or did a moment ago, and somebody who is
+    /// stopped is about to flush it.
     fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
         match self.machine.look_up(self.world.mm.root(self.space), vpn) {
             Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
+            _ if self.world.stopped_inside() => Ok(()),
             found => {
                 if let Some(oracle) = &self.world.oracle {
                     oracle.borrow_mut().report.violations += 1;

@@ -8,8 +8,13 @@ use std::ops::Range;
 
 /// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` those.
 fn seeds(usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var("CHAOS_SEED") else { return usual };
-    let number = |text: &str| text.parse::<u64>().expect("CHAOS_SEED is a number, or two like 5..9");
+    seeds_of("CHAOS_SEED", usual)
+}
+
+/// The seeds that an environment variable asks for.
+pub(crate) fn seeds_of(variable: &str, usual: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(variable) else { return usual };
+    let number = |text: &str| text.parse::<u64>().expect("a seed is a number; several are like 5..9");
     match text.split_once("..") {
         Some((first, end)) => number(first)..number(end),
         None => number(&text)..number(&text) + 1,

@@ -11,6 +11,7 @@ mod huge_entries;
 mod large_folios;
 mod profile;
 mod programs;
+mod races;
 mod regressions;
 mod scenarios;
 mod stale;

@@ -13,6 +13,17 @@
 //!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for who holds the lock. Nothing here sleeps with a tree locked.
+//!
+//! **Owner, index, and who may rely on them.** They change under the folio's lock and in no other way: when it enters a tree (it is
+//! new then, or comes from swap), when it is cut off (the references of others stay theirs), when reclaim or a collapse takes it
+//! out (its references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio from
+//! being freed and from being split, but not in its file. So a page fault, which must not map what is no longer the file's,
+//! holds the lock from its look at the owner until the entry stands ([`Cache::resident`] hands folios out locked,
+//! [`Cache::is_page`] asks for the lock): then whoever takes the folio out comes later, and finds the entry. Reclaim has
+//! unmapped the folio under the same lock; a cut unmaps the file before it takes its pages out, and again when they are
+//! out. Why not look at the owner under the lock of the tables alone: a cut that comes between the look and the entry would
+//! be met half done, and shmem that goes to swap would be mapped, stored to, and unmapped by somebody who finds no file
+//! to tell. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock; `truncate_cleanup_folio`.)
 
 mod check;
 mod collapse;
@@ -178,8 +189,8 @@ impl Cache {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio gets
-    /// a reference for each of them.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio is locked, and
+    /// gets a reference for each of them.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
@@ -200,12 +211,11 @@ impl Cache {
                 let flags = frame.flags();
                 let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
                 let fit = flags.contains(FrameFlags::UPTODATE) && !flags.intersects(unfit);
-                if fit && frame.try_get() {
+                // While it is locked it stays in the tree, which has a reference.
+                if fit && memory.try_lock_folio(folio.head) {
                     let index = start.max(first);
                     let pages = (folio.end(index).min(end) - index.0) as u32;
-                    if pages > 1 {
-                        frame.get(pages - 1);
-                    }
+                    frame.get(pages);
                     fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { pages };
                     found(Run { index, folio: folio.head, pfn: folio.frame(index), pages });
                 }
@@ -214,7 +224,8 @@ impl Cache {
         f.readahead.lock().mapped(fresh);
     }
 
-    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting; with a reference.
+    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting; locked, and with a
+    /// reference.
     pub fn resident_large<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -229,7 +240,8 @@ impl Cache {
             let frame = &memory.frames[folio.head];
             let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
             let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
-            (fit && frame.try_get()).then_some(folio)?
+            (fit && memory.try_lock_folio(folio.head)).then(|| frame.get(1))?;
+            folio
         };
         if !memory.frames[folio.head].has(FrameFlags::WORKINGSET) {
             f.readahead.lock().mapped(folio.pages() as u32);

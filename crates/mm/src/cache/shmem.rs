@@ -7,14 +7,24 @@
 
 use super::file::File;
 use super::tree::{Entry, Folio, Mark};
-use super::{Cache, CacheError, Page, drop_swap_entry, remove_from_swap_cache, swapin};
+use super::{Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
-use crate::machine::Machine;
+use crate::machine::{Machine, Work};
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 use core::ops::Range;
+
+/// What stands for a page in its file's tree.
+enum Found {
+    /// A folio; `true`: with a reference for us. Else somebody takes it out just now.
+    Folio(Folio, bool),
+    /// A slot that is kept for us.
+    Swap(SwapSlot),
+    /// Nothing.
+    Nothing,
+}
 
 /// The content of a new page that is on no device.
 pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
@@ -34,23 +44,32 @@ impl Cache {
         let f = self.file(id);
         let mut major = false;
         while index.0 < f.pages() {
-            let slot = {
+            let found = {
                 let tree = f.tree.lock();
                 match tree.get(index) {
-                    Some(Entry::Folio(folio)) => match memory.frames[folio.head].try_get() {
-                        true => return Ok(Page { folio: folio.head, pfn: folio.frame(index), major }),
-                        false => continue,
-                    },
+                    Some(Entry::Folio(folio)) => Found::Folio(folio, memory.frames[folio.head].try_get()),
                     Some(Entry::Swap(slot)) => {
                         // Keeps the slot if the page is cut off while we read.
                         memory.swap.dup(slot);
-                        Some(slot)
+                        Found::Swap(slot)
                     }
-                    Some(Entry::Shadow(_)) | None => None,
+                    Some(Entry::Shadow(_)) | None => Found::Nothing,
                 }
             };
-            match slot {
-                Some(slot) => {
+            match found {
+                Found::Folio(_, false) => memory.charge(Work::CacheLookup, 1),
+                Found::Folio(folio, true) => {
+                    // Whoever made it has yet to fill it with zeroes.
+                    if !memory.frames[folio.head].has(FrameFlags::UPTODATE) {
+                        memory.wait_unlocked(folio.head);
+                    }
+                    if is_page_of(memory, folio.head, id, index) {
+                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
+                    }
+                    // Cut off, or on its way to swap, while we waited.
+                    memory.put(folio.head);
+                }
+                Found::Swap(slot) => {
                     let page = swapin(memory, slot, gfp);
                     if let Ok(page) = page {
                         major |= page.major;
@@ -60,7 +79,7 @@ impl Cache {
                     drop_swap_entry(memory, slot);
                     page?;
                 }
-                None => {
+                Found::Nothing => {
                     if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
                         self.fill(memory, f, folio.head);
                         // Clean: until it is written it can be dropped and made again.

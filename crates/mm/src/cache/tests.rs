@@ -425,6 +425,7 @@ fn a_fault_reads_around_itself() {
     let mut seen = Vec::new();
     st.cache.resident(st.memory(), file, PageIndex(0), 2000, |run| {
         seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
+        st.unlock_folio(run.folio);
         st.put_many(run.folio, run.pages);
     });
     // The marked page, 8 before the end, must go through get_page.

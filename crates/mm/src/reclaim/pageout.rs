@@ -52,6 +52,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
+        // More may come, but whoever has one must lock the folio to map it, and looks then whose it is.
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
             return Err(Fate::Keep);
         }

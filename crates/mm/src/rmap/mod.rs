@@ -67,9 +67,10 @@ impl Rmap {
         list.lock().insert(span);
     }
 
-    /// Take the span of a vma back. A set without spans is gone.
-    pub fn unlink(&self, owner: Owner, vma: VmaId) {
-        let Some(list) = self.spans(owner) else { return };
+    /// Take the span of a vma back. A set without spans is gone. Returns whether it was the owner's last: of several that go at the
+    /// same time, one is.
+    pub fn unlink(&self, owner: Owner, vma: VmaId) -> bool {
+        let Some(list) = self.spans(owner) else { return false };
         let empty = {
             let mut spans = list.lock();
             spans.remove(vma);
@@ -78,6 +79,7 @@ impl Rmap {
         if let (true, Owner::Anon(id)) = (empty, owner) {
             self.anons.release(id.0);
         }
+        empty
     }
 
     /// Put `span` in the place of the one that its vma has registered.
@@ -85,11 +87,6 @@ impl Rmap {
         if let Some(list) = self.spans(owner) {
             list.lock().replace(span);
         }
-    }
-
-    /// Spans of a file: is it mapped at all?
-    pub fn is_file_mapped(&self, file: FileId) -> bool {
-        self.files.get(file.0).is_some_and(|list| !list.lock().is_empty())
     }
 
     /// Is exactly this span registered with the owner?

@@ -166,8 +166,8 @@ impl Vma {
             st.rmap.unlink(Owner::Anon(set), self.view.id);
         }
         if let Some((file, _)) = self.view.file {
-            st.rmap.unlink(Owner::File(file), self.view.id);
-            if st.cache.is_nameless(file) && !st.rmap.is_file_mapped(file) {
+            let last = st.rmap.unlink(Owner::File(file), self.view.id);
+            if last && st.cache.is_nameless(file) {
                 st.cache.destroy(st.memory(), file);
             }
         }

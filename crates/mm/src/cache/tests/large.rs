@@ -79,6 +79,7 @@ fn a_fault_reads_around_itself_in_folios_of_four() {
         seen += run.pages;
         assert_eq!(run.pfn.0 - run.folio.0, (run.index.0 % st.frames[run.folio].pages() as u64) as u32);
         assert!(run.index.0 >= 86 && run.index.0 + run.pages as u64 <= 95, "{run:?}");
+        st.unlock_folio(run.folio);
         st.put_many(run.folio, run.pages);
     });
     assert_eq!(seen, 9);

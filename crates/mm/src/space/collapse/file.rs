@@ -76,6 +76,7 @@ fn one_folio<M: Machine>(
         return Err(Refused::Unfit.into());
     }
     if let Some(folio) = st.cache.resident_large(st.memory(), file, first) {
+        st.unlock_folio(folio);
         return Ok(folio);
     }
     let found = st.cache.survey(file, first);

@@ -57,8 +57,9 @@ impl<M: Machine> Fault<'_, M> {
                 let mut tables = tables.settle_at(slot, self.page);
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
-                drop(tables);
+                // As soon as the tables are unlocked somebody may unmap and free it.
                 self.st.lru.add(self.st.memory().ground(), pfn);
+                drop(tables);
                 if let Some(old) = old {
                     self.st.put_refs(old);
                 }

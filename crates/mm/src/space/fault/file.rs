@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::cache::{Page, ReadHint};
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::rmap::Tally;
@@ -93,8 +93,7 @@ impl<M: Machine> Fault<'_, M> {
     #[inline(never)]
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoReadFault);
-        let place = self.large_place(index);
-        if let Some(place) = place
+        if let Some(place) = self.large_place(index)
             && self.map_cached_large(file, place)?
         {
             return Ok(Served::MINOR);
@@ -103,35 +102,36 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
-        if let Some(place) = place
-            && self.map_large_or_put(file, place, page.folio)?
+        self.st.lock_folio(page.folio);
+        let mapped = self.map_got(file, index, page);
+        self.st.unlock_folio(page.folio);
+        if mapped != Ok(true) {
+            self.st.put(page.folio);
+        }
+        mapped.map(|_| Served::from_major(page.major))
+    }
+
+    /// Map the page that was got for a load; its folio is locked. Returns whether an entry took the caller's reference.
+    fn map_got(&self, file: FileId, index: PageIndex, page: Page) -> Result<bool, FaultStop> {
+        if !self.st.cache.is_page(self.st.memory(), page.folio, file, index) {
+            // Cut off, or on its way to swap, before it was locked.
+            return Ok(false);
+        }
+        if let Some(place) = self.large_place(index)
+            && self.map_large(file, place, page.folio, false)?
         {
-            return Ok(Served::from_major(page.major));
+            return Ok(true);
         }
-        let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
         let mut tables = self.lock();
-        match self.slot_if(&mut tables, Entry::NONE) {
-            // The page may have been cut off the file while we were not looking: the folio then has no owner.
-            Ok(Some(slot)) if self.st.frames[pages.head].owner() == Owner::File(file) => {
-                if self.may_write_untracked(pages.head) {
-                    let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                    self.install(
-                        &mut tables.settle_at(slot, self.page),
-                        slot,
-                        page.pfn,
-                        Writes::Shared(settled),
-                    );
-                } else {
-                    self.install_unchanged(&mut tables, (slot, self.page), pages, self.rights(false));
-                }
-                Ok(Served::from_major(page.major))
-            }
-            other => {
-                drop(tables);
-                self.st.put(pages.head);
-                other.map(|_| Served::from_major(page.major))
-            }
+        let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
+        if self.may_write_untracked(page.folio) {
+            let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+            self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
+        } else {
+            let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
+            self.install_unchanged(&mut tables, (slot, self.page), pages, self.rights(false));
         }
+        Ok(true)
     }
 
     /// Pages of shmem need no note of the first store: their dirty bits are seen when they are unmapped.
@@ -183,13 +183,11 @@ impl<M: Machine> Fault<'_, M> {
         let mut rest = &mut found.found[..found.count];
         while !rest.is_empty() {
             let done = match &mut tables {
-                Held::Plain(tables) => self.map_singles(tables, file, rest),
+                Held::Plain(tables) => self.map_singles(tables, rest),
                 Held::Settled(_) => 0,
             };
             rest = &mut rest[done..];
-            if let Some(run) = rest.split_off_first_mut()
-                && self.st.frames[run.pages.head].owner() == Owner::File(file)
-            {
+            if let Some(run) = rest.split_off_first_mut() {
                 run.unused -= self.map_empty(&mut tables, file, *run);
             }
         }
@@ -200,7 +198,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for how many runs
     /// that was all there is to do.
-    fn map_singles(&self, tables: &mut Locked<'_, M>, file: FileId, runs: &mut [Cached]) -> usize {
+    fn map_singles(&self, tables: &mut Locked<'_, M>, runs: &mut [Cached]) -> usize {
         let [Some(first), Some(last)] = [runs.first(), runs.last()].map(|run| run.map(|run| run.page)) else {
             return 0;
         };
@@ -217,7 +215,7 @@ impl<M: Machine> Fault<'_, M> {
                 break;
             }
             done += 1;
-            if !window.read(place).is_none() || frame.owner() != Owner::File(file) {
+            if !window.read(place).is_none() {
                 continue;
             }
             self.st.rmap.add_tallied(ground, run.pages, &mut tally);
@@ -273,29 +271,34 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Drop the references of pages that were found and not mapped.
+    /// Unlock the folios that were found, and drop the references of pages that were not mapped. Until it is unlocked a folio stays in
+    /// its cache, even if its entries are gone again.
     fn put_all(&self, found: &Around) {
-        for run in found.runs().filter(|run| run.unused > 0) {
-            self.st.put_many(run.pages.head, run.unused);
+        for run in found.runs() {
+            self.st.unlock_folio(run.pages.head);
+            if run.unused > 0 {
+                self.st.put_many(run.pages.head, run.unused);
+            }
         }
     }
 
-    /// A store to a private range: a copy of the file's page.
+    /// A store to a private range: a copy of the file's page. It is locked until the copy is mapped: a cut takes copies of what it
+    /// cuts off away, too, after it has had the lock.
     #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoCowFault);
         let page = self.get_page(file, index)?;
-        let new = match self.new_anon_page() {
-            Ok(new) => new,
-            Err(stop) => {
-                self.st.put(page.folio);
-                return Err(stop);
-            }
-        };
-        self.st.copy(new, page.pfn, 1);
+        self.st.lock_folio(page.folio);
+        let mut outcome = Ok(Served::MINOR);
+        if self.st.cache.is_page(self.st.memory(), page.folio, file, index) {
+            outcome = self.new_anon_page().and_then(|new| {
+                self.st.copy(new, page.pfn, 1);
+                self.map_new_anon(new, Entry::NONE)
+            });
+        }
+        self.st.unlock_folio(page.folio);
         self.st.put(page.folio);
-        self.map_new_anon(new, Entry::NONE)?;
-        Ok(Served::from_major(page.major))
+        outcome.map(|_| Served::from_major(page.major))
     }
 
     /// A store to a shared range: the file must know that the page is dirty before it can be written.

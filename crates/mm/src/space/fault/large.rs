@@ -62,28 +62,18 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map the folio that is cached for a place, if there is one.
     pub(super) fn map_cached_large(&self, file: FileId, place: Place) -> Result<bool, FaultStop> {
-        match self.st.cache.resident_large(self.st.memory(), file, place.first) {
-            Some(folio) => {
-                let mapped = self.map_large_or_put(file, place, folio);
-                if mapped == Ok(false) {
-                    self.st.put(folio);
-                }
-                mapped
-            }
-            None => Ok(false),
-        }
-    }
-
-    /// As [`Fault::map_large`], for an access that makes nothing dirty; on an error the reference is dropped.
-    pub(super) fn map_large_or_put(&self, file: FileId, place: Place, folio: Pfn) -> Result<bool, FaultStop> {
+        let Some(folio) = self.st.cache.resident_large(self.st.memory(), file, place.first) else {
+            return Ok(false);
+        };
         let mapped = self.map_large(file, place, folio, false);
-        if mapped.is_err() {
+        self.st.unlock_folio(folio);
+        if mapped != Ok(true) {
             self.st.put(folio);
         }
         mapped
     }
 
-    /// Map a folio at a place, if it fills it, nothing stands there, and it is still the file's: the caller's reference then is the
+    /// Map a locked folio of the file at a place, if it fills it and nothing stands there: the caller's reference then is the
     /// entry's. `dirty`: the folio has been marked, and may be written.
     pub(super) fn map_large(
         &self,
@@ -103,9 +93,10 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(false);
         };
         let whole = place.first.0 + PAGES <= self.st.cache.file(file).pages();
-        if !whole || frame.owner() != Owner::File(file) || frame.page_index() != place.first {
+        if !whole || frame.page_index() != place.first {
             return Ok(false);
         }
+        debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(file));
         self.space.large.store(true, Relaxed);
         self.st.rmap.add_large(base, folio);
         tables.counts().add(super::super::unmap::resident_kind(self.st, folio), PAGES as i64);

@@ -103,8 +103,9 @@ impl<M: Machine> Fault<'_, M> {
             let page = Vpn(start.0 + at as u64);
             self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
-        drop(tables);
+        // As soon as the tables are unlocked somebody may unmap and free it.
         self.st.lru.add(self.st.memory().ground(), pfn);
+        drop(tables);
         self.st.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
     }
@@ -133,8 +134,8 @@ impl<M: Machine> Fault<'_, M> {
         self.st.charge(Work::EntrySet, 1);
         let mut tables = tables.settle_at(slot, start);
         tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
-        drop(tables);
         self.st.lru.add(base, pfn);
+        drop(tables);
         self.st.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
         self.count(Stat::ThpFaultAlloc);
         Ok(Some(Served::MINOR))

@@ -1,0 +1,152 @@
+//! Races in the memory manager, looked for with CPUs that are stopped in the middle of its work (`RunConfig::preempt`), by programs that
+//! do little else than what races. Each found its fault within seconds when it was there; the comment says what it found.
+//!
+//! `RACE_SEED=N..M` runs other seeds, `RACE_POINTS=N` stops at one point in N.
+
+use crate::chaos::seeds_of;
+use machine_sim::{MachineSpec, RunConfig, run};
+use mm::knobs::Knob;
+use program::rng::Rng;
+use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal};
+use std::ops::Range;
+
+const PAGE: u64 = 4096;
+
+/// What several tasks do to one file at the same time.
+#[derive(Clone, Copy)]
+struct Race {
+    /// Pages of the file.
+    pages: u64,
+    in_memory: bool,
+    rounds: u64,
+    tasks: Role,
+    /// Do tasks share one space, or has each a process?
+    threads: bool,
+    act: fn(&mut dyn Os, &Racer) -> Result<(), Signal>,
+}
+
+/// One of them.
+struct Racer {
+    race: Race,
+    role: Role,
+    fd: u32,
+}
+
+impl Program for Race {
+    fn name(&self) -> &str {
+        "race"
+    }
+
+    fn footprint(&self) -> u64 {
+        self.pages * PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let spec = FileSpec { name: "f", size: self.pages * PAGE, in_memory: self.in_memory, writable: true };
+        let fd = os.open(spec).unwrap();
+        if role > 0 {
+            return (self.act)(os, &Racer { race: *self, role, fd });
+        }
+        let start = |role| if self.threads { os.spawn(role) } else { os.fork(role) };
+        let tasks: Vec<_> = (1..=self.tasks).map(start).collect();
+        tasks.into_iter().for_each(|task| os.join(task.unwrap()));
+        Ok(())
+    }
+}
+
+/// Run it with each of the seeds, with what `vary` makes of the configuration.
+fn race(race: Race, usual: Range<u64>, memory: u64, vary: fn(&mut RunConfig, &mut Rng)) {
+    let points: u32 =
+        std::env::var("RACE_POINTS").map_or(8, |text| text.parse().expect("RACE_POINTS is a number"));
+    for seed in seeds_of("RACE_SEED", usual) {
+        let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
+        (config.seed, config.verify, config.preempt) = (seed, true, Some(points));
+        config.memory = Some(memory);
+        config.knobs.push((Knob::TlbUnmap, seed % 6));
+        vary(&mut config, &mut Rng::new(seed));
+        let outcome = run(&config, &race)
+            .unwrap_or_else(|error| panic!("{error}: RACE_SEED={seed}, RACE_POINTS={points}"));
+        assert_eq!(outcome.signals.len(), 0, "{:?}", outcome.signals);
+    }
+}
+
+/// Folios of all sizes, and entries of 2 MiB.
+fn large_folios(config: &mut RunConfig, rng: &mut Rng) {
+    let order = [0, 2, 9][rng.below(3) as usize];
+    config.knobs.extend([
+        (Knob::FileMaxOrder, order),
+        (Knob::ShmemMaxOrder, order),
+        (Knob::ThpFilePmd, rng.below(2)),
+    ]);
+    config.knobs.push((Knob::ReadAheadKb, [16, 128, 2048][rng.below(3) as usize]));
+}
+
+/// The first task cuts and lengthens the file, others fault it in, for loads or for stores, and give it up.
+fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
+    let Racer { race: Race { pages, rounds, .. }, role, fd } = *racer;
+    let mut rng = Rng::new(os.seed());
+    let prot = if role == 2 { Prot::RW } else { Prot::R };
+    let at = os.mmap(Map::file_shared(fd, pages * PAGE, prot)).unwrap();
+    for _ in 0..rounds {
+        if role == 1 {
+            os.ftruncate(fd, rng.below(pages * PAGE)).unwrap();
+            os.ftruncate(fd, pages * PAGE).unwrap();
+            continue;
+        }
+        for _ in 0..4 {
+            let addr = at + rng.below(pages) * PAGE;
+            // Behind the end: the signal is right.
+            let _ = if role == 2 { os.store(addr) } else { os.load(addr) };
+        }
+        os.madvise(at, pages * PAGE, Advice::DontNeed).unwrap();
+    }
+    Ok(())
+}
+
+/// A fault judged whose a cached page was without its lock, and mapped it after a cut had taken it out of the file: "is mapped as
+/// if it were not new", "is of another file", or an entry that nobody found any more.
+#[test]
+fn faults_beside_a_cut() {
+    for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {
+        let threads = in_memory;
+        let program = Race { pages, in_memory, rounds: 60, tasks: 4, threads, act: cut_beside_faults };
+        race(program, 0..12, 64 << 20, large_folios);
+    }
+}
+
+/// Where threads map the file that they share.
+const AT: u64 = 0x5000_0000;
+
+/// One thread has shmem paged out, the others load from and store to it, and drop its entries.
+fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
+    let Racer { race: Race { pages, rounds, .. }, role, fd } = *racer;
+    let mut rng = Rng::new(os.seed());
+    if role == 1 {
+        os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, pages * PAGE, Prot::RW) }).unwrap();
+    }
+    os.barrier(1, racer.race.tasks);
+    for _ in 0..rounds {
+        if role == 1 {
+            os.madvise(AT, pages * PAGE, Advice::PageOut).unwrap();
+            continue;
+        }
+        for _ in 0..pages {
+            let addr = AT + rng.below(pages) * PAGE;
+            os.load(addr)?;
+            if rng.percent(50) {
+                os.store(addr)?;
+            }
+        }
+        os.madvise(AT, pages * PAGE, Advice::DontNeed).unwrap();
+    }
+    Ok(())
+}
+
+/// Reclaim took a page of shmem for unused, and moved it to swap while a fault mapped it for writing: what was stored there was
+/// lost with the entry.
+#[test]
+fn stores_to_shmem_that_is_being_swapped_out() {
+    let program =
+        Race { pages: 8, in_memory: true, rounds: 60, tasks: 4, threads: true, act: store_beside_swapping };
+    race(program, 0..20, 64 << 20, large_folios);
+}
