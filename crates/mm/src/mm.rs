@@ -11,6 +11,8 @@ mod files;
 #[cfg(test)]
 mod flushes;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod large;
 mod observe;
 mod oom;
