@@ -170,6 +170,76 @@ fn advice_that_a_range_cannot_follow_is_refused() {
     assert!(bench.pages().all(|page| bench.entry(page).is_none()));
 }
 
+#[test]
+fn who_was_chosen_to_end_gets_no_memory() {
+    let bench = Bench::new();
+    assert!(bench.mm.spaces.kill(&bench.mm.store, bench.space));
+    let fault = bench.mm.fault(bench.space, AT, AccessKind::Load);
+    assert_eq!(fault, Err(FaultError::Killed));
+    assert!(!bench.mm.spaces.kill(&bench.mm.store, bench.space), "it was chosen before");
+}
+
+/// What may be executed, and written, is what was asked for: when it is mapped, and when that is changed.
+#[test]
+fn an_entry_has_the_rights_that_were_asked_for() {
+    let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
+    for prot in [Prot::READ, WRITABLE, Prot::READ | Prot::EXEC, WRITABLE | Prot::EXEC] {
+        let map = MapRequest { prot, ..request(at, 1, Backing::Anonymous) };
+        bench.mm.mmap(bench.space, &map).unwrap();
+        let access = if prot.contains(Prot::WRITE) { AccessKind::Store } else { AccessKind::Load };
+        bench.mm.fault(bench.space, at, access).unwrap();
+        bench.mm.mprotect(bench.space, AT, 1, prot).unwrap();
+        if prot.contains(Prot::WRITE) {
+            bench.mm.fault(bench.space, AT, AccessKind::Store).unwrap();
+        }
+        for page in [at, AT] {
+            let (_, bits) = bench.entry(page).unwrap();
+            let has = (bits.contains(Bits::WRITE), bits.contains(Bits::NO_EXEC));
+            assert_eq!(has, (prot.contains(Prot::WRITE), !prot.contains(Prot::EXEC)), "{page} {prot:?}");
+        }
+    }
+}
+
+/// fadvise gives clean pages back, all of them; the others stay.
+#[test]
+fn pages_that_are_not_needed_are_free() {
+    let bench = Bench::new();
+    let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+    let (file, len) = (bench.mm.create_file(disk, 0), PAGES * PAGE_SIZE);
+    let free = bench.mm.store.alloc.zones()[0].free_pages();
+    bench.mm.write(file, 0, len, ROOT, &mut |_, _, _| ()).unwrap();
+    let cached = || {
+        let (store, mut found) = (&bench.mm.store, 0);
+        for index in (0..PAGES).map(PageIndex) {
+            if let Some(pages) = store.cache.lookup(store.memory(), file, index) {
+                assert_eq!(store.frames[pages.head].refs(), 2, "the file's and ours");
+                store.put(pages.head);
+                found += 1;
+            }
+        }
+        found
+    };
+    let (cache, memory) = (&bench.mm.store.cache, bench.mm.store.memory());
+    assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "they are dirty");
+    assert_eq!(cached(), PAGES);
+    for index in (0..PAGES).map(PageIndex) {
+        let pfn = cache.lookup(memory, file, index).unwrap().head;
+        bench.mm.store.lock_folio(pfn);
+        assert!(cache.write_page_start(memory, pfn));
+        bench.mm.store.unlock_folio(pfn);
+        bench.mm.store.put(pfn);
+    }
+    let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
+    ios.iter().for_each(|io| bench.mm.io_done(io));
+    assert_eq!(cache.invalidate(memory, file, PageIndex(1), PageIndex(2)), 1);
+    assert_eq!(cached(), PAGES - 1);
+    bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
+    assert_eq!(cached(), 0);
+    bench.mm.store.alloc.drain_all(bench.mm.ground());
+    assert!(bench.mm.store.alloc.zones()[0].free_pages() >= free, "a page is lost");
+    bench.mm.validate().unwrap();
+}
+
 /// A fault that finds its entry, as where hardware marks nothing, gives no right that the range has not.
 #[test]
 fn a_load_gets_no_right_to_write() {

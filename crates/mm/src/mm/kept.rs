@@ -69,6 +69,12 @@ impl Bench {
         self.mm.ground().knobs.set(knob, value).unwrap();
     }
 
+    /// From now on memory comes in folios of 16 pages.
+    fn set_64k(&self) {
+        let sizes = Knob::ALL.iter().filter(|knob| knob.info().name == "hugepages-64kB.enabled");
+        sizes.for_each(|&knob| self.set(knob, 2));
+    }
+
     fn map_file(&self, space: SpaceId, pages: u64) {
         let backing = Backing::File { file: self.file, offset: PageIndex(0), shared: true, writable: true };
         self.mm.mmap(space, &request(pages, backing)).unwrap();
@@ -292,6 +298,64 @@ fn a_slot_that_another_process_needs_stays() {
     }
 }
 
+/// A page that another process has in swap is shared with it, although nobody else maps it.
+#[test]
+fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(PAGES);
+    bench.store_all();
+    let child = bench.mm.fork(bench.space).unwrap();
+    bench.unmap_to_swap();
+    bench.reads_what_was_stored("the parent", bench.space);
+    pages().for_each(|page| bench.store(page, 1));
+    bench.reads_what_was_stored("the child", child);
+    bench.mm.validate().unwrap();
+}
+
+/// A folio that comes back whole does so within its range: what lies beside may have other rights.
+#[test]
+fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
+    const FOLIO: u64 = 16;
+    for (first, last) in [(0, 8), (8, 16)] {
+        let bench = Bench::new(PAGES, 64, |_| ());
+        bench.map_memory(FOLIO);
+        bench.set_64k();
+        let head = bench.reach(bench.space, AT, true);
+        bench.page_out(&[head]);
+        bench.end_transfers();
+        let guarded = Vpn(AT.0 + first);
+        bench.mm.mprotect(bench.space, guarded, last - first, Prot::READ).unwrap();
+        let open = Vpn(AT.0 + FOLIO - last);
+        bench.store(open, 5);
+        for page in (guarded.0..guarded.0 + last - first).map(Vpn) {
+            assert_eq!(bench.access(bench.space, page, Bits::PRESENT | Bits::WRITE, false), None);
+            let store = bench.mm.fault(bench.space, page, AccessKind::Store);
+            assert_eq!(store, Err(FaultError::Segv));
+        }
+        assert_eq!(bench.load(bench.space, open), 5);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// Nor does it reach over the border of a table, where mremap has put it.
+#[test]
+fn a_folio_comes_back_from_swap_to_two_tables() {
+    const FOLIO: u64 = 16;
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(FOLIO);
+    bench.set_64k();
+    let all = || (0..FOLIO).map(|i| Vpn(AT.0 + i));
+    all().for_each(|page| bench.store(page, value(page)));
+    let to = Vpn(AT.0 + 2 * LARGE - FOLIO / 2);
+    bench.mm.mremap(bench.space, AT, FOLIO, FOLIO, true, Some(to)).unwrap();
+    let head = bench.reach(bench.space, to, false);
+    bench.page_out(&[head]);
+    for (i, page) in (0..).zip(all()) {
+        assert_eq!(bench.load(bench.space, Vpn(to.0 + i)), value(page));
+        bench.mm.validate().unwrap();
+    }
+}
+
 /// What one process gives up, another may still want: MADV_FREE leaves a page alone whose slot is needed.
 #[test]
 fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
@@ -358,8 +422,7 @@ fn a_page_that_somebody_holds_stays_in_its_file() {
 fn a_large_folio_takes_no_place_that_has_been_taken() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(16);
-    let sizes = Knob::ALL.iter().filter(|knob| knob.info().name == "hugepages-64kB.enabled");
-    sizes.for_each(|&knob| bench.set(knob, 2));
+    bench.set_64k();
     let taken = Vpn(AT.0 + 3);
     *bench.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
         // Memory for a large folio: nothing is locked.
@@ -443,8 +506,7 @@ fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
     let space = bench.mm.create_space(group).unwrap();
     bench.mm.mmap(space, &request(16, Backing::Anonymous)).unwrap();
     let before = groups.usage(group);
-    let sizes = Knob::ALL.iter().filter(|knob| knob.info().name == "hugepages-64kB.enabled");
-    sizes.for_each(|&knob| bench.set(knob, 2));
+    bench.set_64k();
     let (store, head) = (&bench.mm.store, bench.reach(space, AT, true));
     assert_eq!((store.frames[head].order(), groups.usage(group) - before), (Order(4), 16));
     store.frames[head].get(1);
