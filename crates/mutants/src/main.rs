@@ -155,7 +155,7 @@ fn run(
     for (done, (number, mutant)) in todo.iter().enumerate() {
         let outcome = suite.judge(*number, budget)?;
         if matches!(outcome, Outcome::Survived(..)) {
-            println!("{outcome:?} {}:{}: {}", mutant.file, mutant.line, mutant.key);
+            println!("{outcome:?} line {}, {}", mutant.line, mutant.key);
         }
         if done % 100 == 0 {
             eprintln!("{name}: {done} of {}", todo.len());

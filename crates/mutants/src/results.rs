@@ -76,7 +76,7 @@ impl Results {
             if open {
                 let tried = if survived(outcomes[1]) { "" } else { " (not tried in the simulator)" };
                 let reach = if unreached { " (not reached)" } else { "" };
-                let line = format!("{}:{}: {}{reach}{tried}\n", mutant.file, mutant.line, mutant.key);
+                let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
                 left.push_str(&line);
             }
         }

@@ -240,6 +240,57 @@ fn pages_that_are_not_needed_are_free() {
     bench.mm.validate().unwrap();
 }
 
+/// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with its last mapping.
+#[test]
+fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
+    let bench = Bench::new();
+    let free = |bench: &Bench| {
+        bench.mm.store.alloc.drain_all(bench.mm.ground());
+        bench.mm.store.alloc.zones()[0].free_pages()
+    };
+    let map = MapRequest { at: None, ..request(AT, PAGES, Backing::AnonymousShared) };
+    // The way to it, which stays while its neighbour is there.
+    let first = bench.mm.mmap(bench.space, &map).unwrap();
+    bench.mm.fault(bench.space, first, AccessKind::Store).unwrap();
+    let before = free(&bench);
+    let second = bench.mm.mmap(bench.space, &map).unwrap();
+    assert!(second.0 + PAGES <= first.0 || first.0 + PAGES <= second.0, "{second} lies on {first}");
+    assert!(first.0 + PAGES <= USER_END.0 && second.0 + PAGES <= USER_END.0);
+    for page in (second.0..second.0 + PAGES).map(Vpn) {
+        bench.mm.fault(bench.space, page, AccessKind::Store).unwrap();
+    }
+    assert_eq!(free(&bench), before - PAGES);
+    bench.mm.munmap(bench.space, second, PAGES).unwrap();
+    assert_eq!(free(&bench), before, "pages are lost");
+    bench.mm.validate().unwrap();
+}
+
+#[test]
+fn a_write_and_a_read_name_the_bytes_of_each_page() {
+    let bench = Bench::new();
+    let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
+    let (size, offset) = (PAGE_SIZE as u32, PAGE_SIZE + 100);
+    let expected = [(100, size - 100), (0, size), (0, 7)];
+    let len = u64::from(expected.iter().map(|part| part.1).sum::<u32>());
+    for write in [true, false] {
+        let mut parts = Vec::new();
+        let mut each = |_: Pfn, at: u32, bytes: u32| parts.push((at, bytes));
+        let done = match write {
+            true => bench.mm.write(file, offset, len, ROOT, &mut each),
+            false => bench.mm.read(file, offset, len, ROOT, &mut each),
+        };
+        assert_eq!(done, Ok(len));
+        assert_eq!(parts, expected);
+    }
+    // Nothing is read behind the end, and the rest before it.
+    let mut bytes = 0;
+    let end = PAGES * PAGE_SIZE;
+    let mut each = |_: Pfn, _: u32, part: u32| bytes += part;
+    assert_eq!(bench.mm.read(file, end - 5, 100, ROOT, &mut each), Ok(5));
+    assert_eq!(bench.mm.read(file, end, 100, ROOT, &mut each), Ok(0));
+    assert_eq!(bytes, 5);
+}
+
 /// A fault that finds its entry, as where hardware marks nothing, gives no right that the range has not.
 #[test]
 fn a_load_gets_no_right_to_write() {

@@ -276,6 +276,9 @@ fn a_store_to_a_page_that_is_being_written_is_kept() {
     }
     assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].refs() == 0), "a page is still there");
     bench.reads_what_was_stored("stores during a write", bench.space);
+    // All slots come back.
+    bench.mm.exit_space(bench.space);
+    assert_eq!(bench.mm.store.swap.free_slots(), 64);
     bench.mm.validate().unwrap();
 }
 
