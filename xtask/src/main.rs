@@ -34,6 +34,7 @@ Tasks:
   boot-test [FILTER]
                  boot it, under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
                  four CPUs, with too little memory; only cases that contain FILTER
+  mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
   ci             what .ci/run does: test
 ";
 
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             Some(options) => fuzz::fuzz(&options),
             None => usage("fuzz takes --runs N and the name of a target"),
         },
+        ["mutants", rest @ ..] => mutants(rest),
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
         ["kernel", ..] => usage("kernel takes --faulty or nothing"),
@@ -76,6 +78,12 @@ fn main() -> ExitCode {
 fn usage(problem: &str) -> ExitCode {
     eprint!("xtask: {problem}\n{HELP}");
     ExitCode::from(2)
+}
+
+/// The changes that no test notices: a program of its own, as it needs crates that nothing else here does.
+fn mutants(rest: &[&str]) -> ExitCode {
+    let run = ["run", "--release", "--quiet", "--package", "mutants", "--"];
+    run_all(&[Step::cargo("mutants", run.iter().chain(rest).copied())])
 }
 
 /// The property tests, with cases of chance.

@@ -4,12 +4,16 @@
 //! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
 
 #[cfg(test)]
+mod asks;
+#[cfg(test)]
 mod cut_off;
 #[cfg(test)]
 mod ending;
 mod files;
 #[cfg(test)]
 mod flushes;
+#[cfg(test)]
+mod kept;
 #[cfg(test)]
 mod large;
 mod observe;

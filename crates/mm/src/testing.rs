@@ -36,6 +36,13 @@ pub(crate) type Hook = Box<dyn Fn(&TestMachine)>;
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Hook = Box<dyn Fn(&TestMachine) + Send>;
 
+/// What a test does when work of a kind begins.
+#[cfg(feature = "one-thread")]
+pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope)>;
+/// What a test does when work of a kind begins.
+#[cfg(not(feature = "one-thread"))]
+pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope) + Send>;
+
 /// First argument of the `tlb_flush` that the machine itself tells of when it flushes all CPUs without asking them.
 pub(crate) const BROADCAST: u64 = 99;
 
@@ -72,6 +79,8 @@ pub(crate) struct TestMachine {
     pub broadcast: Option<AtomicU64>,
     /// Told of every event, but not of those that it causes itself.
     pub watcher: Lock<Option<Watcher>>,
+    /// A scope is entered.
+    pub entered: Lock<Option<Beginning>>,
     /// A CPU has just dropped what it was told to, and has done nothing since.
     pub flushed: Lock<Option<Hook>>,
     /// A transfer has just been submitted.
@@ -104,6 +113,7 @@ impl TestMachine {
             asids: 6,
             broadcast: None,
             watcher: Lock::default(),
+            entered: Lock::default(),
             flushed: Lock::default(),
             submitted: Lock::default(),
             idle: Lock::default(),
@@ -323,6 +333,14 @@ impl Machine for TestMachine {
 
     fn stopping(&self) -> bool {
         false
+    }
+
+    fn enter(&self, scope: Scope) {
+        let entered = self.entered.lock().take();
+        if let Some(act) = entered {
+            act(self, scope);
+            *self.entered.lock() = Some(act);
+        }
     }
 
     fn charge(&self, work: Work, count: u64) {

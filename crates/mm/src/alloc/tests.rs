@@ -500,6 +500,20 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
         free > min && allocator.watermark_ok(ZoneId(0), Order(0), Mark::Min, ZoneKind::Dma32, Reserve::None)
     );
     assert_eq!(allocator.zonelist(NodeId(0), ZoneKind::Movable), [1, 0, 2].map(ZoneId));
+    // Plenty is more than the high mark, and than what is kept.
+    let high = dma32.mark(Mark::High);
+    while dma32.free_pages() > high + dma32.lowmem_reserve(ZoneKind::Movable) {
+        assert!(allocator.take(&base, &request(0), Mark::Min).is_ok());
+    }
+    assert!(dma32.above_high(ZoneKind::Dma32) && !dma32.above_high(ZoneKind::Movable));
+    // Both are kept: the mark, and what requests that could go higher leave to those that cannot.
+    let kept = min + dma32.lowmem_reserve(ZoneKind::Movable);
+    while allocator.take(&base, &request(0), Mark::Min).is_ok() {}
+    assert!(dma32.free_pages() == kept && dma32.free_pages() > min, "{} of {kept}", dma32.free_pages());
+    let low_only = Request { highest: ZoneKind::Dma32, ..request(0) };
+    while allocator.take(&base, &low_only, Mark::Min).is_ok() {}
+    assert_eq!(dma32.free_pages(), min);
+    allocator.validate(&base).unwrap();
 }
 
 /// An unmovable request on a machine whose blocks are all movable takes a whole page block over, and the next such

@@ -16,6 +16,8 @@ impl Spaces {
         if request.pages == 0 || request.pages > USER_END.0 {
             return Err(Error::Invalid.into());
         }
+        // Before anything is unmapped for it.
+        check_rights(request)?;
         let space = self.at(id);
         let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         let start = match request.at {
@@ -26,7 +28,7 @@ impl Spaces {
             }
             None => place(st, &space.vmas.lock(), request).ok_or(Error::NoMemory)?,
         };
-        let (file, flags) = self.backing(st, request)?;
+        let (file, flags) = self.backing(st, request);
         let view = VmaView {
             id: self.new_vma_id(),
             start,
@@ -51,7 +53,7 @@ impl Spaces {
         &self,
         st: &Store<M>,
         request: &MapRequest,
-    ) -> Result<(Option<(FileId, PageIndex)>, VmaFlags), Error> {
+    ) -> (Option<(FileId, PageIndex)>, VmaFlags) {
         let mut flags = VmaFlags::MAY_WRITE;
         flags.set(VmaFlags::LOCKED, request.locked);
         let file = match request.backing {
@@ -63,15 +65,22 @@ impl Spaces {
             Backing::File { file, offset, shared, writable } => {
                 flags.set(VmaFlags::SHARED, shared);
                 if shared && !writable {
-                    if request.prot.contains(Prot::WRITE) {
-                        return Err(Error::Access);
-                    }
                     flags.remove(VmaFlags::MAY_WRITE);
                 }
                 Some((file, offset))
             }
         };
-        Ok((file, flags))
+        (file, flags)
+    }
+}
+
+/// A file that may only be read is not mapped for its own pages to be written.
+fn check_rights(request: &MapRequest) -> Result<(), Error> {
+    match request.backing {
+        Backing::File { shared: true, writable: false, .. } if request.prot.contains(Prot::WRITE) => {
+            Err(Error::Access)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -136,7 +136,6 @@ impl Bench {
         let mut flags = VmaFlags::MAY_WRITE;
         flags.set(VmaFlags::LOCKED, locked);
         flags.set(VmaFlags::SHARED, kind > 0 && shared);
-        self.forget(at, pages);
         if kind > 0 && shared && !writable {
             if prot.contains(Prot::WRITE) {
                 assert_eq!(outcome, Err(Error::Access.into()));
@@ -144,6 +143,7 @@ impl Bench {
             }
             flags.remove(VmaFlags::MAY_WRITE);
         }
+        self.forget(at, pages);
         assert_eq!(outcome, Ok(Vpn(at)));
         for i in 0..pages {
             let file = (kind > 0).then_some((file, offset + i));

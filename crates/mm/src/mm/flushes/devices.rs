@@ -5,6 +5,8 @@
 //! stores; so each fault that lets that happen must pay before.
 
 use super::*;
+use crate::alloc::{Mark, Reserve};
+use crate::memory::Gfp;
 use crate::reclaim;
 use std_alloc::vec::Vec;
 
@@ -86,6 +88,39 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
             bench.check(name, stands);
             bench.mm.validate().unwrap();
         }
+    }
+}
+
+/// Frames that CPUs may still read carry a tag, from reclaim to whoever gets them next.
+#[test]
+fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
+    for (kind, stands) in [DiskFile, Anonymous].into_iter().flat_map(|kind| EVERYWHERE.map(|at| (kind, at))) {
+        let bench = Bench::with_device(kind, LAZY);
+        if kind == Anonymous {
+            bench.use_pages(true);
+            protect(bench);
+        }
+        bench.sync();
+        bench.use_pages(false);
+        let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
+        bench.page_out();
+        assert!(pages().all(|page| bench.keeps(page)), "nothing was deferred");
+        bench.stands(stands);
+        let machine = bench.mm.machine();
+        *machine.watcher.lock() = Some(Box::new(move |machine, event, args| {
+            if event == Event::MmPageAlloc {
+                let readers = machine.readers(Pfn(args[0] as u32), 1);
+                // A kernel task on borrowed tables uses no translation of theirs.
+                let allowed = |&cpu: &CpuId| stands == Stands::Lazy && cpu == CpuId(1);
+                assert!(readers.iter().all(allowed), "{} is handed out and read by {readers:?}", args[0]);
+            }
+        }));
+        let gfp = Gfp { mark: Mark::Min, reserve: Reserve::All, ..Gfp::user(GROUP) };
+        let taken: Vec<Pfn> =
+            core::iter::from_fn(|| bench.mm.store.new_folio(Order::ZERO, gfp).ok()).collect();
+        assert!(frames.iter().all(|pfn| taken.contains(pfn)), "a frame was not handed out again");
+        bench.stop_watching();
+        bench.check("a frame is handed out", stands);
     }
 }
 

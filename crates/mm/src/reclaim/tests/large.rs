@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::frame::FolioPages;
+use crate::machine::Scope;
 use crate::stat::SizeStat;
 use crate::table::Taken;
+use std_alloc::boxed::Box;
 use std_alloc::vec;
 
 impl Bench {
@@ -186,4 +188,51 @@ fn a_split_changes_no_entry() {
     assert_eq!([kept(0), kept(2), kept(3)], [(1, 1, true, 0), (1, 1, false, 2), (1, 1, true, 3)]);
     assert_eq!((st.frames[pfn.add(1)].refs(), st.machine.flushes.lock().len()), (0, flushes));
     bench.check(&[pfn, pfn.add(2), pfn.add(3)]);
+}
+
+/// Who holds a page may make it dirty and let go of it at any time: what reclaim saw before it was alone with the page says nothing.
+#[test]
+fn what_becomes_dirty_at_the_last_moment_is_kept() {
+    // A page of a file, one of its larger folios, a page in swap.
+    for (swapped, order) in [(false, 0), (false, 4), (true, 0)] {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
+        let st = &bench.st;
+        st.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        let pfn = match swapped {
+            true => bench.anon(0, ROOT, Bits::DIRTY),
+            false => {
+                let (len, gfp) = (PAGE_SIZE << order, Gfp::user(ROOT));
+                st.cache.write(st.memory(), bench.file, 0, len, gfp, &mut |_, _, _| ()).unwrap();
+                bench.folio(0).unwrap()
+            }
+        };
+        let frame = &st.frames[pfn];
+        assert_eq!(frame.order().0 as u64, order);
+        // The first time it is written.
+        let reclaim = || {
+            assert!(st.lru.isolate(st.memory().ground(), pfn));
+            pageout(st, &bench.state, &[pfn]);
+        };
+        if swapped {
+            reclaim();
+        } else {
+            st.lock_folio(pfn);
+            assert!(st.cache.write_page_start(st.memory(), pfn));
+            st.unlock_folio(pfn);
+        }
+        bench.finish_io();
+        *st.machine.entered.lock() = Some(Box::new(move |_, scope| {
+            if scope == Scope::RemoveMapping {
+                bench.st.frames[pfn].set(FrameFlags::DIRTY);
+            }
+        }));
+        reclaim();
+        assert_eq!((frame.refs(), frame.has(FrameFlags::DIRTY)), (1, true), "{swapped} {order}");
+        *st.machine.entered.lock() = None;
+        // Nobody is told any more that it is dirty.
+        frame.clear(FrameFlags::DIRTY);
+        reclaim();
+        assert_eq!(frame.refs(), 0);
+        bench.validate();
+    }
 }

@@ -1,0 +1,343 @@
+//! What calls refuse: the error, and that nothing was done; and what they must not give.
+
+use super::*;
+use crate::knobs::Knob;
+use crate::table::{Bits, USER_END};
+use crate::testing::TestMachine;
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+
+const ROOT: GroupId = GroupId(0);
+/// A multiple of 2 MiB.
+const AT: Vpn = Vpn(512 * 40);
+const PAGES: u64 = 4;
+const LARGE: u64 = 512;
+const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    space: SpaceId,
+}
+
+fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
+    MapRequest { at: Some(at), pages, prot: WRITABLE, backing, locked: false, populate: false }
+}
+
+impl Bench {
+    /// Some pages of memory at a place, with something in them.
+    fn new() -> Bench {
+        let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
+        let mm = Mm::new(TestMachine::simple(2, 8192), Config { knobs: Knobs::default(), swap }).unwrap();
+        let space = mm.create_space(ROOT).unwrap();
+        mm.mmap(space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
+        let bench = Bench { mm, space };
+        for page in bench.pages() {
+            bench.mm.fault(space, page, AccessKind::Store).unwrap();
+            bench.mm.machine().set_stamp(bench.entry(page).unwrap().0, page.0);
+        }
+        bench
+    }
+
+    fn pages(&self) -> impl Iterator<Item = Vpn> + use<> {
+        (AT.0..AT.0 + PAGES).map(Vpn)
+    }
+
+    fn entry(&self, page: Vpn) -> Option<(Pfn, Bits)> {
+        let tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let run = tables.find(page).filter(|run| run.entry.is_present())?;
+        Some((run.entry.pfn().add((page.0 - run.page.0) as u32), run.entry.bits()))
+    }
+
+    /// The call fails so, and the memory is as it was.
+    #[track_caller]
+    fn refuses<T: PartialEq + core::fmt::Debug>(&self, error: Error, done: Result<T, Error>) {
+        assert_eq!(done, Err(error));
+        for page in self.pages() {
+            let (pfn, _) = self.entry(page).expect("it is mapped");
+            assert_eq!(self.mm.machine().stamp(pfn), page.0);
+        }
+        self.mm.validate().unwrap();
+    }
+}
+
+#[test]
+fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
+    let bench = Bench::new();
+    let map = |at, pages| bench.mm.mmap(bench.space, &request(at, pages, Backing::Anonymous));
+    bench.refuses(Error::Invalid, map(AT, 0));
+    bench.refuses(Error::Invalid, map(Vpn(0), USER_END.0 + 1));
+    bench.refuses(Error::Invalid, map(AT, USER_END.0 - AT.0 + 1));
+    bench.refuses(Error::Invalid, map(AT, u64::MAX));
+    bench.refuses(Error::Invalid, map(Vpn(u64::MAX), 1));
+    let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: false };
+    bench.refuses(Error::Access, bench.mm.mmap(bench.space, &request(AT, PAGES, backing)));
+    // To the very end, a place may be mapped.
+    let last = Vpn(USER_END.0 - 1);
+    assert_eq!(map(last, 1), Ok(last));
+    bench.mm.munmap(bench.space, last, 1).unwrap();
+    bench.refuses(Error::Invalid, map(last, 2));
+    assert_eq!(map(Vpn(0), USER_END.0), Ok(Vpn(0)));
+}
+
+#[test]
+fn a_file_that_may_only_be_read_is_mapped_for_reading_and_for_copies() {
+    let bench = Bench::new();
+    let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
+    for (shared, prot) in [(true, Prot::READ), (false, WRITABLE)] {
+        let backing = Backing::File { file, offset: PageIndex(0), shared, writable: false };
+        let at = Vpn(AT.0 + LARGE);
+        let map = MapRequest { prot, ..request(at, PAGES, backing) };
+        assert_eq!(bench.mm.mmap(bench.space, &map), Ok(at));
+        let made = bench.mm.mprotect(bench.space, at, PAGES, WRITABLE);
+        assert_eq!(made, if shared { Err(Error::Access) } else { Ok(()) });
+    }
+}
+
+#[test]
+fn munmap_refuses_what_cannot_be() {
+    let bench = Bench::new();
+    let unmap = |at, pages| bench.mm.munmap(bench.space, at, pages);
+    for (at, pages) in [(AT, 0), (Vpn(0), USER_END.0 + 1), (AT, USER_END.0 - AT.0 + 1), (Vpn(u64::MAX), 1)] {
+        bench.refuses(Error::Invalid, unmap(at, pages));
+    }
+    assert_eq!(unmap(Vpn(USER_END.0 - 1), 1), Ok(()));
+    assert_eq!(unmap(Vpn(0), USER_END.0), Ok(()));
+    assert!(bench.pages().all(|page| bench.entry(page).is_none()));
+}
+
+#[test]
+fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
+    let bench = Bench::new();
+    let away = Vpn(AT.0 + LARGE);
+    let remap = |old, new, fixed| bench.mm.mremap(bench.space, AT, old, new, true, fixed);
+    for (old, new, fixed) in [
+        (0, PAGES, None),
+        (PAGES, 0, None),
+        (0, PAGES, Some(away)),
+        (PAGES, 0, Some(away)),
+        (PAGES, USER_END.0 + 1, None),
+        // Over itself, from either side.
+        (PAGES, PAGES, Some(AT)),
+        (PAGES, PAGES, Some(Vpn(AT.0 + PAGES - 1))),
+        (PAGES, PAGES, Some(Vpn(AT.0 - PAGES + 1))),
+        (PAGES, PAGES, Some(Vpn(USER_END.0 - PAGES + 1))),
+    ] {
+        bench.refuses(Error::Invalid, remap(old, new, fixed));
+    }
+    bench.refuses(Error::NotMapped, remap(PAGES + 1, PAGES, None));
+    bench.refuses(Error::NotMapped, bench.mm.mremap(bench.space, away, 1, 1, true, None));
+    // Side by side is not over itself.
+    for beside in [AT.0 + PAGES, AT.0 - PAGES, USER_END.0 - PAGES] {
+        let bench = Bench::new();
+        assert_eq!(bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(Vpn(beside))), Ok(Vpn(beside)));
+        let (pfn, _) = bench.entry(Vpn(beside)).unwrap();
+        assert_eq!(bench.mm.machine().stamp(pfn), AT.0);
+    }
+}
+
+#[test]
+fn memory_grows_where_nothing_stands_in_the_way() {
+    let bench = Bench::new();
+    let grow = |new| bench.mm.mremap(bench.space, AT, PAGES, new, false, None);
+    bench.mm.mmap(bench.space, &request(Vpn(AT.0 + PAGES + 2), 1, Backing::Anonymous)).unwrap();
+    bench.refuses(Error::NoMemory, grow(PAGES + 3));
+    assert_eq!(grow(PAGES + 2), Ok(AT));
+    let bench = Bench::new();
+    let last = Vpn(USER_END.0 - 2);
+    bench.mm.mmap(bench.space, &request(last, 1, Backing::Anonymous)).unwrap();
+    let grow = |new| bench.mm.mremap(bench.space, last, 1, new, false, None);
+    assert_eq!((grow(3), grow(2)), (Err(Error::NoMemory), Ok(last)));
+}
+
+#[test]
+fn advice_that_a_range_cannot_follow_is_refused() {
+    let bench = Bench::new();
+    bench.mm.mlock(bench.space, AT, PAGES, true).unwrap();
+    for advice in [Advice::Free, Advice::DontNeed, Advice::Cold, Advice::PageOut] {
+        bench.refuses(Error::Invalid, bench.mm.madvise(bench.space, AT, PAGES, advice));
+    }
+    let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
+    let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
+    for shared in [false, true] {
+        let backing = Backing::File { file, offset: PageIndex(0), shared, writable: true };
+        bench.mm.mmap(bench.space, &request(at, PAGES, backing)).unwrap();
+        bench.refuses(Error::Invalid, bench.mm.madvise(bench.space, at, PAGES, Advice::Free));
+    }
+    // What lies before the hole is served.
+    let done = bench.mm.madvise(bench.space, AT, PAGES + 1, Advice::DontNeed);
+    assert_eq!(done, Err(Error::NotMapped));
+    assert!(bench.pages().all(|page| bench.entry(page).is_none()));
+}
+
+#[test]
+fn who_was_chosen_to_end_gets_no_memory() {
+    let bench = Bench::new();
+    assert!(bench.mm.spaces.kill(&bench.mm.store, bench.space));
+    let fault = bench.mm.fault(bench.space, AT, AccessKind::Load);
+    assert_eq!(fault, Err(FaultError::Killed));
+    assert!(!bench.mm.spaces.kill(&bench.mm.store, bench.space), "it was chosen before");
+}
+
+/// What may be executed, and written, is what was asked for: when it is mapped, and when that is changed.
+#[test]
+fn an_entry_has_the_rights_that_were_asked_for() {
+    let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
+    for prot in [Prot::READ, WRITABLE, Prot::READ | Prot::EXEC, WRITABLE | Prot::EXEC] {
+        let map = MapRequest { prot, ..request(at, 1, Backing::Anonymous) };
+        bench.mm.mmap(bench.space, &map).unwrap();
+        let access = if prot.contains(Prot::WRITE) { AccessKind::Store } else { AccessKind::Load };
+        bench.mm.fault(bench.space, at, access).unwrap();
+        bench.mm.mprotect(bench.space, AT, 1, prot).unwrap();
+        if prot.contains(Prot::WRITE) {
+            bench.mm.fault(bench.space, AT, AccessKind::Store).unwrap();
+        }
+        for page in [at, AT] {
+            let (_, bits) = bench.entry(page).unwrap();
+            let has = (bits.contains(Bits::WRITE), bits.contains(Bits::NO_EXEC));
+            assert_eq!(has, (prot.contains(Prot::WRITE), !prot.contains(Prot::EXEC)), "{page} {prot:?}");
+        }
+    }
+}
+
+/// fadvise gives clean pages back, all of them; the others stay.
+#[test]
+fn pages_that_are_not_needed_are_free() {
+    let bench = Bench::new();
+    let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+    let (file, len) = (bench.mm.create_file(disk, 0), PAGES * PAGE_SIZE);
+    let free = bench.mm.store.alloc.zones()[0].free_pages();
+    bench.mm.write(file, 0, len, ROOT, &mut |_, _, _| ()).unwrap();
+    let cached = || {
+        let (store, mut found) = (&bench.mm.store, 0);
+        for index in (0..PAGES).map(PageIndex) {
+            if let Some(pages) = store.cache.lookup(store.memory(), file, index) {
+                assert_eq!(store.frames[pages.head].refs(), 2, "the file's and ours");
+                store.put(pages.head);
+                found += 1;
+            }
+        }
+        found
+    };
+    let (cache, memory) = (&bench.mm.store.cache, bench.mm.store.memory());
+    assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "they are dirty");
+    assert_eq!(cached(), PAGES);
+    for index in (0..PAGES).map(PageIndex) {
+        let pfn = cache.lookup(memory, file, index).unwrap().head;
+        bench.mm.store.lock_folio(pfn);
+        assert!(cache.write_page_start(memory, pfn));
+        bench.mm.store.unlock_folio(pfn);
+        bench.mm.store.put(pfn);
+    }
+    let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
+    ios.iter().for_each(|io| bench.mm.io_done(io));
+    assert_eq!(cache.invalidate(memory, file, PageIndex(1), PageIndex(2)), 1);
+    assert_eq!(cached(), PAGES - 1);
+    bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
+    assert_eq!(cached(), 0);
+    bench.mm.store.alloc.drain_all(bench.mm.ground());
+    assert!(bench.mm.store.alloc.zones()[0].free_pages() >= free, "a page is lost");
+    bench.mm.validate().unwrap();
+}
+
+/// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with its last mapping.
+#[test]
+fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
+    let bench = Bench::new();
+    let free = |bench: &Bench| {
+        bench.mm.store.alloc.drain_all(bench.mm.ground());
+        bench.mm.store.alloc.zones()[0].free_pages()
+    };
+    let map = MapRequest { at: None, ..request(AT, PAGES, Backing::AnonymousShared) };
+    // The way to it, which stays while its neighbour is there.
+    let first = bench.mm.mmap(bench.space, &map).unwrap();
+    bench.mm.fault(bench.space, first, AccessKind::Store).unwrap();
+    let before = free(&bench);
+    let second = bench.mm.mmap(bench.space, &map).unwrap();
+    assert!(second.0 + PAGES <= first.0 || first.0 + PAGES <= second.0, "{second} lies on {first}");
+    assert!(first.0 + PAGES <= USER_END.0 && second.0 + PAGES <= USER_END.0);
+    for page in (second.0..second.0 + PAGES).map(Vpn) {
+        bench.mm.fault(bench.space, page, AccessKind::Store).unwrap();
+    }
+    assert_eq!(free(&bench), before - PAGES);
+    bench.mm.munmap(bench.space, second, PAGES).unwrap();
+    assert_eq!(free(&bench), before, "pages are lost");
+    bench.mm.validate().unwrap();
+}
+
+#[test]
+fn a_write_and_a_read_name_the_bytes_of_each_page() {
+    let bench = Bench::new();
+    let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
+    let (size, offset) = (PAGE_SIZE as u32, PAGE_SIZE + 100);
+    let expected = [(100, size - 100), (0, size), (0, 7)];
+    let len = u64::from(expected.iter().map(|part| part.1).sum::<u32>());
+    for write in [true, false] {
+        let mut parts = Vec::new();
+        let mut each = |_: Pfn, at: u32, bytes: u32| parts.push((at, bytes));
+        let done = match write {
+            true => bench.mm.write(file, offset, len, ROOT, &mut each),
+            false => bench.mm.read(file, offset, len, ROOT, &mut each),
+        };
+        assert_eq!(done, Ok(len));
+        assert_eq!(parts, expected);
+    }
+    // Nothing is read behind the end, and the rest before it.
+    let mut bytes = 0;
+    let end = PAGES * PAGE_SIZE;
+    let mut each = |_: Pfn, _: u32, part: u32| bytes += part;
+    assert_eq!(bench.mm.read(file, end - 5, 100, ROOT, &mut each), Ok(5));
+    assert_eq!(bench.mm.read(file, end, 100, ROOT, &mut each), Ok(0));
+    assert_eq!(bytes, 5);
+}
+
+/// A fault that finds its entry, as where hardware marks nothing, gives no right that the range has not.
+#[test]
+fn a_load_gets_no_right_to_write() {
+    let bench = Bench::new();
+    let child = bench.mm.fork(bench.space).unwrap();
+    let load = |page| {
+        bench.mm.fault(bench.space, page, AccessKind::Load).unwrap();
+        bench.entry(page).unwrap()
+    };
+    let before = bench.entry(AT).unwrap();
+    // Shared with the child: a load of it copies nothing.
+    assert_eq!(load(AT).0, before.0);
+    bench.mm.exit_space(child);
+    bench.mm.mprotect(bench.space, AT, PAGES, Prot::READ).unwrap();
+    for page in bench.pages() {
+        assert!(!load(page).1.contains(Bits::WRITE), "{page} can be written");
+        let store = bench.mm.fault(bench.space, page, AccessKind::Store);
+        assert_eq!(store, Err(FaultError::Segv));
+    }
+}
+
+/// Pages that a collapse does not find are read; a file on disk has no holes.
+#[test]
+fn a_collapse_reads_what_is_missing() {
+    for first in [0, LARGE] {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
+        let (mm, machine) = (&bench.mm, bench.mm.machine());
+        mm.ground().knobs.set(Knob::ThpFilePmd, 1).unwrap();
+        // Each block holds its number.
+        *machine.idle.lock() = Some(Box::new(|machine| {
+            loop {
+                let Some(io) = machine.ios.lock().pop_front() else { return };
+                (0..io.pages).for_each(|i| machine.set_stamp(io.frame.add(i), io.block + u64::from(i)));
+                bench.mm.io_done(&io);
+            }
+        }));
+        let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+        let (file, at) = (mm.create_file(disk, 2 * LARGE * PAGE_SIZE), Vpn(AT.0 + LARGE));
+        let backing = Backing::File { file, offset: PageIndex(first), shared: true, writable: true };
+        mm.mmap(bench.space, &request(at, LARGE, backing)).unwrap();
+        // A part from the middle is there.
+        mm.fault(bench.space, Vpn(at.0 + 100), AccessKind::Load).unwrap();
+        assert_eq!(mm.collapse(bench.space, at, LARGE), Ok(1));
+        for page in 0..LARGE {
+            let (pfn, _) = bench.entry(Vpn(at.0 + page)).expect("all is mapped");
+            assert_eq!(machine.stamp(pfn), first + page);
+        }
+        mm.validate().unwrap();
+    }
+}

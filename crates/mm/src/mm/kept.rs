@@ -1,0 +1,525 @@
+//! What a process has stored is there when it looks again: each step that a store needs on its way through entries, caches and
+//! devices is missed here if it is left out.
+//!
+//! The machine keeps what frames and devices hold. A store is what hardware makes of it: the entry's marks and the frame's
+//! content, and nobody else hears of it.
+
+use super::*;
+use crate::cache::add_to_swap;
+use crate::event::Event;
+use crate::frame::Owner;
+use crate::knobs::Knob;
+use crate::reclaim;
+use crate::rmap::UnmapMode;
+use crate::stat::{SizeStat, Stat};
+use crate::table::Bits;
+use crate::testing::TestMachine;
+use crate::tlb::Batch;
+use std_alloc::boxed::Box;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec;
+
+const ROOT: GroupId = GroupId(0);
+/// Where all is mapped: a multiple of 2 MiB.
+const AT: Vpn = Vpn(512 * 40);
+const PAGES: u64 = 4;
+const LARGE: u64 = 512;
+const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    /// What swap holds, by block.
+    blocks: Lock<BTreeMap<u64, u64>>,
+    /// Shmem.
+    file: FileId,
+    /// All that is done is done here; the other maps the file, too.
+    space: SpaceId,
+    other: SpaceId,
+}
+
+fn request(pages: u64, backing: Backing) -> MapRequest {
+    MapRequest { at: Some(AT), pages, prot: WRITABLE, backing, locked: false, populate: false }
+}
+
+fn pages() -> impl Iterator<Item = Vpn> {
+    (AT.0..AT.0 + PAGES).map(Vpn)
+}
+
+/// What is stored to a page.
+fn value(page: Vpn) -> u64 {
+    7000 + page.0
+}
+
+impl Bench {
+    /// Two spaces, a file of `pages` pages, so many slots; `prepare` is done to the machine first.
+    fn new(pages: u64, slots: u32, prepare: impl FnOnce(&mut TestMachine)) -> &'static Bench {
+        let swap = vec![SwapArea { device: DeviceId(0), pages: slots, priority: 0 }];
+        let mut machine = TestMachine::simple(2, 8192);
+        prepare(&mut machine);
+        let mm = Mm::new(machine, Config { knobs: Knobs::default(), swap }).unwrap();
+        let file = mm.create_file(FileKind::Shmem, pages * PAGE_SIZE);
+        let [space, other] = [0; 2].map(|_| mm.create_space(ROOT).unwrap());
+        let bench: &'static Bench =
+            Box::leak(Box::new(Bench { mm, blocks: Lock::default(), file, space, other }));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        bench
+    }
+
+    fn set(&self, knob: Knob, value: u64) {
+        self.mm.ground().knobs.set(knob, value).unwrap();
+    }
+
+    /// From now on memory comes in folios of 16 pages.
+    fn set_64k(&self) {
+        let sizes = Knob::ALL.iter().filter(|knob| knob.info().name == "hugepages-64kB.enabled");
+        sizes.for_each(|&knob| self.set(knob, 2));
+    }
+
+    fn map_file(&self, space: SpaceId, pages: u64) {
+        let backing = Backing::File { file: self.file, offset: PageIndex(0), shared: true, writable: true };
+        self.mm.mmap(space, &request(pages, backing)).unwrap();
+    }
+
+    fn map_file_for_both(&self, pages: u64) {
+        self.map_file(self.space, pages);
+        self.map_file(self.other, pages);
+    }
+
+    fn map_memory(&self, pages: u64) {
+        self.mm.mmap(self.space, &request(pages, Backing::Anonymous)).unwrap();
+    }
+
+    fn end_transfers(&self) {
+        let machine = self.mm.machine();
+        loop {
+            let Some(io) = machine.ios.lock().pop_front() else { return };
+            for (frame, block) in (0..io.pages).map(|i| (io.frame.add(i), io.block + u64::from(i))) {
+                if io.write {
+                    self.blocks.lock().insert(block, machine.stamp(frame));
+                } else {
+                    machine.set_stamp(frame, self.blocks.lock().get(&block).copied().unwrap_or(u64::MAX));
+                }
+            }
+            self.mm.io_done(&io);
+        }
+    }
+
+    /// The frame that an access ends at, with as many faults as it takes.
+    fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> Pfn {
+        let access = if store { AccessKind::Store } else { AccessKind::Load };
+        let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
+        for _ in 0..4 {
+            if let Some(pfn) = self.access(space, page, needs, store) {
+                return pfn;
+            }
+            self.mm.fault(space, page, access).unwrap();
+        }
+        panic!("{page} of {space} still faults");
+    }
+
+    /// The same without a fault, where the entry has these bits.
+    fn access(&self, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<Pfn> {
+        let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
+        let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
+        tables.mark_used(run.slot, store);
+        Some(run.entry.pfn().add((page.0 - run.page.0) as u32))
+    }
+
+    fn store(&self, page: Vpn, value: u64) {
+        let pfn = self.reach(self.space, page, true);
+        self.mm.machine().set_stamp(pfn, value);
+    }
+
+    fn load(&self, space: SpaceId, page: Vpn) -> u64 {
+        self.mm.machine().stamp(self.reach(space, page, false))
+    }
+
+    fn store_all(&self) {
+        pages().for_each(|page| self.store(page, value(page)));
+    }
+
+    #[track_caller]
+    fn reads_what_was_stored(&self, what: &str, space: SpaceId) {
+        for page in pages() {
+            assert_eq!(self.load(space, page), value(page), "{what}: {page} of {space}");
+        }
+    }
+
+    /// The head of a page's folio in the file.
+    fn cached(&self, page: Vpn) -> Option<Pfn> {
+        let store = &self.mm.store;
+        let pages = store.cache.lookup(store.memory(), self.file, PageIndex(page.0 - AT.0))?;
+        store.put(pages.head);
+        Some(pages.head)
+    }
+
+    fn page_out(&self, folios: &[Pfn]) {
+        let store = &self.mm.store;
+        let isolated: Vec<Pfn> =
+            folios.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn)).collect();
+        reclaim::pageout(store, &self.mm.reclaim, &isolated);
+    }
+
+    /// All pages of the file go to swap, if they are dirty, and out of memory.
+    fn page_out_file(&self) {
+        for _ in 0..3 {
+            let mut folios: Vec<Pfn> = (0..LARGE).filter_map(|page| self.cached(Vpn(AT.0 + page))).collect();
+            folios.dedup();
+            self.page_out(&folios);
+            self.end_transfers();
+        }
+        assert!((0..LARGE).all(|page| self.cached(Vpn(AT.0 + page)).is_none()), "a page is still there");
+    }
+
+    /// Reclaim gives the pages slots and unmaps them; they are not written yet.
+    fn unmap_to_swap(&self) -> Vec<Pfn> {
+        let (store, base) = (&self.mm.store, self.mm.ground().base());
+        let mut batch = Batch::new(base);
+        let frames: Vec<Pfn> = pages().map(|page| self.reach(self.space, page, false)).collect();
+        for &pfn in &frames {
+            store.frames[pfn].get(1);
+            store.lock_folio(pfn);
+            assert!(add_to_swap(store.memory(), pfn));
+            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
+            store.unlock_folio(pfn);
+            store.put(pfn);
+        }
+        batch.settle(base, &store.tlb);
+        frames
+    }
+}
+
+type Call = fn(&Bench, u64);
+
+/// Calls that take the entries of a file away.
+const CALLS: [(&str, Call); 5] = [
+    ("munmap", |bench, pages| bench.mm.munmap(bench.space, AT, pages).unwrap()),
+    ("munmap of two parts", |bench, pages| {
+        bench.mm.munmap(bench.space, Vpn(AT.0 + pages / 2), pages - pages / 2).unwrap();
+        bench.mm.munmap(bench.space, AT, pages / 2).unwrap();
+    }),
+    ("mmap over", |bench, pages| bench.map_memory(pages)),
+    ("MADV_DONTNEED", |bench, pages| bench.mm.madvise(bench.space, AT, pages, Advice::DontNeed).unwrap()),
+    ("exit", |bench, _| bench.mm.exit_space(bench.space)),
+];
+
+/// Shmem may be written from the first load on: then the entry alone knows of it.
+#[test]
+fn a_file_learns_of_stores_when_its_entries_go() {
+    for (name, call) in CALLS {
+        let bench = Bench::new(PAGES, 64, |_| ());
+        bench.map_file_for_both(PAGES);
+        pages().for_each(|page| assert_eq!(bench.load(bench.space, page), 0));
+        bench.store_all();
+        call(bench, PAGES);
+        bench.page_out_file();
+        bench.reads_what_was_stored(name, bench.other);
+        bench.mm.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_file_learns_of_stores_when_a_large_entry_goes() {
+    for (name, call) in CALLS {
+        let bench = Bench::new(LARGE, 600, |_| ());
+        bench.set(Knob::ThpFilePmd, 1);
+        bench.set(Knob::ShmemMaxOrder, 9);
+        bench.map_file_for_both(LARGE);
+        assert_eq!(bench.load(bench.space, AT), 0);
+        assert!(bench.mm.store.tables.lock(bench.mm.ground(), bench.space).find(AT).unwrap().is_large());
+        bench.store_all();
+        call(bench, LARGE);
+        bench.page_out_file();
+        bench.reads_what_was_stored(name, bench.other);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// Where hardware marks nothing, it faults until software has.
+#[test]
+fn software_marks_what_was_stored_to_where_hardware_does_not() {
+    let bench = Bench::new(PAGES, 64, |machine| machine.young = (false, false));
+    bench.map_file_for_both(PAGES);
+    let marked = Bits::PRESENT | Bits::WRITE | Bits::YOUNG | Bits::DIRTY;
+    for page in pages() {
+        bench.mm.fault(bench.space, page, AccessKind::Load).unwrap();
+        let unmarked = bench.access(bench.space, page, marked, false).is_none();
+        assert!(unmarked && bench.access(bench.space, page, Bits::PRESENT | Bits::WRITE, false).is_some());
+        bench.mm.fault(bench.space, page, AccessKind::Store).unwrap();
+        let pfn = bench.access(bench.space, page, marked, false).expect("one more fault is enough");
+        bench.mm.machine().set_stamp(pfn, value(page));
+    }
+    bench.mm.munmap(bench.space, AT, PAGES).unwrap();
+    bench.page_out_file();
+    bench.reads_what_was_stored("stores that software marked", bench.other);
+}
+
+/// What is stored while a device writes the page may be on it or not; the page goes there again.
+#[test]
+fn a_store_to_a_page_that_is_being_written_is_kept() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(PAGES);
+    pages().for_each(|page| bench.store(page, 1));
+    let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
+    bench.page_out(&frames);
+    assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].has(FrameFlags::WRITEBACK)));
+    // The device has read all before the store.
+    for io in bench.mm.machine().ios.lock().iter() {
+        (0..io.pages).for_each(|i| _ = bench.blocks.lock().insert(io.block + u64::from(i), 1));
+    }
+    bench.store_all();
+    let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
+    ios.iter().for_each(|io| bench.mm.io_done(io));
+    for _ in 0..2 {
+        bench.page_out(&frames);
+        bench.end_transfers();
+    }
+    assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].refs() == 0), "a page is still there");
+    bench.reads_what_was_stored("stores during a write", bench.space);
+    // All slots come back.
+    bench.mm.exit_space(bench.space);
+    assert_eq!(bench.mm.store.swap.free_slots(), 64);
+    bench.mm.validate().unwrap();
+}
+
+/// A page that came back keeps its slot while another process needs it: the device may not have it yet.
+#[test]
+fn a_slot_that_another_process_needs_stays() {
+    // Swap is more than half full, or the page is locked in memory: then slots are given up where they can be.
+    for (slots, locked) in [(PAGES as u32 + 2, false), (64, true)] {
+        let bench = Bench::new(PAGES, slots, |_| ());
+        bench.map_memory(PAGES);
+        bench.store_all();
+        let child = bench.mm.fork(bench.space).unwrap();
+        bench.unmap_to_swap();
+        if locked {
+            bench.mm.mlock(bench.space, AT, PAGES, true).unwrap();
+        }
+        bench.reads_what_was_stored("the parent", bench.space);
+        bench.reads_what_was_stored("the child", child);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// A page that another process has in swap is shared with it, although nobody else maps it.
+#[test]
+fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(PAGES);
+    bench.store_all();
+    let child = bench.mm.fork(bench.space).unwrap();
+    bench.unmap_to_swap();
+    bench.reads_what_was_stored("the parent", bench.space);
+    pages().for_each(|page| bench.store(page, 1));
+    bench.reads_what_was_stored("the child", child);
+    bench.mm.validate().unwrap();
+}
+
+/// A folio that comes back whole does so within its range: what lies beside may have other rights.
+#[test]
+fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
+    const FOLIO: u64 = 16;
+    for (first, last) in [(0, 8), (8, 16)] {
+        let bench = Bench::new(PAGES, 64, |_| ());
+        bench.map_memory(FOLIO);
+        bench.set_64k();
+        let head = bench.reach(bench.space, AT, true);
+        bench.page_out(&[head]);
+        bench.end_transfers();
+        let guarded = Vpn(AT.0 + first);
+        bench.mm.mprotect(bench.space, guarded, last - first, Prot::READ).unwrap();
+        let open = Vpn(AT.0 + FOLIO - last);
+        bench.store(open, 5);
+        for page in (guarded.0..guarded.0 + last - first).map(Vpn) {
+            assert_eq!(bench.access(bench.space, page, Bits::PRESENT | Bits::WRITE, false), None);
+            let store = bench.mm.fault(bench.space, page, AccessKind::Store);
+            assert_eq!(store, Err(FaultError::Segv));
+        }
+        assert_eq!(bench.load(bench.space, open), 5);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// Nor does it reach over the border of a table, where mremap has put it.
+#[test]
+fn a_folio_comes_back_from_swap_to_two_tables() {
+    const FOLIO: u64 = 16;
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(FOLIO);
+    bench.set_64k();
+    let all = || (0..FOLIO).map(|i| Vpn(AT.0 + i));
+    all().for_each(|page| bench.store(page, value(page)));
+    let to = Vpn(AT.0 + 2 * LARGE - FOLIO / 2);
+    bench.mm.mremap(bench.space, AT, FOLIO, FOLIO, true, Some(to)).unwrap();
+    let head = bench.reach(bench.space, to, false);
+    bench.page_out(&[head]);
+    for (i, page) in (0..).zip(all()) {
+        assert_eq!(bench.load(bench.space, Vpn(to.0 + i)), value(page));
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// What one process gives up, another may still want: MADV_FREE leaves a page alone whose slot is needed.
+#[test]
+fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
+    for written in [false, true] {
+        let bench = Bench::new(PAGES, 64, |_| ());
+        bench.map_memory(PAGES);
+        bench.store_all();
+        let child = bench.mm.fork(bench.space).unwrap();
+        let frames = bench.unmap_to_swap();
+        if written {
+            bench.page_out(&frames);
+            bench.end_transfers();
+        }
+        bench.reads_what_was_stored("before", bench.space);
+        bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
+        let mapped: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
+        for _ in 0..2 {
+            bench.page_out(&mapped);
+            bench.end_transfers();
+        }
+        bench.reads_what_was_stored("the child", child);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// Where nobody needs the slot, it is given up with the page.
+#[test]
+fn what_is_given_up_leaves_no_slot() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(PAGES);
+    bench.store_all();
+    let frames = bench.unmap_to_swap();
+    // While it is written it keeps its slot, although it is mapped again.
+    bench.page_out(&frames);
+    bench.reads_what_was_stored("before", bench.space);
+    bench.end_transfers();
+    assert_eq!(bench.mm.store.swap.free_slots(), 64 - PAGES);
+    bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
+    let given_up = bench.mm.ground().stats.read(Stat::Pglazyfree);
+    assert_eq!((given_up, bench.mm.store.swap.free_slots()), (PAGES as i64, 64));
+    bench.mm.validate().unwrap();
+}
+
+/// Who holds a page of shmem may be about to map it: it must find it in the file, and not on its way to swap.
+#[test]
+fn a_page_that_somebody_holds_stays_in_its_file() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_file(bench.space, PAGES);
+    bench.store_all();
+    bench.mm.munmap(bench.space, AT, PAGES).unwrap();
+    let (store, pfn) = (&bench.mm.store, bench.cached(AT).unwrap());
+    store.frames[pfn].get(1);
+    bench.page_out(&[pfn]);
+    assert_eq!(store.frames[pfn].owner(), Owner::File(bench.file));
+    assert!(bench.mm.machine().ios.lock().is_empty(), "it is written although somebody holds it");
+    store.put(pfn);
+    bench.page_out_file();
+    bench.map_file(bench.space, PAGES);
+    bench.reads_what_was_stored("when it is let go", bench.space);
+}
+
+/// A page that comes while a large folio is made stays, and the folio goes.
+#[test]
+fn a_large_folio_takes_no_place_that_has_been_taken() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(16);
+    bench.set_64k();
+    let taken = Vpn(AT.0 + 3);
+    *bench.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
+        // Memory for a large folio: nothing is locked.
+        if event == Event::MmPageAlloc && args[1] == 4 {
+            machine.run_on(1);
+            bench.mm.fault(bench.space, taken, AccessKind::Load).unwrap();
+            machine.run_on(0);
+        }
+    }));
+    bench.store(AT, 5);
+    *bench.mm.machine().watcher.lock() = None;
+    assert_eq!(bench.reach(bench.space, taken, false), bench.mm.store.zero);
+    assert_eq!(bench.mm.ground().sizes.sum(SizeStat::NrAnon), 0, "the folio is gone");
+    assert_eq!(bench.load(bench.space, AT), 5);
+    bench.mm.validate().unwrap();
+}
+
+/// CPUs may store to shmem until its entries are flushed; what is copied must not change any more.
+#[test]
+fn nobody_can_store_to_what_a_collapse_has_copied() {
+    let bench = Bench::new(LARGE, 64, |_| ());
+    bench.set(Knob::ThpFilePmd, 1);
+    bench.map_file(bench.space, LARGE);
+    let machine = bench.mm.machine();
+    for cpu in [1, 0] {
+        machine.run_on(cpu);
+        bench.mm.switch(Some(bench.space));
+    }
+    bench.store_all();
+    for page in pages() {
+        let pfn = bench.reach(bench.space, page, true);
+        machine.run_on(1);
+        machine.hold(page, pfn, true);
+        machine.run_on(0);
+    }
+    *machine.watcher.lock() = Some(Box::new(|machine, event, args| {
+        if event == Event::MmPageFree {
+            let readers = machine.readers(Pfn(args[0] as u32), 1);
+            assert!(readers.is_empty(), "a page is free, and CPUs store to it");
+        }
+    }));
+    assert_eq!(bench.mm.collapse(bench.space, AT, LARGE), Ok(1));
+    *machine.watcher.lock() = None;
+    bench.reads_what_was_stored("collapse", bench.space);
+    bench.mm.validate().unwrap();
+}
+
+/// Who cuts a file sets its size first: from then on no folio may reach over its end.
+#[test]
+fn a_file_that_is_being_cut_is_not_collapsed() {
+    let bench = Bench::new(LARGE, 64, |_| ());
+    bench.set(Knob::ThpFilePmd, 1);
+    bench.map_file(bench.space, LARGE);
+    bench.mm.switch(Some(bench.space));
+    bench.store_all();
+    let cache = &bench.mm.store.cache;
+    *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
+        // The parts are locked, and being unmapped.
+        if scope == Scope::TryToUnmapOne {
+            cache.set_size(bench.file, PAGES * PAGE_SIZE);
+        }
+    }));
+    assert!(bench.mm.collapse(bench.space, AT, LARGE).is_err());
+    *bench.mm.machine().entered.lock() = None;
+    assert_eq!(bench.mm.store.frames[bench.cached(AT).unwrap()].order(), Order::ZERO);
+    // The second step of a cut.
+    cache.set_size(bench.file, LARGE * PAGE_SIZE);
+    bench.mm.ftruncate(bench.file, PAGES * PAGE_SIZE).unwrap();
+    bench.reads_what_was_stored("what is left", bench.space);
+    let beyond = bench.mm.fault(bench.space, Vpn(AT.0 + PAGES), AccessKind::Load);
+    assert_eq!(beyond, Err(FaultError::Bus));
+    bench.mm.validate().unwrap();
+}
+
+/// Who pays for a large folio pays for its pages, and gets all back.
+#[test]
+fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    let groups = &bench.mm.store.lru.groups;
+    let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    let space = bench.mm.create_space(group).unwrap();
+    bench.mm.mmap(space, &request(16, Backing::Anonymous)).unwrap();
+    let before = groups.usage(group);
+    bench.set_64k();
+    let (store, head) = (&bench.mm.store, bench.reach(space, AT, true));
+    assert_eq!((store.frames[head].order(), groups.usage(group) - before), (Order(4), 16));
+    store.frames[head].get(1);
+    store.lock_folio(head);
+    assert!(store.rmap.split_anon(store.memory(), head, None).is_some());
+    store.unlock_folio(head);
+    store.put(head);
+    assert!((0..16).all(|i| store.frames[head.add(i)].group() == group));
+    bench.mm.validate().unwrap();
+    bench.mm.munmap(space, AT, 16).unwrap();
+    bench.mm.exit_space(space);
+    assert_eq!(groups.usage(group), 0);
+}

@@ -1,0 +1,167 @@
+//! One build for all mutants: a copy of the project under `target/mutants`, from which what does not compile is taken out.
+
+use crate::list::Mutant;
+use crate::places::Form;
+use crate::write::{Written, write};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// An error of the compiler.
+struct Refusal {
+    file: String,
+    /// Bytes of the file.
+    at: Range<usize>,
+    /// With all that the error speaks of.
+    around: Range<usize>,
+    text: String,
+}
+
+/// Where everything lies.
+pub struct Place {
+    /// The project.
+    pub root: PathBuf,
+    /// What this program writes.
+    pub work: PathBuf,
+}
+
+impl Place {
+    /// The copy.
+    pub fn tree(&self) -> PathBuf {
+        self.work.join("tree")
+    }
+
+    fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        command.current_dir(self.tree()).args(args).env("CARGO_TARGET_DIR", self.work.join("build"));
+        // Branches of mutants are full of what the compiler warns of, or denies.
+        command.env("RUSTFLAGS", "--cap-lints=allow").stdin(Stdio::null());
+        command
+    }
+
+    /// Copy the project as it stands, but for what is written anew: cargo looks at times.
+    pub fn copy(&self, mutants: &[Mutant]) -> Result<()> {
+        let mut written: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.file.as_str()).collect();
+        written.insert("crates/mm/src/lib.rs");
+        let output = Command::new("git")
+            .current_dir(&self.root)
+            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+            .output()
+            .context("cannot run git")?;
+        ensure!(output.status.success(), "`git ls-files` fails");
+        for file in String::from_utf8(output.stdout)?.lines() {
+            let from = self.root.join(file);
+            if from.exists() && !written.contains(file) {
+                put(&self.tree().join(file), &fs::read(&from)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Write the mutants whose numbers are not in `left_out` into the copy, and take out what does not compile until the rest does.
+    pub fn compile(&self, mutants: &[Mutant], left_out: &mut BTreeSet<u32>) -> Result<()> {
+        let source = self.tree().join("crates/mm/src");
+        put(&source.join("mutant.rs"), include_bytes!("mutant.rs"))?;
+        let lib = fs::read_to_string(self.root.join("crates/mm/src/lib.rs"))?;
+        let lib = lib.replacen(
+            "\npub mod alloc;\n",
+            "\n/// Which mutant is on.\npub mod mutant;\npub mod alloc;\n",
+            1,
+        );
+        ensure!(lib.contains("pub mod mutant;"), "lib.rs has another form than expected");
+        put(&source.join("lib.rs"), lib.as_bytes())?;
+        loop {
+            let written = self.write_all(mutants, left_out)?;
+            let errors = self.check()?;
+            if errors.is_empty() {
+                return Ok(());
+            }
+            let before = left_out.len();
+            for error in &errors {
+                if let Some(written) = written.get(&error.file) {
+                    left_out.extend(written.to_blame(&error.at, &error.around));
+                }
+            }
+            eprintln!("{} errors, {} mutants that do not compile", errors.len(), left_out.len());
+            if left_out.len() == before {
+                bail!("errors that no mutant is to blame for: {}", errors[0].text);
+            }
+        }
+    }
+
+    fn write_all(&self, mutants: &[Mutant], left_out: &BTreeSet<u32>) -> Result<BTreeMap<String, Written>> {
+        let mut files: BTreeMap<&str, Vec<(u32, &Form, &str)>> = BTreeMap::new();
+        for (number, mutant) in (1..).zip(mutants) {
+            let of_file = files.entry(&mutant.file).or_default();
+            if let (Some(place), false) = (&mutant.place, left_out.contains(&number)) {
+                of_file.push((number, &place.form, &mutant.replacement));
+            }
+        }
+        let mut all = BTreeMap::new();
+        for (file, mutants) in files {
+            let text = fs::read_to_string(self.root.join(file))?;
+            let written = write(&text, &mutants);
+            put(&self.tree().join(file), written.text.as_bytes())?;
+            all.insert(file.to_owned(), written);
+        }
+        Ok(all)
+    }
+
+    /// What the compiler says.
+    fn check(&self) -> Result<Vec<Refusal>> {
+        let args = ["check", "-p", "mm", "--lib", "--features", crate::FEATURES, "--message-format=json"];
+        let output = self.cargo(&args).stderr(Stdio::null()).output()?;
+        let mut errors = Vec::new();
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let value: Value = serde_json::from_str(line)?;
+            let message = &value["message"];
+            if message["level"] != "error" {
+                continue;
+            }
+            let spans = message["spans"].as_array().map_or(&[][..], Vec::as_slice);
+            let bytes = |span: &Value| {
+                let byte = |key: &str| span[key].as_u64().unwrap_or(0) as usize;
+                byte("byte_start")..byte("byte_end")
+            };
+            for span in spans.iter().filter(|span| span["is_primary"] == true) {
+                let of_file = spans.iter().filter(|other| other["file_name"] == span["file_name"]).map(bytes);
+                let around = of_file.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+                errors.push(Refusal {
+                    file: span["file_name"].as_str().unwrap_or("").to_owned(),
+                    at: bytes(span),
+                    around: around.unwrap_or_default(),
+                    text: message["rendered"].as_str().unwrap_or("").to_owned(),
+                });
+            }
+        }
+        ensure!(output.status.success() || !errors.is_empty(), "the copy does not compile");
+        Ok(errors)
+    }
+
+    /// Build a package's tests; returns the program.
+    pub fn build_tests(&self, args: &[&str]) -> Result<PathBuf> {
+        let args = [&["test", "--no-run", "--message-format=json"], args].concat();
+        let output = self.cargo(&args).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "the tests do not compile");
+        let text = String::from_utf8(output.stdout)?;
+        let mut programs = text.lines().rev().filter_map(|line| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            let test = value["profile"]["test"] == true;
+            test.then(|| value["executable"].as_str().map(PathBuf::from)).flatten()
+        });
+        programs.next().context("no test program was built")
+    }
+}
+
+/// Write a file, unless it says so already.
+fn put(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().expect("a file lies in a directory"))?;
+    fs::write(path, content).with_context(|| path.display().to_string())
+}

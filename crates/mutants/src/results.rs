@@ -1,0 +1,97 @@
+//! What is known of each mutant, in a file that grows as it becomes known.
+
+use crate::list::Mutant;
+use crate::suite::Outcome;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+/// One line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    suite: String,
+    key: String,
+    place: String,
+    outcome: Outcome,
+}
+
+/// The last outcome of each mutant under each suite.
+pub struct Results {
+    known: BTreeMap<(String, String), Outcome>,
+    file: File,
+}
+
+impl Results {
+    /// What the file says, and more to come.
+    pub fn open(path: &Path) -> Result<Results> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut known = BTreeMap::new();
+        // A line that was being written when the program was stopped is none.
+        for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
+            known.insert((line.suite, line.key), line.outcome);
+        }
+        Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)? })
+    }
+
+    /// What a suite says of a mutant.
+    pub fn of(&self, suite: &str, mutant: &Mutant) -> Option<&Outcome> {
+        self.known.get(&(suite.to_owned(), mutant.key.clone()))
+    }
+
+    /// Does any suite catch it?
+    pub fn is_caught(&self, mutant: &Mutant) -> bool {
+        crate::SUITES.iter().any(|suite| self.of(suite, mutant).is_some_and(is_caught))
+    }
+
+    /// Write an outcome down.
+    pub fn add(&mut self, suite: &str, mutant: &Mutant, outcome: Outcome) -> Result<()> {
+        let place = format!("{}:{}", mutant.file, mutant.line);
+        let (suite, key) = (suite.to_owned(), mutant.key.clone());
+        let line = Line { suite, key, place, outcome };
+        writeln!(self.file, "{}", serde_json::to_string(&line)?)?;
+        self.known.insert((line.suite, line.key), line.outcome);
+        Ok(())
+    }
+
+    /// A table by room, and below it what has survived.
+    pub fn show(&self, compiled: &[&Mutant], refused: usize) -> String {
+        let mut rooms: BTreeMap<&str, [usize; 7]> = BTreeMap::new();
+        let mut left = String::new();
+        for mutant in compiled {
+            let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
+            let survived = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Survived(..)));
+            let caught = outcomes.map(|outcome| outcome.is_some_and(is_caught));
+            let unreached =
+                outcomes.iter().flatten().all(|outcome| matches!(outcome, Outcome::Survived(0, 0)));
+            let open = !caught.contains(&true) && survived(outcomes[0]);
+            let columns =
+                [true, mutant.listed, caught[0], caught[1], open, open && unreached, outcomes[0].is_none()];
+            for room in [mutant.room(), "~ all"] {
+                let counts = rooms.entry(room).or_default();
+                (0..7).for_each(|i| counts[i] += usize::from(columns[i]));
+            }
+            if open {
+                let tried = if survived(outcomes[1]) { "" } else { " (not tried in the simulator)" };
+                let reach = if unreached { " (not reached)" } else { "" };
+                let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
+                left.push_str(&line);
+            }
+        }
+        let mut table = String::from(
+            "| room | mutants | listed | caught by mm | by the simulator | left | of these not reached | not run |\n",
+        );
+        table.push_str("|---|---|---|---|---|---|---|---|\n");
+        for (room, counts) in rooms {
+            let counts = counts.map(|count| count.to_string()).join(" | ");
+            table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));
+        }
+        format!("{table}\n{refused} do not compile.\n\n{left}")
+    }
+}
+
+fn is_caught(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Caught(_) | Outcome::Hung)
+}
