@@ -197,11 +197,13 @@ pub struct GroupLimits {
     pub low: u64,
     /// memory.min: below it the group is never reclaimed from.
     pub min: u64,
+    /// memory.swap.max: beyond it nothing of the group is swapped out.
+    pub swap_max: u64,
 }
 
 impl Default for GroupLimits {
     fn default() -> Self {
-        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0 }
+        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }
     }
 }
 

@@ -29,7 +29,7 @@ mod zone;
 mod zonelist;
 
 pub use kswapd::KswapdRequest;
-pub use setup::LayoutError;
+pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};
 pub use watermark::{Mark, Reserve};
 pub use zone::{PcpSizes, Zone};
