@@ -11,11 +11,12 @@ use crate::spec::Hardware;
 use crate::world::{Kind, Open, World};
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
+use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
 use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
-    Signal, TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Program, Prot,
+    Remap, Role, Signal, TaskHandle,
 };
 
 /// Bits of a user address.
@@ -50,6 +51,15 @@ fn errno(error: api::Error) -> Errno {
 fn prot(prot: Prot) -> api::Prot {
     let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
     flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
+}
+
+fn group_id(group: Group) -> Result<GroupId, Errno> {
+    u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
+}
+
+fn group_limits(limits: GroupLimits) -> api::GroupLimits {
+    let GroupLimits { max, high, low, min, swap_max } = limits;
+    api::GroupLimits::of_bytes(max, high, low, min, swap_max)
 }
 
 /// Pages of a range given in bytes, if it is one.
@@ -431,6 +441,9 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        if self.dead() {
+            return Err(Errno::NoMem);
+        }
         self.machine.charge(Work::Syscall, 1);
         self.file(fd)?;
         self.world.kernel.borrow_mut().processes[self.process].fds[fd as usize] = None;
@@ -444,7 +457,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         let mut sink = |pfn: Pfn, _: u32, bytes: u32| this.copy(open, &mut next, first, pfn, bytes, false);
         this.enter();
         this.machine.charge(Work::Syscall, 1);
-        let result = this.world.mm.read(file, offset, len, GroupId(0), &mut sink).map_err(errno);
+        let result = this
+            .world
+            .mm
+            .read(file, offset, len, this.world.mm.group_of(this.space), &mut sink)
+            .map_err(errno);
         this.leave();
         self.done(result)
     }
@@ -467,7 +484,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         };
         this.enter();
         this.machine.charge(Work::Syscall, 1);
-        let result = this.world.mm.write(file, offset, len, GroupId(0), &mut source).map_err(errno);
+        let result = this
+            .world
+            .mm
+            .write(file, offset, len, this.world.mm.group_of(this.space), &mut source)
+            .map_err(errno);
         this.leave();
         self.done(result)
     }
@@ -567,6 +588,37 @@ impl<P: Program> Os for SimOs<'_, P> {
             0 => self.machine.wake_key(Key::Barrier(id)),
             _ => drop(self.machine.sleep(Key::Barrier(id), None)),
         }
+    }
+
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        let parent = group_id(parent)?;
+        let result = self.call(|mm, _| mm.create_group(parent, group_limits(limits)));
+        self.done(result).map(|group| Group(group.0.into()))
+    }
+
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, _| mm.set_group_limits(group, group_limits(limits)));
+        self.done(result)
+    }
+
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, space| mm.move_space(space, group));
+        self.done(result)
+    }
+
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, _| mm.remove_group(group));
+        self.done(result)
+    }
+
+    fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
+        let knob = Knob::from_name(name).ok_or(Errno::NoEnt)?;
+        let result = self.call(|mm, _| mm.set_knob(knob, value));
+        self.world.ticks.set(self.world.mm.wants_ticks());
+        self.done(result)
     }
 
     fn now(&self) -> u64 {

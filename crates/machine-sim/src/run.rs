@@ -245,7 +245,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     if world.config.faulty.is_some() {
         machine.late_flushes();
     }
-    if space.is_some() && world.ticks {
+    if space.is_some() && world.ticks.get() {
         tick(world, cpu);
     }
     machine.profiled(|profile| profile.resume(picked.task));

@@ -82,7 +82,7 @@ pub(crate) struct World<'p, P> {
     /// Program tasks that are inside a call of the memory manager.
     pub(crate) inside: Cell<u32>,
     /// Do CPUs' clocks tick? Only under policies that make use of it.
-    pub(crate) ticks: bool,
+    pub(crate) ticks: Cell<bool>,
 }
 
 impl<'p, P> World<'p, P> {
@@ -93,7 +93,7 @@ impl<'p, P> World<'p, P> {
         let kernel = Kernel { next_block: swap, taken: swap, ..Kernel::default() };
         let oracle = config.verify.then(RefCell::default);
         World {
-            ticks: mm.wants_ticks(),
+            ticks: Cell::new(mm.wants_ticks()),
             mm,
             program,
             config,

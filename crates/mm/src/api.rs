@@ -207,6 +207,22 @@ impl Default for GroupLimits {
     }
 }
 
+impl GroupLimits {
+    /// The limits as the files of a control group have them, in bytes: a page that is there only in part is not.
+    pub const fn of_bytes(max: u64, high: u64, low: u64, min: u64, swap_max: u64) -> GroupLimits {
+        const fn pages(bytes: u64) -> u64 {
+            if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE }
+        }
+        GroupLimits {
+            max: pages(max),
+            high: pages(high),
+            low: pages(low),
+            min: pages(min),
+            swap_max: pages(swap_max),
+        }
+    }
+}
+
 /// A background task of the memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Daemon {
