@@ -176,7 +176,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     }
 
     fn after_operation(&self) {
-        if !self.world.config.validate_every_op {
+        if !self.world.wants_validation() {
             return;
         }
         if let Err(fault) = self.machine.unseen(|| self.world.check_translations()) {

@@ -40,6 +40,9 @@ pub struct RunConfig {
     pub profile: bool,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
+    /// Check them now and then, drawn from the seed; less often the more there is to look at, so that its share of the run's time
+    /// is bounded. Changes nothing else.
+    pub validate_sometimes: bool,
     /// Stop the run when this becomes true.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -57,6 +60,7 @@ impl RunConfig {
             bound: false,
             profile: false,
             validate_every_op: false,
+            validate_sometimes: false,
             interrupt: None,
         }
     }

@@ -10,9 +10,6 @@ use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::path::Path;
 use trace::{Reader, Replay};
 
-/// The most memory of a machine on which the random program has every structure checked after every operation.
-const VALIDATE_UP_TO: u64 = 256 << 20;
-
 /// Built-in programs: name and one line of help.
 pub fn programs() -> Vec<(String, String)> {
     Named::list().map(|(name, help)| (name.to_owned(), help.to_owned())).collect()
@@ -97,9 +94,8 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     match program {
         Named::LruFileMmapRead(case) => flood(config, case),
         Named::Chaos(_) => {
-            let memory = config.memory.unwrap_or_else(|| config.machine.memory());
-            let validate_every_op = config.verify && memory <= VALIDATE_UP_TO;
-            machine_sim::run(&RunConfig { validate_every_op, ..config.clone() }, program).map_err(explain)
+            let validate_sometimes = config.verify;
+            machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
         Named::Builtin(_) | Named::PageoutLoop(_) => machine_sim::run(config, program).map_err(explain),
     }
