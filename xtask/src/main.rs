@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod built;
 mod kernel;
 mod qemu;
 mod soak;
@@ -21,9 +22,10 @@ Tasks:
   quick          format, lints and tests only, in one feature set
   properties [N] the property tests with N cases each that nobody has tried yet (20000)
   bench [ARGS]   the benchmarks; ARGS go to them
-  soak [--minutes N] [--seed N]
-                 random programs on random machines, traces and built-in programs short of memory, with all flush
-                 policies in turn, under the oracle for N minutes (10), as many at a time as there are cores
+  soak [--minutes N] [--cases N] [--checks N] [--seed N] [--threads N] [--only chaos|recorded|built-in]
+                 random programs on random machines, traces and built-in programs short of memory, with all flush policies
+                 and forms of folios, under the oracle for N minutes (10), cases or checked accesses, as many at a time as
+                 there are cores; prints what the random program met, and fails if 60 cases of it left something out
   kernel [--faulty]
                  build the image that boots on x86-64 and print its path; --faulty: for tests, one flush can be left
                  out on request
@@ -49,7 +51,9 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => run_all(&benches(rest)),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
-            None => usage("soak takes --minutes N and --seed N"),
+            None => usage(
+                "soak takes --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
+            ),
         },
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
@@ -126,11 +130,15 @@ fn all() -> Vec<Step> {
             &["run", "--", "lazy"],
         ),
         Step::cargo("the release build", ["build", "--release"]),
+        Step::cargo("everything that the random program can meet", MEETS_EVERYTHING),
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the booted machine", ["xtask", "boot-test"]));
     steps
 }
+
+/// A soak of the same cases each time, which are enough to meet everything.
+const MEETS_EVERYTHING: [&str; 8] = ["xtask", "soak", "--only", "chaos", "--cases", "60", "--seed", "1"];
 
 /// A command in the workspace of the example of docs/embedding.md.
 fn in_example(name: &'static str, args: &[&'static str]) -> Step {

@@ -322,12 +322,13 @@ impl<P: Program> Os for SimOs<'_, P> {
         let since = self.world.newest();
         let result = self.call(|mm, space| mm.mmap(space, &request));
         self.oracle(|oracle| {
-            flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            let stored = flux.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
             if let Ok(start) = result {
                 if let (MapSource::AnonymousShared, What::File { file, .. }) = (map.source, what) {
                     oracle.create_file(file, pages * PAGE_SIZE, 0);
                 }
                 oracle.map(space, start.0, pages, request.prot, what);
+                oracle.stored_meanwhile(space, stored);
                 if populate || locked {
                     oracle.populated(space, start.0, pages, since);
                 }
@@ -341,7 +342,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         let id = self.space.0;
         let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, pages, since));
         let result = self.call(|mm, space| mm.munmap(space, start, pages));
-        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok())));
+        self.oracle(|oracle| flux.map(|flux| oracle.end_take(flux, result.is_ok())));
         self.done(result)
     }
 
@@ -367,11 +368,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         let may_move = remap.may_move;
         let result = self.call(|mm, space| mm.mremap(space, start, old, new, may_move, fixed));
         self.oracle(|oracle| {
-            there.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            let stored = there.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
             flux.into_iter().for_each(|flux| match result {
                 Ok(to) => oracle.end_move(flux, to.0, new),
-                Err(_) => oracle.end_take(flux, false),
+                Err(_) => drop(oracle.end_take(flux, false)),
             });
+            oracle.stored_meanwhile(id, stored);
         });
         self.done(result).map(Vpn::addr)
     }

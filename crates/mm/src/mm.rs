@@ -173,6 +173,8 @@ impl<M: Machine> Mm<M> {
         base.count(Stat::Pgfault, 1);
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
+        // Before and not after: else what the fault maps may be gone again when the access is tried, time after time.
+        self.stay_below_high(group);
         let served =
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
@@ -185,7 +187,6 @@ impl<M: Machine> Mm<M> {
             // that happens each time; so it is made dirty once more, and nobody waits between that and the store.
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         }
-        self.stay_below_high(group);
         Ok(served.done)
     }
 

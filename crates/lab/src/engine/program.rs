@@ -4,9 +4,10 @@ use super::run::explain;
 use crate::error::{Error, Result};
 use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
-use mm::stat::Stat;
+use mm::stat::{SizeStat, Stat};
 use program::named::{Words, Wrong};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
+use std::collections::BTreeMap;
 use std::path::Path;
 use trace::{Reader, Replay};
 
@@ -61,6 +62,22 @@ impl Program {
     /// May it be killed for want of memory without the run having failed?
     pub(super) fn may_die(&self) -> bool {
         matches!(self, Program::Named(Named::Chaos(_)))
+    }
+
+    /// What the random program has met in its run: its operations, and what the memory manager counted of what it did.
+    pub(super) fn covered(&self, outcome: &Outcome) -> BTreeMap<String, u64> {
+        let Program::Named(Named::Chaos(chaos)) = self else { return BTreeMap::new() };
+        let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
+        let stats = stats.map(|&(stat, value)| (format!("vmstat:{}", stat.name()), value.max(0) as u64));
+        let sizes = SizeStat::ALL.iter().map(|stat| {
+            let of_stat = outcome.metrics.iter().filter(|metric| {
+                metric.name.starts_with("hugepages-") && metric.name.ends_with(&format!("/{}", stat.name()))
+            });
+            (format!("hugepages:{}", stat.name()), of_stat.map(|metric| metric.value as u64).sum())
+        });
+        let work = outcome.work.iter().map(|done| (format!("work:{}", done.work.name()), done.count));
+        let acts = chaos.covered().map(|(name, times)| (format!("chaos:{name}"), times));
+        acts.chain(stats).chain(sizes).chain(work).collect()
     }
 
     /// Run it; also returns what a reader of the numbers should know.

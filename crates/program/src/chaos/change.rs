@@ -176,6 +176,9 @@ impl<O: Os> Task<'_, O> {
         match self.rng.below(20) {
             0..7 => {
                 let ((source, file), prot) = (self.source(), self.rights());
+                // Whoever judges stores that race with the call must know a shared page by its file's name.
+                let nameless = source == MapSource::AnonymousShared;
+                let (source, file) = if nameless { (MapSource::Anonymous, false) } else { (source, file) };
                 let map = Map { addr: Some(addr), len, prot, source, populate: false, locked: false };
                 let map = Map { populate: self.rng.percent(20), ..map };
                 self.change(

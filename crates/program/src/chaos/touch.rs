@@ -32,13 +32,13 @@ impl<O: Os> Task<'_, O> {
 
     /// Pass through a range of pages, perhaps several times.
     pub(super) fn sweep(&mut self) -> Result<(), Signal> {
-        let times = self.one_of(&[1, 1, 2, 8]);
+        let times = self.one_of(&[1, 2, 8, 32]);
         self.pass(LONGEST, times, 0)
     }
 
     /// Use a few pages on and on, so that their translations stay while others change what lies behind them.
     pub(super) fn linger(&mut self) -> Result<(), Signal> {
-        let times = self.one_of(&[10, 20, 40]);
+        let times = self.one_of(&[20, 50, 100]);
         self.pass(8, times, 2_000)
     }
 
