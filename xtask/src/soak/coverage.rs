@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// So many cases of the random program meet everything.
-const ENOUGH: u64 = 60;
+const ENOUGH: u64 = 300;
 
 /// What is never met, and why that is no fault.
 const EXCEPT: &[(&str, &str)] = &[

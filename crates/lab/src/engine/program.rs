@@ -69,7 +69,7 @@ impl Program {
         let Program::Named(Named::Chaos(chaos)) = self else { return BTreeMap::new() };
         let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
         let stats = stats.map(|&(stat, value)| (format!("vmstat:{}", stat.name()), value.max(0) as u64));
-        let sizes = SizeStat::ALL.iter().map(|stat| {
+        let sizes = SizeStat::ALL.iter().filter(|stat| !stat.name().starts_with("nr_")).map(|stat| {
             let of_stat = outcome.metrics.iter().filter(|metric| {
                 metric.name.starts_with("hugepages-") && metric.name.ends_with(&format!("/{}", stat.name()))
             });
