@@ -38,7 +38,7 @@ impl Area {
         };
         match outcome {
             // Not every machine has a way to fetch what it may only load.
-            Ok(()) if !allowed && !(mode == Mode::Fetch && prot.read) => {
+            Ok(()) if !(allowed || mode == Mode::Fetch && prot.read) => {
                 Err("could be touched, although its area forbids it")
             }
             Err(Signal::Segv { .. }) if allowed => Err("could not be touched"),

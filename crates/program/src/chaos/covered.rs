@@ -1,5 +1,6 @@
 //! What the random program has done so far, and what came of it.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,11 +81,11 @@ acts! {
 
 /// How often each came to what.
 #[derive(Debug)]
-pub(super) struct Covered([[AtomicU64; OUTCOMES.len()]; ACTS.len()]);
+pub(super) struct Covered(Box<[[AtomicU64; OUTCOMES.len()]]>);
 
 impl Default for Covered {
     fn default() -> Covered {
-        Covered([const { [const { AtomicU64::new(0) }; OUTCOMES.len()] }; ACTS.len()])
+        Covered((0..ACTS.len()).map(|_| Default::default()).collect())
     }
 }
 
@@ -95,7 +96,7 @@ impl Covered {
 
     /// Everything that has happened or must happen in a program that runs for long enough, as `mmap/done`.
     pub(super) fn list(&self) -> impl Iterator<Item = (String, u64)> + '_ {
-        ACTS.iter().zip(&self.0).flat_map(|((name, must), counts)| {
+        ACTS.iter().zip(&*self.0).flat_map(|((name, must), counts)| {
             let all = [Came::Done, Came::Refused, Came::Signalled].into_iter();
             all.filter_map(move |came| {
                 let times = counts[came as usize].load(Relaxed);
