@@ -166,30 +166,27 @@ pub fn test(filter: &str) -> ExitCode {
         eprintln!("xtask: cannot go to the project's directory: {error}");
         return ExitCode::FAILURE;
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--release", "-p", "lab"]).status();
-    let built = built.is_ok_and(|status| status.success());
     let images = (kernel::image(Kind::Faulty), kernel::image(Kind::Ordinary));
-    let (true, (Some(faulty), Some(_))) = (built, images) else {
+    let (Some(pagefold), (Some(faulty), Some(_))) = (crate::built::pagefold(), images) else {
         return ExitCode::FAILURE;
     };
-    run(cases(&faulty, filter))
+    run(&pagefold, cases(&faulty, filter))
 }
 
-fn run(cases: Vec<Case>) -> ExitCode {
+fn run(pagefold: &Path, cases: Vec<Case>) -> ExitCode {
     let (start, all) = (Instant::now(), cases.len());
     let queue = Mutex::new(VecDeque::from(cases));
     let failed = Mutex::new(Vec::new());
     let work = || {
         while let Some(case) = queue.lock().expect("nobody panics with it").pop_front() {
             let begin = Instant::now();
-            let wrong = boot(&case);
+            let wrong = boot(pagefold, &case);
             let word = if wrong.is_some() { "FAILED" } else { "ok" };
             println!("{word:<6} {:>4} s  {}", begin.elapsed().as_secs(), case.boots[0]);
             if let Some((why, said)) = wrong {
                 eprint!("{said}");
                 let again = case.boots.last().map_or("", String::as_str);
-                let again = format!("target/release/pagefold boot {again} --timeout {TIMEOUT}");
+                let again = format!("{} boot {again} --timeout {TIMEOUT}", pagefold.display());
                 failed.lock().expect("nobody panics with it").push(format!("{why}; again: {again}"));
             }
         }
@@ -206,10 +203,10 @@ fn run(cases: Vec<Case>) -> ExitCode {
 }
 
 /// What is wrong with a case, and what it said on standard error.
-fn boot(case: &Case) -> Option<(String, String)> {
+fn boot(pagefold: &Path, case: &Case) -> Option<(String, String)> {
     let mut wrong = None;
     for boot in &case.boots {
-        let mut command = Command::new("target/release/pagefold");
+        let mut command = Command::new(pagefold);
         command.arg("boot").args(boot.split(' ')).args(["--quiet", "--timeout", TIMEOUT]);
         match command.stdin(Stdio::null()).output() {
             Ok(output) => {

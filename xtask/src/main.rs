@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod built;
 mod fuzz;
 mod kernel;
 mod qemu;
@@ -22,9 +23,10 @@ Tasks:
   quick          format, lints and tests only, in one feature set
   properties [N] the property tests with N cases each that nobody has tried yet (20000)
   bench [ARGS]   the benchmarks; ARGS go to them
-  soak [--minutes N] [--seed N]
-                 random programs on random machines, traces and built-in programs short of memory, with all flush
-                 policies in turn, under the oracle for N minutes (10), as many at a time as there are cores
+  soak [--minutes N] [--cases N] [--checks N] [--seed N] [--threads N] [--only chaos|recorded|built-in]
+                 random programs on random machines, traces and built-in programs short of memory, with all flush policies
+                 and forms of folios, under the oracle for N minutes (10), cases or checked accesses, as many at a time as
+                 there are cores; prints what the random program met, and fails if 300 cases of it left something out
   fuzz [--runs N] [TARGET]
                  look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000 inputs
                  each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
@@ -54,7 +56,9 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => run_all(&benches(rest)),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
-            None => usage("soak takes --minutes N and --seed N"),
+            None => usage(
+                "soak takes --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
+            ),
         },
         ["fuzz", rest @ ..] => match fuzz::Options::parse(rest) {
             Some(options) => fuzz::fuzz(&options),

@@ -1,162 +1,161 @@
 //! The random program on random machines, and recorded and built-in programs short of memory, under the oracle until time is
-//! up, with all flush policies in turn.
+//! up, with all flush policies and all forms of folios, each choice for itself.
 //!
 //! Each case is one command line, printed before it runs, so that whatever fails, hangs or dies can be run again alone.
 
+mod choice;
+mod coverage;
+
+use coverage::Coverage;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What a soak is told.
 pub struct Options {
     minutes: u64,
+    /// Cases after which it ends.
+    cases: u64,
     seed: u64,
+    /// Accesses after whose check it ends.
+    checks: u64,
+    only: Option<String>,
+    threads: usize,
 }
 
 impl Options {
-    /// Read `--minutes N` (10) and `--seed N` (1).
+    /// Read `--minutes N` (10, or without end if one of the others is given), `--cases N`, `--checks N`, `--seed N` (1), `--threads N`
+    /// and `--only KIND`.
     pub fn parse(words: &[&str]) -> Option<Options> {
-        let mut options = Options { minutes: 10, seed: 1 };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut options =
+            Options { minutes: 0, cases: u64::MAX, seed: 1, checks: u64::MAX, only: None, threads };
         for pair in words.chunks(2) {
             let [name, value] = pair else { return None };
-            let place = match *name {
-                "--minutes" => &mut options.minutes,
-                "--seed" => &mut options.seed,
+            match *name {
+                "--minutes" => options.minutes = value.parse().ok()?,
+                "--cases" => options.cases = value.parse().ok()?,
+                "--checks" => options.checks = value.parse().ok()?,
+                "--seed" => options.seed = value.parse().ok()?,
+                "--threads" => options.threads = value.parse().ok().filter(|&threads| threads > 0)?,
+                "--only" => {
+                    let known = ["chaos", "recorded", "built-in"].contains(value);
+                    options.only = Some(known.then(|| (*value).to_owned())?);
+                }
                 _ => return None,
-            };
-            *place = value.parse().ok()?;
+            }
+        }
+        if options.minutes == 0 {
+            let endless = options.cases == u64::MAX && options.checks == u64::MAX;
+            options.minutes = if endless { 10 } else { 60 * 24 * 365 };
         }
         Some(options)
     }
 }
 
+/// What a case has shown: accesses that the oracle has judged, units of work, seconds, and its JSON.
+struct Shown {
+    checked: u64,
+    operations: u64,
+    seconds: f64,
+    json: String,
+}
+
+/// Sums over cases.
+#[derive(Default)]
+struct Totals {
+    cases: u64,
+    checked: u64,
+    /// Of the cases of the random program: accesses that were judged, operations, seconds.
+    chaos: (u64, u64, f64),
+    coverage: Coverage,
+}
+
 /// Run cases until time is up or one fails.
 pub fn soak(options: &Options) -> ExitCode {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // Cases name files as seen from the project's directory.
     if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
         eprintln!("xtask: cannot go to the project's directory: {error}");
         return ExitCode::FAILURE;
     }
-    let built = Command::new(cargo).args(["build", "--release", "-p", "lab"]).status();
-    if !built.is_ok_and(|status| status.success()) {
-        return ExitCode::FAILURE;
-    }
+    let Some(pagefold) = crate::built::pagefold() else { return ExitCode::FAILURE };
     let start = Instant::now();
     let end = start + Duration::from_secs(60 * options.minutes);
-    let (next, cases, checked) = (AtomicU64::new(options.seed), AtomicU64::new(0), AtomicU64::new(0));
-    let failed = AtomicBool::new(false);
+    let (next, failed, totals) =
+        (AtomicU64::new(options.seed), AtomicBool::new(false), Mutex::<Totals>::default());
     let work = || {
         while Instant::now() < end && !failed.load(Relaxed) {
-            let case = case(next.fetch_add(1, Relaxed));
+            let seed = next.fetch_add(1, Relaxed);
+            let checked = totals.lock().expect("nobody panics with it").checked;
+            if seed - options.seed >= options.cases || checked >= options.checks {
+                break;
+            }
+            let case = choice::case(seed, options.only.as_deref());
             println!("pagefold {case}");
-            match run(&case) {
-                Some(count) => {
-                    cases.fetch_add(1, Relaxed);
-                    checked.fetch_add(count, Relaxed);
-                }
+            match run(&pagefold, &case) {
+                Some(shown) => totals.lock().expect("nobody panics with it").add(&case, &shown),
                 None => {
-                    println!("FAILED: target/release/pagefold {case}");
+                    println!("FAILED: {} {case}", pagefold.display());
                     failed.store(true, Relaxed);
                 }
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
+    std::thread::scope(|scope| (0..options.threads).for_each(|_| drop(scope.spawn(work))));
+    let totals = totals.into_inner().expect("nobody panics with it");
+    let covered = totals.report(start.elapsed());
+    match covered && !failed.into_inner() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+impl Totals {
+    fn add(&mut self, case: &str, shown: &Shown) {
+        self.cases += 1;
+        self.checked += shown.checked;
+        self.coverage.add(&shown.json);
+        if case.starts_with("run chaos") {
+            let (checked, operations, seconds) = &mut self.chaos;
+            *checked += shown.checked;
+            *operations += shown.operations;
+            *seconds += shown.seconds;
         }
-    });
-    if failed.into_inner() {
-        return ExitCode::FAILURE;
     }
-    let checked = checked.into_inner();
-    println!(
-        "{} cases, {checked} accesses checked ({} a second), none wrong; the next seed is {}",
-        cases.into_inner(),
-        checked / start.elapsed().as_secs().max(1),
-        next.into_inner()
-    );
-    ExitCode::SUCCESS
-}
 
-/// The case of a seed.
-fn case(seed: u64) -> String {
-    let program = match seed % 4 {
-        0 | 1 => random_program(seed),
-        2 => recorded_program(seed / 4),
-        _ => built_in_program(seed / 4),
-    };
-    // All flush policies in turn, each with limits from none to tight. That no policy flushes less than is safe is checked too.
-    let policy = ["eager", "batch", "list", "lazy", "abis", "latr", "lazy"][(seed % 7) as usize];
-    let age = [0, 1, 5, 100][(seed / 7 % 4) as usize];
-    let pages = [1, 2, 7, 32][(seed / 28 % 4) as usize];
-    let all = seed / 14 % 2;
-    format!(
-        "run {program} --seed {seed} --set tlb.unmap={policy} --set tlb.age_limit_ms={age} \
-         --set tlb.unmap_pages={pages} --set tlb.pay_all={all}{} --verify --bound --quiet --json",
-        folios(seed)
-    )
-}
-
-/// Sizes of folios: small, large ones of files, of anonymous memory, and all with 2 MiB entries and khugepaged.
-fn folios(seed: u64) -> &'static str {
-    const ALL: &str = " --set file.max_order=9 --set shmem.max_order=9 --set queue.read_ahead_kb=2048 --set thp.file_pmd=1 \
-                       --set hugepages-64kB.enabled=always --set hugepages-2048kB.enabled=always --set thp.khugepaged=1 \
-                       --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3";
-    match seed / 2 % 4 {
-        0 => "",
-        1 => " --set file.max_order=5 --set shmem.max_order=4 --set rmap.batch=0",
-        2 => " --set hugepages-16kB.enabled=always --set hugepages-64kB.enabled=always",
-        _ => ALL,
+    /// Print it all; `false` if something was never met.
+    fn report(&self, elapsed: Duration) -> bool {
+        let covered = self.coverage.report();
+        let (checked, operations, seconds) = self.chaos;
+        let a_second = |count: u64| (count as f64 / seconds.max(0.001)) as u64;
+        println!(
+            "the random program: {checked} accesses checked in {seconds:.0} s of one core: {} a second, and {} operations",
+            a_second(checked),
+            a_second(operations)
+        );
+        println!(
+            "{} cases, {} accesses checked ({} a second), none wrong",
+            self.cases,
+            self.checked,
+            self.checked / elapsed.as_secs().max(1)
+        );
+        covered
     }
 }
 
-/// The random program on a random machine, which also has all its structures checked after each step.
-fn random_program(seed: u64) -> String {
-    let megabytes = [2, 6, 12, 24, 40][(seed % 5) as usize];
-    let swappiness = [0, 60, 100, 200][(seed / 5 % 4) as usize];
-    let cluster = [0, 3][(seed / 20 % 2) as usize];
-    format!(
-        "chaos:{megabytes}M --machine random:{seed} --set vm.swappiness={swappiness} --set vm.page-cluster={cluster}"
-    )
-}
-
-/// A recorded program with much less memory than it touches, or with almost enough.
-fn recorded_program(seed: u64) -> String {
-    let trace = ["sqlite", "redis", "cc1"][(seed % 3) as usize];
-    let memory = [45, 60, 90, 52, 75][(seed / 3 % 5) as usize];
-    let machine = ["laptop", "compact-8"][(seed / 15 % 2) as usize];
-    format!("traces/{trace}.pft --memory {memory}% --machine {machine}")
-}
-
-/// A built-in program in several threads or processes.
-fn built_in_program(seed: u64) -> String {
-    const PROGRAMS: [&str; 8] = [
-        "uniform-file:48M:8",
-        "shared-writers:48M",
-        "zipf:48M:8",
-        "fork-write:48M",
-        "stream:96M:6",
-        "map-storm:48M:8",
-        "fork-storm:48M",
-        "uniform:48M:16",
-    ];
-    let program = PROGRAMS[(seed % 8) as usize];
-    let memory = [40, 55, 70][(seed / 8 % 3) as usize];
-    let machine = ["compact-8", "laptop", "icelake-96"][(seed / 24 % 3) as usize];
-    format!("{program} --memory {memory}% --machine {machine}")
-}
-
-/// Run a case; returns how many accesses the oracle has judged, if none was wrong.
-fn run(case: &str) -> Option<u64> {
-    let mut command = Command::new("target/release/pagefold");
+/// Run a case; returns what it has shown, if nothing was wrong.
+fn run(pagefold: &Path, case: &str) -> Option<Shown> {
+    let mut command = Command::new(pagefold);
     let output = command.args(case.split(' ')).stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
+    let json = String::from_utf8(output.stdout).ok()?;
     let number = |key: &str| {
-        let (_, rest) = text.split_once(&format!("\"{key}\":"))?;
-        rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+        let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
+        rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '.').next()?.parse::<f64>().ok()
     };
-    (output.status.success() && number("violations") == Some(0)).then(|| number("checked")).flatten()
+    let right = output.status.success() && number("violations") == Some(0.0);
+    let (checked, operations) = (number("checked")? as u64, number("progress")? as u64);
+    let seconds = number("host_seconds")?;
+    right.then_some(Shown { checked, operations, seconds, json })
 }

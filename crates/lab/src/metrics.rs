@@ -259,6 +259,7 @@ pub(crate) mod tests {
             ],
             costs: Default::default(),
             oracle: OracleRecord { checked: 4, violations: 0 },
+            covered: Default::default(),
             bound: None,
             profile_tree: None,
             warnings: vec![],

@@ -35,6 +35,9 @@ pub struct RunRecord {
     pub costs: BTreeMap<String, CostRecord>,
     /// What the oracle saw.
     pub oracle: OracleRecord,
+    /// What the random program has met: `chaos:OPERATION/OUTCOME`, counters, kinds of work.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub covered: BTreeMap<String, u64>,
     /// What any safe policy would have needed, if that was asked for.
     #[serde(default)]
     pub bound: Option<BoundRecord>,

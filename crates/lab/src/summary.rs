@@ -65,6 +65,9 @@ pub struct Summary {
     pub same_work: bool,
     /// The oracle's account of all runs.
     pub oracle: OracleRecord,
+    /// What the random program has met, summed over the runs; nothing for other programs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub covered: BTreeMap<String, u64>,
     /// Seconds that the experiment took on this computer: the one value that is not a function of the setup.
     pub host_seconds: f64,
     /// Simulated accesses of all runs.
@@ -112,8 +115,9 @@ impl Summary {
         let mut work = BTreeMap::new();
         let mut oracle = OracleRecord::default();
         let mut accesses = 0;
-        let mut warnings = BTreeSet::new();
+        let (mut warnings, mut covered) = (BTreeSet::new(), BTreeMap::new());
         for run in &finished {
+            run.covered.iter().for_each(|(name, times)| *covered.entry(name.clone()).or_insert(0) += times);
             *work.entry(run.profile.clone()).or_insert_with(WorkDone::default) += run.work;
             oracle += run.oracle;
             accesses += run.work.accesses;
@@ -132,6 +136,7 @@ impl Summary {
             },
             same_work: same_work(&by_profile),
             oracle,
+            covered,
             host_seconds,
             accesses,
             warnings: warnings.into_iter().collect(),

@@ -83,6 +83,8 @@ struct Flux {
     place: Place,
     since: Stamp,
     taken: Option<Taken>,
+    /// Pages that were stored to meanwhile: to what was there, or to what comes there.
+    stored: Vec<u64>,
 }
 
 /// When something began, in calls that had ended by then.
@@ -180,7 +182,7 @@ impl Oracle {
 
     fn begin(&mut self, place: Place, since: Stamp, taken: Option<Taken>) -> InFlux {
         self.calls += 1;
-        self.flux.push(Flux { id: self.calls, place, since, taken });
+        self.flux.push(Flux { id: self.calls, place, since, taken, stored: Vec::new() });
         InFlux(self.calls)
     }
 
@@ -222,11 +224,22 @@ impl Oracle {
         self.begin(Place::Space(space, start, start + pages), since, Some(taken))
     }
 
-    /// It has ended; if it failed, all is as before.
-    pub(crate) fn end_take(&mut self, call: InFlux, done: bool) {
+    /// It has ended; if it failed, all is as before. Returns the pages that were stored to meanwhile.
+    pub(crate) fn end_take(&mut self, call: InFlux, done: bool) -> Vec<u64> {
         let flux = self.end(call);
         if let (false, Place::Space(space, start, _), Some(taken)) = (done, flux.place, flux.taken) {
             self.space(space).put(taken, start, start);
+        }
+        flux.stored
+    }
+
+    /// Something is mapped where these pages were stored to when that began; the stores may have gone there.
+    pub(crate) fn stored_meanwhile(&mut self, space: u32, pages: Vec<u64>) {
+        for page in pages {
+            let region = self.region(space, page);
+            if region.is_some_and(|(_, region)| !matches!(region.what, What::File { private: false, .. })) {
+                self.space(space).pages.insert(page, Private::Any);
+            }
         }
     }
 
@@ -489,8 +502,15 @@ impl Oracle {
         if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
     }
 
-    /// A store left `stamp`. To be called after [`Oracle::access`].
-    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp) {
+    /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away or maps another
+    /// there, `file` tells the page of a file with a name that the store went to.
+    pub(crate) fn store(
+        &mut self,
+        space: u32,
+        page: u64,
+        stamp: Stamp,
+        file: impl FnOnce() -> Option<(u64, u64)>,
+    ) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
                 self.file_write(file, page - start + offset, stamp);
@@ -498,19 +518,20 @@ impl Oracle {
             Some(_) => {
                 self.space(space).pages.insert(page, Private::Is(stamp));
             }
-            None => self.store_in_flux(space, page, stamp),
+            None => self.store_in_flux(space, page, stamp, file()),
         }
     }
 
     /// A store raced with a call that takes the page away. Where a file is shown, it is the file that has it; memory of the space's own
     /// may be lost or moved with it.
-    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp) {
+    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, file: Option<(u64, u64)>) {
         let mut written = None;
         for flux in &mut self.flux {
             let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken) else { continue };
             if s != space || !(a..b).contains(&page) {
                 continue;
             }
+            flux.stored.push(page);
             let around = taken.regions.iter().find(|(start, region)| (*start..region.end).contains(&page));
             match around {
                 Some(&(start, Region { what: What::File { file, offset, private: false }, .. })) => {
@@ -519,7 +540,7 @@ impl Oracle {
                 _ => taken.pages.push((page, Private::Any)),
             }
         }
-        if let Some((file, index)) = written {
+        if let Some((file, index)) = file.or(written) {
             self.file_write(file, index, stamp);
         }
     }

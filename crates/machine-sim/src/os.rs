@@ -12,11 +12,12 @@ use crate::world::{Kind, Open, World};
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::frame::Owner;
+use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
 use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
-    Signal, TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Program, Prot,
+    Remap, Role, Signal, TaskHandle,
 };
 
 /// Bits of a user address.
@@ -62,6 +63,15 @@ fn errno(error: api::Error) -> Errno {
 fn prot(prot: Prot) -> api::Prot {
     let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
     flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
+}
+
+fn group_id(group: Group) -> Result<GroupId, Errno> {
+    u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
+}
+
+fn group_limits(limits: GroupLimits) -> api::GroupLimits {
+    let GroupLimits { max, high, low, min, swap_max } = limits;
+    api::GroupLimits::of_bytes(max, high, low, min, swap_max)
 }
 
 /// Pages of a range given in bytes, if it is one.
@@ -178,7 +188,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     }
 
     fn after_operation(&self) {
-        if !self.world.config.validate_every_op {
+        if !self.world.wants_validation() {
             return;
         }
         if let Err(fault) = self.machine.unseen(|| self.world.check_translations()) {
@@ -260,7 +270,11 @@ impl<'w, P: Program> SimOs<'w, P> {
         let mut source = |pfn: Pfn, at: u32, bytes: u32| self.copy(&mut copying, pfn, at + bytes, true);
         self.enter();
         self.machine.charge(Work::Syscall, 1);
-        let result = self.world.mm.write(file, offset, len, GroupId(0), &mut source).map_err(errno);
+        let result = self
+            .world
+            .mm
+            .write(file, offset, len, self.world.mm.group_of(self.space), &mut source)
+            .map_err(errno);
         self.leave();
         // What was copied and not accepted does not make the file longer.
         let end = copying.end.min(self.world.mm.file_size(file));
@@ -387,12 +401,13 @@ impl<P: Program> Os for SimOs<'_, P> {
         let since = self.world.newest();
         let result = self.call(|mm, space| mm.mmap(space, &request));
         self.oracle(|oracle| {
-            flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            let stored = flux.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
             if let Ok(start) = result {
                 if let (MapSource::AnonymousShared, What::File { file, .. }) = (map.source, what) {
                     oracle.create_file(file, pages * PAGE_SIZE, 0);
                 }
                 oracle.map(space, start.0, pages, request.prot, what);
+                oracle.stored_meanwhile(space, stored);
                 if populate || locked {
                     oracle.populated(space, start.0, pages, since);
                 }
@@ -406,7 +421,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         let id = self.space.0;
         let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, pages, since));
         let result = self.call(|mm, space| mm.munmap(space, start, pages));
-        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok())));
+        self.oracle(|oracle| flux.map(|flux| oracle.end_take(flux, result.is_ok())));
         self.done(result)
     }
 
@@ -432,11 +447,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         let may_move = remap.may_move;
         let result = self.call(|mm, space| mm.mremap(space, start, old, new, may_move, fixed));
         self.oracle(|oracle| {
-            there.into_iter().for_each(|flux| oracle.end_take(flux, result.is_ok()));
+            let stored = there.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
             flux.into_iter().for_each(|flux| match result {
                 Ok(to) => oracle.end_move(flux, to.0, new),
-                Err(_) => oracle.end_take(flux, false),
+                Err(_) => drop(oracle.end_take(flux, false)),
             });
+            oracle.stored_meanwhile(id, stored);
         });
         self.done(result).map(Vpn::addr)
     }
@@ -506,6 +522,9 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        if self.dead() {
+            return Err(Errno::NoMem);
+        }
         self.machine.charge(Work::Syscall, 1);
         self.file(fd)?;
         self.world.kernel.borrow_mut().processes[self.process].fds[fd as usize] = None;
@@ -519,7 +538,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         let mut sink = |pfn: Pfn, _: u32, bytes: u32| this.copy(&mut copying, pfn, bytes, false);
         this.enter();
         this.machine.charge(Work::Syscall, 1);
-        let result = this.world.mm.read(file, offset, len, GroupId(0), &mut sink).map_err(errno);
+        let result = this
+            .world
+            .mm
+            .read(file, offset, len, this.world.mm.group_of(this.space), &mut sink)
+            .map_err(errno);
         this.leave();
         self.done(result)
     }
@@ -628,6 +651,37 @@ impl<P: Program> Os for SimOs<'_, P> {
             0 => self.machine.wake_key(Key::Barrier(id)),
             _ => drop(self.machine.sleep(Key::Barrier(id), None)),
         }
+    }
+
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        let parent = group_id(parent)?;
+        let result = self.call(|mm, _| mm.create_group(parent, group_limits(limits)));
+        self.done(result).map(|group| Group(group.0.into()))
+    }
+
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, _| mm.set_group_limits(group, group_limits(limits)));
+        self.done(result)
+    }
+
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, space| mm.move_space(space, group));
+        self.done(result)
+    }
+
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        let group = group_id(group)?;
+        let result = self.call(|mm, _| mm.remove_group(group));
+        self.done(result)
+    }
+
+    fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
+        let knob = Knob::from_name(name).ok_or(Errno::NoEnt)?;
+        let result = self.call(|mm, _| mm.set_knob(knob, value));
+        self.world.ticks.set(self.world.mm.wants_ticks());
+        self.done(result)
     }
 
     fn now(&self) -> u64 {

@@ -52,6 +52,9 @@ pub struct RunConfig {
     pub preempt: Option<u32>,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
+    /// Check them now and then, drawn from the seed; less often the more there is to look at, so that its share of the run's time
+    /// is bounded. Changes nothing else.
+    pub validate_sometimes: bool,
     /// Stop the run when this becomes true.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -70,6 +73,7 @@ impl RunConfig {
             profile: false,
             preempt: None,
             validate_every_op: false,
+            validate_sometimes: false,
             interrupt: None,
         }
     }
@@ -286,7 +290,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     if world.config.faulty.is_some() {
         machine.late_flushes();
     }
-    if space.is_some() && world.ticks {
+    if space.is_some() && world.ticks.get() {
         tick(world, cpu);
     }
     machine.profiled(|profile| profile.resume(picked.task));

@@ -7,10 +7,14 @@ use crate::run::{RunConfig, RunError};
 use crate::sched::{Key, TaskId};
 use mm::Mm;
 use mm::api::{Daemon, FileKind};
-use mm::units::{DeviceId, FileId, SpaceId, pages_of};
+use mm::units::{DeviceId, FileId, PAGE_SIZE, SpaceId, pages_of};
+use program::rng::Rng;
 use program::{Errno, FileSpec, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+
+/// So many frames and translations are looked at in about the time that an operation takes.
+const PER_OPERATION: u64 = 16;
 
 /// An address space with its descriptors and tasks.
 pub(crate) struct Process {
@@ -84,7 +88,9 @@ pub(crate) struct World<'p, P> {
     /// Program tasks that are inside a call of the memory manager.
     pub(crate) inside: Cell<u32>,
     /// Do CPUs' clocks tick? Only under policies that make use of it.
-    pub(crate) ticks: bool,
+    pub(crate) ticks: Cell<bool>,
+    /// Operations until everything is checked again, and where that is drawn from.
+    unchecked: RefCell<(u64, Rng)>,
 }
 
 impl<'p, P> World<'p, P> {
@@ -95,7 +101,8 @@ impl<'p, P> World<'p, P> {
         let kernel = Kernel { next_block: swap, taken: swap, ..Kernel::default() };
         let oracle = config.verify.then(RefCell::default);
         World {
-            ticks: mm.wants_ticks(),
+            ticks: Cell::new(mm.wants_ticks()),
+            unchecked: RefCell::new((0, Rng::new(config.seed ^ 0x0076_616c_6964))),
             mm,
             program,
             config,
@@ -232,6 +239,23 @@ impl<'p, P> World<'p, P> {
     /// Is somebody in the middle of something who may have been stopped anywhere in it?
     pub(crate) fn stopped_inside(&self) -> bool {
         self.machine().preempt.is_some() && !self.at_rest()
+    }
+
+    /// Is everything to be checked after this operation?
+    pub(crate) fn wants_validation(&self) -> bool {
+        if !self.config.validate_sometimes {
+            return self.config.validate_every_op;
+        }
+        let (left, rng) = &mut *self.unchecked.borrow_mut();
+        let due = *left == 0;
+        *left = if due { rng.below(2 * self.things_to_check() / PER_OPERATION + 1) } else { *left - 1 };
+        due || self.config.validate_every_op
+    }
+
+    /// Frames and translations.
+    fn things_to_check(&self) -> u64 {
+        let (spec, tlb) = (self.machine().spec(), self.machine().spec().tlb());
+        spec.memory() / PAGE_SIZE + self.machine().cpus.len() as u64 * u64::from(tlb.l2.entries)
     }
 
     /// Who waits for what, one line.

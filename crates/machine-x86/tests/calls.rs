@@ -4,7 +4,7 @@ mod hosted;
 
 use hosted::{Body, Report, Setup, run};
 use machine_x86::user::abi::{Buffer, Call, Tell, unpair};
-use program::{Errno, Map, MapSource, Prot};
+use program::{Errno, Group, GroupLimits, Map, MapSource, Prot};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 type Make<'a> = &'a dyn Fn(Call) -> Result<u64, Errno>;
@@ -103,4 +103,29 @@ fn tasks_wait_for_time_and_for_each_other() {
     assert_eq!(report.signals.len(), 1);
     assert!(report.signals[0].contains("(role 1): SIGSEGV at 0x"), "{:?}", report.signals);
     assert_eq!(report.totals.tasks, 2);
+}
+
+#[test]
+fn groups_are_made_entered_and_removed_and_knobs_are_judged() {
+    act(|call| {
+        let create = |parent| call(Call::GroupCreate { parent, limits: GroupLimits::default() });
+        assert_eq!(
+            (create(Group::ROOT), create(Group(1)), create(Group(9))),
+            (Ok(1), Ok(2), Err(Errno::NoEnt))
+        );
+        assert_eq!(call(Call::GroupEnter(Group(2))), Ok(0));
+        let limits = GroupLimits { max: 1 << 20, ..GroupLimits::default() };
+        let limit = |group| call(Call::GroupLimit { group, limits });
+        assert_eq!(
+            (limit(Group(1)), limit(Group::ROOT), limit(Group(1 << 20))),
+            (Ok(0), Err(Errno::Inval), Err(Errno::NoEnt))
+        );
+        let remove = |group| call(Call::GroupRemove(Group(group)));
+        assert_eq!((remove(2), remove(1)), (Err(Errno::Busy), Err(Errno::Busy)));
+        assert_eq!(call(Call::GroupEnter(Group::ROOT)), Ok(0));
+        assert_eq!((remove(2), remove(1), remove(1)), (Ok(0), Ok(0), Err(Errno::NoEnt)));
+        let knob = |name: &'static str, value| call(Call::SetKnob { name: bytes(name.as_bytes()), value });
+        assert_eq!((knob("vm.swappiness", 100), knob("vm.swappiness", 201)), (Ok(0), Err(Errno::Inval)));
+        assert_eq!((knob("vm.none", 0), knob("tlb.unmap", 0)), (Err(Errno::NoEnt), Err(Errno::Access)));
+    });
 }

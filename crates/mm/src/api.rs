@@ -197,11 +197,29 @@ pub struct GroupLimits {
     pub low: u64,
     /// memory.min: below it the group is never reclaimed from.
     pub min: u64,
+    /// memory.swap.max: beyond it nothing of the group is swapped out.
+    pub swap_max: u64,
 }
 
 impl Default for GroupLimits {
     fn default() -> Self {
-        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0 }
+        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }
+    }
+}
+
+impl GroupLimits {
+    /// The limits as the files of a control group have them, in bytes: a page that is there only in part is not.
+    pub const fn of_bytes(max: u64, high: u64, low: u64, min: u64, swap_max: u64) -> GroupLimits {
+        const fn pages(bytes: u64) -> u64 {
+            if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE }
+        }
+        GroupLimits {
+            max: pages(max),
+            high: pages(high),
+            low: pages(low),
+            min: pages(min),
+            swap_max: pages(swap_max),
+        }
     }
 }
 

@@ -17,10 +17,20 @@ macro_rules! help {
     };
 }
 
+/// Is a knob looked at only when the machine starts?
+macro_rules! at_start {
+    () => {
+        false
+    };
+    (start) => {
+        true
+    };
+}
+
 macro_rules! knobs {
     ($(
         $variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal
-        $([$($word:literal)*])? $($kind:ident)? $help:literal;
+        $([$($word:literal)*])? $(@$when:ident)? $($kind:ident)? $help:literal;
     )*) => {
         /// A tunable.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -37,6 +47,7 @@ macro_rules! knobs {
                 name: $name, default: $default, min: $min, max: $max, unit: $unit,
                 help: help!($($kind)? $help),
                 words: &[$($($word,)*)?],
+                at_start: at_start!($($when)?),
             },)*];
         }
     };
@@ -59,6 +70,8 @@ pub struct KnobInfo {
     pub help: &'static str,
     /// Names of the values from `min` on, for a knob that is a choice; empty for a number.
     pub words: &'static [&'static str],
+    /// It is looked at only when the machine starts, so it cannot be changed later.
+    pub at_start: bool,
 }
 
 knobs! {
@@ -94,7 +107,7 @@ knobs! {
     ThpFilePmd "thp.file_pmd" 0 0..=1 ""
         "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
          page (0)";
-    ThpKhugepaged "thp.khugepaged" 0 0..=1 ""
+    ThpKhugepaged "thp.khugepaged" 0 0..=1 "" @start
         "a daemon collapses what is mapped in pages where a 2 MiB entry fits: files and shmem, and anonymous memory as \
          hugepages-2048kB.enabled says; looked at when the machine starts";
     KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096 1..=1048576 "pages"
@@ -129,7 +142,7 @@ knobs! {
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""
         "a run of entries that map a folio's pages is changed, counted and flushed in one step (1), or entry by entry (0)";
-    TlbUnmap "tlb.unmap" 1 0..=5 "" ["eager" "batch" "list" "lazy" "abis" "latr"]
+    TlbUnmap "tlb.unmap" 1 0..=5 "" ["eager" "batch" "list" "lazy" "abis" "latr"] @start
         "when translations of pages that reclaim unmaps are flushed: at once, a batch at a time, a batch page by page, \
          when the page is used again (LUF), at once where they were used (ABIS), at each CPU's next tick (LATR)";
     TlbUnmapPages "tlb.unmap_pages" 32 1..=512 "pages"
@@ -264,6 +277,12 @@ mod tests {
             assert_eq!(knobs.set(knob, knob.info().default), Ok(()));
         }
         assert_eq!(knobs.set(Knob::Swappiness, 201), Err(KnobError::Range { min: 0, max: 200 }));
+    }
+
+    #[test]
+    fn what_is_read_at_the_start_only_says_so() {
+        let at_start = Knob::ALL.iter().filter(|knob| knob.info().at_start);
+        assert!(at_start.eq([&Knob::ThpKhugepaged, &Knob::TlbUnmap]));
     }
 
     #[test]

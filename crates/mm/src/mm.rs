@@ -12,6 +12,7 @@ mod ending;
 mod files;
 #[cfg(test)]
 mod flushes;
+mod groups;
 #[cfg(test)]
 mod kept;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
-use crate::machine::{Io, Machine, Scope, Work, ZoneKind};
+use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
@@ -96,23 +97,46 @@ impl<M: Machine> Mm<M> {
         self.store.memory().ground()
     }
 
+    /// Change a knob while the machine runs, as a write to sysctl or sysfs does.
+    pub fn set_knob(&self, knob: Knob, value: u64) -> Result<(), Error> {
+        if knob.info().at_start {
+            return Err(Error::Access);
+        }
+        self.ground().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
+        if crate::alloc::sets_watermarks(knob) {
+            self.store.alloc.set_watermarks(self.ground());
+        }
+        if knob == Knob::DirtyWritebackCentisecs {
+            // The flusher sleeps for as long as the knob said before, or for ever.
+            self.machine().wake(WaitKey::Flusher);
+        }
+        Ok(())
+    }
+
     // --- spaces -------------------------------------------------------------------------------------------
 
     /// A new, empty address space charged to `group` (GroupId(0) is the root group).
     pub fn create_space(&self, group: GroupId) -> Result<SpaceId, Error> {
-        Ok(self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))?)
+        let made =
+            self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))?;
+        self.enter_group(made);
+        Ok(made)
     }
 
     /// A copy of `parent`: private memory is shared until written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
         let _scope = self.ground().scope(Scope::DupMmap);
-        self.on_space(parent, |gfp| self.spaces.fork(&self.store, parent, gfp))
+        let child = self.on_space(parent, |gfp| self.spaces.fork(&self.store, parent, gfp))?;
+        self.enter_group(child);
+        Ok(child)
     }
 
     /// Unmap everything and forget the space. No task may be in a call of it; CPUs may still have it loaded lazily.
     pub fn exit_space(&self, space: SpaceId) {
         let _scope = self.ground().scope(Scope::ExitMmap);
+        let group = self.group_of(space);
         self.spaces.exit(&self.store, space);
+        self.store.lru.groups.leave(group);
     }
 
     /// This CPU goes over to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
@@ -153,6 +177,8 @@ impl<M: Machine> Mm<M> {
         base.count(Stat::Pgfault, 1);
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
+        // Before and not after: else what the fault maps may be gone again when the access is tried, time after time.
+        self.stay_below_high(group);
         let served =
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
@@ -165,7 +191,6 @@ impl<M: Machine> Mm<M> {
             // that happens each time; so it is made dirty once more, and nobody waits between that and the store.
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         }
-        self.stay_below_high(group);
         Ok(served.done)
     }
 
@@ -266,17 +291,6 @@ impl<M: Machine> Mm<M> {
                 }
             }
         }
-    }
-
-    fn group_of(&self, space: SpaceId) -> GroupId {
-        self.spaces.get(space).map_or(GroupId(0), |space| space.group())
-    }
-
-    // --- groups -------------------------------------------------------------------------------------------
-
-    /// A control group below `parent`.
-    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
-        self.store.lru.create_group(parent, limits).map_err(|_| Error::NotFound)
     }
 
     // --- from the machine's owner -------------------------------------------------------------------------

@@ -35,7 +35,7 @@ pub struct Words<'a> {
     pub name: &'a str,
     /// Bytes to touch.
     pub bytes: u64,
-    /// Tasks, if it was said.
+    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each.
     pub threads: Option<u32>,
 }
 
@@ -54,7 +54,8 @@ impl<'a> Words<'a> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
         let size = parts.next().map_or(Ok(DEFAULT_BYTES), bytes).map_err(Wrong::Other)?;
-        let threads = parts.next().map(|word| threads(text, word)).transpose()?;
+        let most = if name == CHAOS { chaos::MOST_OPERATIONS } else { MAX_THREADS };
+        let threads = parts.next().map(|word| threads(text, word, most)).transpose()?;
         if parts.next().is_some() {
             return Err(Wrong::Other(format!("{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS")));
         }
@@ -62,11 +63,9 @@ impl<'a> Words<'a> {
     }
 }
 
-fn threads(text: &str, word: &str) -> Result<u32, Wrong> {
-    let threads = word.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
-    threads.ok_or_else(|| {
-        Wrong::Other(format!("{text}: '{word}' is no number of threads from 1 to {MAX_THREADS}"))
-    })
+fn threads(text: &str, word: &str, most: u32) -> Result<u32, Wrong> {
+    let threads = word.parse().ok().filter(|threads| (1..=most).contains(threads));
+    threads.ok_or_else(|| Wrong::Other(format!("{text}: '{word}' is no number of threads from 1 to {most}")))
 }
 
 impl Named {
@@ -94,13 +93,15 @@ impl Named {
         if let Some(program) = builtin::from_name(name, bytes) {
             return Ok(Named::Builtin(program.with_threads(threads.unwrap_or(1))));
         }
+        if name == CHAOS {
+            return Ok(Named::Chaos(Chaos::from_footprint(bytes, threads)));
+        }
         if threads.is_some() {
             return Err(Wrong::Other(format!("{name} chooses its number of tasks itself")));
         }
         Ok(match name {
             LruFileMmapRead::NAME => Named::LruFileMmapRead(LruFileMmapRead::new(bytes)),
-            PageoutLoop::NAME => Named::PageoutLoop(PageoutLoop::new(bytes)),
-            _ => Named::Chaos(Chaos::from_footprint(bytes)),
+            _ => Named::PageoutLoop(PageoutLoop::new(bytes)),
         })
     }
 }
@@ -159,7 +160,7 @@ mod tests {
             ("zipf:1M", "no number of bytes"),
             ("zipf:1000000:0", "no number of threads"),
             ("zipf:1:1:1", "NAME:SIZE:THREADS"),
-            ("chaos:1000000:2", "chooses its number"),
+            ("pageout-loop:1000000:2", "chooses its number"),
             ("chaos:100000000000000", "no address space holds"),
         ] {
             assert!(matches!(find(text), Err(Wrong::Other(why)) if why.contains(reason)), "{text}");

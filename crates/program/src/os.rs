@@ -202,6 +202,36 @@ pub struct FileSpec<'a> {
     pub writable: bool,
 }
 
+/// A memory control group of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct Group(pub u32);
+
+impl Group {
+    /// The group at the root of the tree, which has no limits. Every process is in it until it enters another.
+    pub const ROOT: Group = Group(0);
+}
+
+/// Limits of a control group, in bytes, as the files of cgroup v2 have them; [`u64::MAX`] is their `max`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupLimits {
+    /// memory.max
+    pub max: u64,
+    /// memory.high
+    pub high: u64,
+    /// memory.low
+    pub low: u64,
+    /// memory.min
+    pub min: u64,
+    /// memory.swap.max
+    pub swap_max: u64,
+}
+
+impl Default for GroupLimits {
+    fn default() -> Self {
+        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }
+    }
+}
+
 /// Why a call was refused. The names are errno's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Errno {
@@ -314,6 +344,38 @@ pub trait Os {
     fn sleep(&mut self, nanos: u64);
     /// Wait until `tasks` tasks have come to barrier `id`.
     fn barrier(&mut self, id: u32, tasks: u32);
+
+    // --- groups and knobs -----------------------------------------------------------------------------------
+
+    /// Make a control group below `parent`.
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        let _ = (parent, limits);
+        Err(Errno::NoSys)
+    }
+
+    /// Change the limits of a group other than the root.
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let _ = (group, limits);
+        Err(Errno::NoSys)
+    }
+
+    /// Move this process into a group. What it has charged so far stays where it was charged; children are born in the group.
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        let _ = group;
+        Err(Errno::NoSys)
+    }
+
+    /// Remove a group that no process and no group is in. Its charges go to its parent.
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        let _ = group;
+        Err(Errno::NoSys)
+    }
+
+    /// Change a knob of the running machine by the name that sysctl or sysfs gives it.
+    fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
+        let _ = (name, value);
+        Err(Errno::NoSys)
+    }
 
     // --- observing ----------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         better: Better::Lower,
     };
     Ok(RunRecord {
+        covered: Default::default(),
         profile: profile.to_owned(),
         seed: guest.seed,
         nanos: done.nanos,

@@ -4,14 +4,12 @@ use super::run::explain;
 use crate::error::{Error, Result};
 use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
-use mm::stat::Stat;
+use mm::stat::{SizeStat, Stat};
 use program::named::{Words, Wrong};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
+use std::collections::BTreeMap;
 use std::path::Path;
 use trace::{Reader, Replay};
-
-/// The most memory of a machine on which the random program has every structure checked after every operation.
-const VALIDATE_UP_TO: u64 = 256 << 20;
 
 /// Built-in programs: name and one line of help.
 pub fn programs() -> Vec<(String, String)> {
@@ -66,6 +64,22 @@ impl Program {
         matches!(self, Program::Named(Named::Chaos(_)))
     }
 
+    /// What the random program has met in its run: its operations, and what the memory manager counted of what it did.
+    pub(super) fn covered(&self, outcome: &Outcome) -> BTreeMap<String, u64> {
+        let Program::Named(Named::Chaos(chaos)) = self else { return BTreeMap::new() };
+        let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
+        let stats = stats.map(|&(stat, value)| (format!("vmstat:{}", stat.name()), value.max(0) as u64));
+        let sizes = SizeStat::ALL.iter().filter(|stat| !stat.name().starts_with("nr_")).map(|stat| {
+            let of_stat = outcome.metrics.iter().filter(|metric| {
+                metric.name.starts_with("hugepages-") && metric.name.ends_with(&format!("/{}", stat.name()))
+            });
+            (format!("hugepages:{}", stat.name()), of_stat.map(|metric| metric.value as u64).sum())
+        });
+        let work = outcome.work.iter().map(|done| (format!("work:{}", done.work.name()), done.count));
+        let acts = chaos.covered().map(|(name, times)| (format!("chaos:{name}"), times));
+        acts.chain(stats).chain(sizes).chain(work).collect()
+    }
+
     /// Run it; also returns what a reader of the numbers should know.
     pub(super) fn run(&self, config: &RunConfig) -> Result<(Outcome, Vec<String>)> {
         match self {
@@ -97,9 +111,8 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     match program {
         Named::LruFileMmapRead(case) => flood(config, case),
         Named::Chaos(_) => {
-            let memory = config.memory.unwrap_or_else(|| config.machine.memory());
-            let validate_every_op = config.verify && memory <= VALIDATE_UP_TO;
-            machine_sim::run(&RunConfig { validate_every_op, ..config.clone() }, program).map_err(explain)
+            let validate_sometimes = config.verify;
+            machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
         Named::Builtin(_) | Named::PageoutLoop(_) => machine_sim::run(config, program).map_err(explain),
     }

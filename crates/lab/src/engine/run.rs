@@ -10,6 +10,7 @@ use crate::tree::{Share, Tree};
 use machine_sim::{BoundLevel, BoundReport, CauseCount, Outcome, ProfileNode, RunConfig, RunError};
 use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
+use std::collections::BTreeMap;
 
 /// One run.
 pub struct Run<'a> {
@@ -48,7 +49,8 @@ impl Run<'_> {
         if !self.program.may_die() {
             self.finished(&outcome)?;
         }
-        Ok(record(profile, self.seed, &outcome, warnings))
+        let covered = self.program.covered(&outcome);
+        Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
     }
 
     /// A run whose program was killed half-way measured something else.
@@ -104,6 +106,7 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
             .map(|done| (done.work.name().to_owned(), CostRecord { count: done.count, nanos: done.nanos }))
             .collect(),
         oracle: OracleRecord { checked: outcome.oracle.checked, violations: outcome.oracle.violations },
+        covered: BTreeMap::new(),
         bound: outcome.bound.as_ref().map(bound),
         profile_tree: outcome.profile.as_ref().map(tree),
         warnings,

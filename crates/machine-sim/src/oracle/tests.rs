@@ -14,7 +14,7 @@ fn oracle() -> Oracle {
 
 fn put(oracle: &mut Oracle, space: u32, page: u64, old: Stamp, new: Stamp) {
     oracle.access(space, page, Store, old).unwrap();
-    oracle.store(space, page, new);
+    oracle.store(space, page, new, || None);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use super::{ADDRESS_BITS, SimOs};
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
+use mm::frame::Owner;
 use mm::machine::Machine;
-use mm::units::Vpn;
+use mm::units::{Pfn, Vpn};
 use program::{Access, Mode, Program, Signal};
 
 /// Faults that one access may take. More means that the memory manager makes no progress.
@@ -128,7 +129,7 @@ impl<P: Program> SimOs<'_, P> {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp));
+            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.named_page(cached.pfn())));
         }
         if let Err(text) = verdict {
             let now = self.machine.now();
@@ -145,6 +146,14 @@ impl<P: Program> SimOs<'_, P> {
                 self.world.mm.ground().frames[cached.pfn()].flags(),
             ));
         }
+    }
+
+    /// The oracle's name of the page of a file that a frame holds, if that file has a name.
+    fn named_page(&self, pfn: Pfn) -> Option<(u64, u64)> {
+        let frames = &self.world.mm.ground().frames;
+        let Owner::File(id) = frames[frames.head(pfn)].owner() else { return None };
+        let file = self.world.kernel.borrow().files.iter().position(|file| file.id == id)?;
+        Some((file as u64, frames.index_of(pfn).0))
     }
 
     /// Count an access through a translation that the page table no longer has. It may be right all the same.

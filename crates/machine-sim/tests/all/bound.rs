@@ -14,7 +14,7 @@ fn outcome(seed: u64, bound: bool) -> Outcome {
     config.memory = Some(24 * MIB);
     config.seed = seed;
     config.bound = bound;
-    run(&config, &Chaos::from_footprint(32 * MIB)).unwrap_or_else(|error| panic!("{error}"))
+    run(&config, &Chaos::from_footprint(32 * MIB, None)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

@@ -9,7 +9,8 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
-use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn};
+use mm::knobs::Knob;
+use mm::units::{PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn};
 use program::{Errno, Map, MapSource, Remap};
 
 /// Longest name of a file, in bytes.
@@ -113,6 +114,28 @@ impl<H: Host> Kernel<H> {
             Call::Msync { addr, len } => {
                 let (start, pages) = range(addr, len)?;
                 self.on_space(task, |mm, space| mm.msync(space, start, pages))?;
+            }
+            Call::GroupCreate { parent, limits } => {
+                let (parent, limits) = (convert::group(parent)?, convert::group_limits(limits));
+                return self
+                    .on_space(task, |mm, _| mm.create_group(parent, limits))
+                    .map(|group| group.0.into());
+            }
+            Call::GroupLimit { group, limits } => {
+                let (group, limits) = (convert::group(group)?, convert::group_limits(limits));
+                self.on_space(task, |mm, _| mm.set_group_limits(group, limits))?;
+            }
+            Call::GroupEnter(group) => {
+                let group = convert::group(group)?;
+                self.on_space(task, |mm, space| mm.move_space(space, group))?;
+            }
+            Call::GroupRemove(group) => {
+                let group = convert::group(group)?;
+                self.on_space(task, |mm, _| mm.remove_group(group))?;
+            }
+            Call::SetKnob { name, value } => {
+                let knob = Knob::from_name(&self.text(name, LONGEST_NAME)).ok_or(Errno::NoEnt)?;
+                self.on_space(task, |mm, _| mm.set_knob(knob, value))?;
             }
             Call::NeverDefer(never) => self.on_space(task, |mm, space| {
                 mm.set_never_deferred(space, never);
@@ -225,7 +248,7 @@ impl<H: Host> Kernel<H> {
         let mut sink = |pfn: Pfn, at: u32, bytes: u32| {
             self.host().copy_to_user(self.place(pfn, at, offset, buffer), pfn, at, bytes);
         };
-        self.mm.read(file.id, offset, buffer.len, GroupId(0), &mut sink).map_err(errno)
+        self.mm.read(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut sink).map_err(errno)
     }
 
     fn pwrite(&self, task: &Task, fd: u32, offset: u64, buffer: Buffer) -> Result<u64, Errno> {
@@ -240,7 +263,7 @@ impl<H: Host> Kernel<H> {
         let mut source = |pfn: Pfn, at: u32, bytes: u32| {
             self.host().copy_from_user(pfn, at, self.place(pfn, at, offset, buffer), bytes);
         };
-        self.mm.write(file.id, offset, buffer.len, GroupId(0), &mut source).map_err(errno)
+        self.mm.write(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut source).map_err(errno)
     }
 
     /// Text of ring 3, as far as it is text.

@@ -1,8 +1,8 @@
 //! Words of programs in words of the memory manager.
 
 use mm::api;
-use mm::units::{PAGE_SIZE, Vpn, pages_of};
-use program::{Advice, Errno, FileAdvice, Prot};
+use mm::units::{GroupId, PAGE_SIZE, Vpn, pages_of};
+use program::{Advice, Errno, FileAdvice, Group, GroupLimits, Prot};
 
 /// Bits of a program's address.
 pub(super) const ADDRESS_BITS: u32 = 47;
@@ -50,6 +50,15 @@ pub(super) fn file_advice(advice: FileAdvice) -> api::FileAdvice {
         FileAdvice::DontNeed => api::FileAdvice::DontNeed,
         FileAdvice::NoReuse => api::FileAdvice::NoReuse,
     }
+}
+
+pub(super) fn group(group: Group) -> Result<GroupId, Errno> {
+    u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
+}
+
+pub(super) fn group_limits(limits: GroupLimits) -> api::GroupLimits {
+    let GroupLimits { max, high, low, min, swap_max } = limits;
+    api::GroupLimits::of_bytes(max, high, low, min, swap_max)
 }
 
 /// Pages of a range given in bytes, if it is one.

@@ -8,7 +8,7 @@
 //! In the answer, the first register is 0 or the number of an error (see [`ERRNOS`]), the second the value of the call.
 
 use core::ops::Range;
-use program::{Advice, Errno, FileAdvice, Map, MapSource, Prot, Remap, Role, Signal};
+use program::{Advice, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap, Role, Signal};
 
 /// Bytes in the user arena. A buffer of no bytes is fine wherever it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,6 +151,31 @@ pub enum Call {
         len: u64,
         /// The advice.
         advice: FileAdvice,
+    },
+    /// Make a control group; the value is its number.
+    GroupCreate {
+        /// The group above.
+        parent: Group,
+        /// Its limits.
+        limits: GroupLimits,
+    },
+    /// Change the limits of a control group.
+    GroupLimit {
+        /// The group.
+        group: Group,
+        /// Its limits from now on.
+        limits: GroupLimits,
+    },
+    /// Move this process into a control group.
+    GroupEnter(Group),
+    /// Remove a control group.
+    GroupRemove(Group),
+    /// Change a knob.
+    SetKnob {
+        /// Its name.
+        name: Buffer,
+        /// The value.
+        value: u64,
     },
     /// Start a thread; the value is its task.
     Spawn(Role),
@@ -297,6 +322,11 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::Fadvise { fd, offset, len, advice } => {
             (14, [fd as u64, offset, len, index_of(&FILE_ADVICE, &advice), 0, 0])
         }
+        Call::GroupCreate { parent, limits } => (26, encode_group(parent, limits)),
+        Call::GroupLimit { group, limits } => (27, encode_group(group, limits)),
+        Call::GroupEnter(group) => (28, [group.0 as u64, 0, 0, 0, 0, 0]),
+        Call::GroupRemove(group) => (29, [group.0 as u64, 0, 0, 0, 0, 0]),
+        Call::SetKnob { name, value } => (30, [name.addr, name.len, value, 0, 0, 0]),
         Call::Spawn(role) => (15, [role as u64, 0, 0, 0, 0, 0]),
         Call::Fork(role) => (16, [role as u64, 0, 0, 0, 0, 0]),
         Call::Join(task) => (17, [task as u64, 0, 0, 0, 0, 0]),
@@ -315,6 +345,11 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
             (24, [signal.map_or(0, signal_number), addr, accesses, progress, checked, violations])
         }
     }
+}
+
+fn encode_group(group: Group, limits: GroupLimits) -> [u64; 6] {
+    let GroupLimits { max, high, low, min, swap_max } = limits;
+    [group.0 as u64, max, high, low, min, swap_max]
 }
 
 fn encode_map(map: &Map) -> [u64; 6] {
@@ -372,6 +407,10 @@ fn decode_map([addr, len, bits, fd, offset, _]: [u64; 6]) -> Result<Map, Errno> 
     })
 }
 
+fn limits_of([_, max, high, low, min, swap_max]: [u64; 6]) -> GroupLimits {
+    GroupLimits { max, high, low, min, swap_max }
+}
+
 /// The call that registers hold, for a machine whose user arena lies at `arena`. Arguments that a call does not have are
 /// not looked at.
 pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Errno> {
@@ -406,6 +445,11 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
         12 => Call::Fsync { fd: descriptor(a)? },
         13 => Call::Ftruncate { fd: descriptor(a)?, size: b },
         14 => Call::Fadvise { fd: descriptor(a)?, offset: b, len: c, advice: one_of(&FILE_ADVICE, d)? },
+        26 => Call::GroupCreate { parent: Group(number(a)?), limits: limits_of(args) },
+        27 => Call::GroupLimit { group: Group(number(a)?), limits: limits_of(args) },
+        28 => Call::GroupEnter(Group(number(a)?)),
+        29 => Call::GroupRemove(Group(number(a)?)),
+        30 => Call::SetKnob { name: buffer(arena, a, b)?, value: c },
         15 => Call::Spawn(number(a)?),
         16 => Call::Fork(number(a)?),
         17 => Call::Join(number(a)?),

@@ -114,7 +114,7 @@ mod tests {
         for (text, reason) in [
             ("zippf", "no program is called"),
             ("zipf:1M", "no number of bytes"),
-            ("chaos:1000000:2", "chooses its number"),
+            ("pageout-loop:1000000:2", "chooses its number"),
             ("scenario:none", "no scenario"),
             ("trace", "no trace came"),
         ] {

@@ -14,8 +14,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Prot, Remap, Role, Signal,
-    TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Prot, Remap,
+    Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -465,6 +465,28 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn barrier(&mut self, id: u32, tasks: u32) {
         let _ = self.call(Call::Barrier { id, tasks });
+    }
+
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        self.call(Call::GroupCreate { parent, limits }).map(|group| Group(group as u32))
+    }
+
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        self.call(Call::GroupLimit { group, limits }).map(drop)
+    }
+
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        self.call(Call::GroupEnter(group)).map(drop)
+    }
+
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        self.call(Call::GroupRemove(group)).map(drop)
+    }
+
+    fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
+        let mut buffer = Buffer::default();
+        let name = buffer.hold(name);
+        self.call(Call::SetKnob { name, value }).map(drop)
     }
 
     fn now(&self) -> u64 {

@@ -30,7 +30,7 @@ mod zonelist;
 
 pub use kswapd::KswapdRequest;
 pub use owing::Fresh;
-pub use setup::LayoutError;
+pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};
 pub use watermark::{Mark, Reserve};
 pub use zone::{PcpSizes, Zone};

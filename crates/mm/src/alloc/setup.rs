@@ -74,6 +74,17 @@ fn check(ranges: &[MemoryRange]) -> Result<(), LayoutError> {
     Ok(())
 }
 
+/// Does [`Allocator::set_watermarks`] look at the knob?
+pub fn sets_watermarks(knob: Knob) -> bool {
+    matches!(
+        knob,
+        Knob::MinFreeKbytes
+            | Knob::WatermarkScaleFactor
+            | Knob::LowmemReserveRatio
+            | Knob::PercpuPagelistHighFraction
+    )
+}
+
 impl Allocator {
     /// Take charge of all memory of the machine. Frames that belong to no range are marked RESERVED; of the others only
     /// one record in 1024 is written.
@@ -104,9 +115,8 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
-    /// of `vm.min_free_kbytes`, `vm.watermark_scale_factor`, `vm.lowmem_reserve_ratio` or
-    /// `vm.percpu_pagelist_high_fraction` changed. Boosts end.
+    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one that
+    /// [`sets_watermarks`] changed. Boosts end.
     pub fn set_watermarks<M: Machine>(&self, base: &Ground<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);

@@ -156,7 +156,7 @@ impl Cache {
         let frame = &memory.frames[pfn];
         debug_assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO);
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
-        let Some(slot) = memory.swap.alloc(memory.ground(), memory.machine.cpu()) else { return false };
+        let Some(slot) = memory.swap.alloc(memory.ground(), frame.group()) else { return false };
         memory.swap.dup(slot);
         // In the cache before the tree leads to the slot.
         memory.swap.cache_insert(memory.ground(), slot, pfn);

@@ -117,8 +117,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 /// be unmapped and written. `false`: swap is full, or has no such room.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
-    let (order, cpu) = (memory.frames[pfn].order(), memory.machine.cpu());
-    let Some(slot) = memory.swap.alloc_run(memory.ground(), cpu, order) else { return false };
+    let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
+    let Some(slot) = memory.swap.alloc_run(memory.ground(), group, order) else { return false };
     memory.swap.cache_insert(memory.ground(), slot, pfn);
     memory.frames[pfn].set(FrameFlags::DIRTY);
     true

@@ -31,6 +31,8 @@ struct Group {
     high: AtomicU64,
     low: AtomicU64,
     min: AtomicU64,
+    /// Spaces in it. Changes while the tree is locked.
+    members: AtomicU32,
     /// Pages charged to the group and those below.
     usage: AtomicI64,
     /// min(usage, memory.min) and the like, as last told to the parent.
@@ -120,15 +122,40 @@ impl Groups {
         }
     }
 
-    /// Take a group without children out of the tree. The tree is locked.
+    /// A space enters a group, which then stays until the space leaves.
+    pub fn enter(&self, group: GroupId) -> Result<(), Error> {
+        let _tree = self.tree.lock();
+        if !self.is_live(group) {
+            return Err(Error::NotFound);
+        }
+        self.at(group).members.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// A space enters the group, or if that was removed the nearest one above; returns which.
+    pub fn enter_nearest(&self, group: GroupId) -> GroupId {
+        let _tree = self.tree.lock();
+        let group = self.nearest_live(group);
+        self.at(group).members.fetch_add(1, Relaxed);
+        group
+    }
+
+    /// A space leaves a group that it has entered.
+    pub fn leave(&self, group: GroupId) {
+        let _tree = self.tree.lock();
+        let before = self.at(group).members.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "nobody is in {group:?}");
+    }
+
+    /// Take a group without children and members out of the tree. The tree is locked.
     pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, Error> {
         if !self.is_live(id) {
             return Err(Error::NotFound);
         }
         let group = self.at(id);
         let Some(parent) = self.parent(id) else { return Err(Error::Invalid) };
-        if group.first_child.load(Relaxed) != NOBODY {
-            return Err(Error::Invalid);
+        if group.first_child.load(Relaxed) != NOBODY || group.members.load(Relaxed) > 0 {
+            return Err(Error::Busy);
         }
         let mut at = &self.at(parent).first_child;
         while at.load(Relaxed) != to_link(Some(id)) {
@@ -197,18 +224,19 @@ impl Groups {
 
     // --- limits ---
 
-    /// The limits of a group.
-    pub fn limits(&self, group: GroupId) -> GroupLimits {
+    /// The memory limits of a group; that of swap is kept where slots are.
+    pub(super) fn memory_limits(&self, group: GroupId) -> GroupLimits {
         let group = self.at(group);
         GroupLimits {
             max: group.max.load(Relaxed),
             high: group.high.load(Relaxed),
             low: group.low.load(Relaxed),
             min: group.min.load(Relaxed),
+            ..GroupLimits::default()
         }
     }
 
-    /// Set the limits of a group other than the root. What it holds beyond a new maximum is reclaimed at its next charge.
+    /// Set the memory limits of a group other than the root. What it holds beyond them is left to the caller.
     pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         if group == ROOT {
             return Err(Error::Invalid);

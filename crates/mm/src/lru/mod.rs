@@ -112,15 +112,27 @@ impl Lru {
     // --- groups ---
 
     /// A new group below `parent`. Fails if there is no such parent, or if all 65536 numbers of a run have been used.
-    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
+    /// `prepare` is called before anybody can find it.
+    pub fn create_group(
+        &self,
+        parent: GroupId,
+        limits: GroupLimits,
+        prepare: impl FnOnce(GroupId),
+    ) -> Result<GroupId, Error> {
         let _tree = self.groups.tree.lock();
         let group = self.groups.insert(parent, limits)?;
         self.make_vecs(group);
+        prepare(group);
         self.groups.publish(group);
         Ok(group)
     }
 
-    /// Remove a group other than the root, with none below it. Its folios and their charges go to its parent.
+    /// The memory limits of a group.
+    pub fn group_limits(&self, group: GroupId) -> Result<GroupLimits, Error> {
+        if self.groups.is_live(group) { Ok(self.groups.memory_limits(group)) } else { Err(Error::NotFound) }
+    }
+
+    /// Remove a group other than the root, with none below it and no space in it. Its folios and their charges go to its parent.
     pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;

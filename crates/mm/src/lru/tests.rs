@@ -152,8 +152,8 @@ fn a_page_that_comes_back_soon_is_activated() {
 fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     let (base, lru) = setup();
     let max = |max| GroupLimits { max, ..GroupLimits::default() };
-    let top = lru.create_group(ROOT, max(10)).unwrap();
-    let (a, b) = (lru.create_group(top, max(8)).unwrap(), lru.create_group(top, max(8)).unwrap());
+    let top = lru.create_group(ROOT, max(10), drop).unwrap();
+    let (a, b) = (lru.create_group(top, max(8), drop).unwrap(), lru.create_group(top, max(8), drop).unwrap());
     let charge = |group, pages| lru.groups.try_charge(&base, group, pages);
     assert_eq!(charge(a, 9), Err(a));
     assert_eq!(charge(a, 7), Ok(()));
@@ -163,15 +163,21 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
-    assert_eq!(lru.remove_group(&base, top), Err(Error::Invalid));
+    assert_eq!(lru.remove_group(&base, top), Err(Error::Busy));
+    lru.groups.enter(a).unwrap();
+    assert_eq!(lru.remove_group(&base, a), Err(Error::Busy));
+    lru.groups.leave(a);
+    lru.remove_group(&base, a).unwrap();
+    assert_eq!((lru.groups.enter(a), lru.groups.enter_nearest(a)), (Err(Error::NotFound), top));
 }
 
 #[test]
 fn protection_comes_down_the_tree() {
     let (base, lru) = setup();
     let low = |low| GroupLimits { low, ..GroupLimits::default() };
-    let top = lru.create_group(ROOT, low(100)).unwrap();
-    let (a, b) = (lru.create_group(top, low(150)).unwrap(), lru.create_group(top, low(50)).unwrap());
+    let top = lru.create_group(ROOT, low(100), drop).unwrap();
+    let (a, b) =
+        (lru.create_group(top, low(150), drop).unwrap(), lru.create_group(top, low(50), drop).unwrap());
     lru.groups.try_charge(&base, a, 150).unwrap();
     lru.groups.try_charge(&base, b, 100).unwrap();
     for group in lru.groups.subtree(ROOT) {
@@ -191,7 +197,7 @@ fn protection_comes_down_the_tree() {
 #[test]
 fn partial_walks_go_on_where_the_last_one_stopped() {
     let (_base, lru) = setup();
-    let new = || lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    let new = || lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     let (a, b) = (new(), new());
     let node = NodeId(0);
     let mut first = None;
@@ -368,7 +374,7 @@ proptest! {
                 }
                 Op::NewGroup(parent) if groups.len() < 6 => {
                     let parent = groups[parent % groups.len()];
-                    groups.push(lru.create_group(parent, GroupLimits::default()).unwrap());
+                    groups.push(lru.create_group(parent, GroupLimits::default(), drop).unwrap());
                 }
                 Op::RemoveGroup(index) => {
                     let group = groups[index % groups.len()];
@@ -407,7 +413,7 @@ fn movers_on_many_threads_do_not_lose_a_folio() {
     extern crate std;
     const ROUNDS: u32 = 4000;
     let (base, lru) = setup();
-    let group = lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     for pfn in (0..FRAMES).map(Pfn) {
         let kind = if pfn.0 % 2 == 0 { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
         new_folio(&base, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);

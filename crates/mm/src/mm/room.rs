@@ -112,7 +112,7 @@ impl<M: Machine> Mm<M> {
         Err(error)
     }
 
-    /// A group above its high limit reclaims what it took too much, once the operation is done.
+    /// A group above its high limit reclaims what it took too much before it takes more.
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
         if let Some((over, pages)) = self.store.lru.groups.over_high(group) {

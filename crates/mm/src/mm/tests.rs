@@ -238,3 +238,20 @@ fn a_memory_manager_can_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Mm<TestMachine>>();
 }
+
+#[test]
+fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
+    let mm =
+        Mm::new(TestMachine::simple(1, 4096), Config { knobs: Knobs::default(), swap: Vec::new() }).unwrap();
+    let mark = || mm.store.alloc.zones()[0].mark(Mark::Min);
+    let before = mark();
+    mm.set_knob(Knob::MinFreeKbytes, 4096).unwrap();
+    assert!(mark() > before);
+    assert_eq!(mm.set_knob(Knob::Swappiness, 201), Err(Error::Invalid));
+    assert_eq!(
+        mm.set_knob(Knob::TlbUnmap, 0),
+        Err(Error::Access),
+        "what is cleared under one policy is paid under it"
+    );
+    assert_eq!(mm.ground().knobs.get(Knob::Swappiness), 60);
+}

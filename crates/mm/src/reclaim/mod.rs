@@ -149,9 +149,9 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
     }
 
-    /// Is there anywhere to put anonymous pages, or are some there already?
-    fn can_swap(&self) -> bool {
-        self.st.swap.free_slots() > 0 || in_swap_cache(self.st) > 0
+    /// Is there anywhere to put anonymous pages of a group, or are some there already?
+    fn can_swap(&self, group: GroupId) -> bool {
+        self.st.swap.free_for(group) > 0 || in_swap_cache(self.st) > 0
     }
 
     /// Is it any use to keep anonymous pages in order of age?

@@ -294,7 +294,7 @@ impl<M: Machine> Reclaim<'_, M> {
             return if add_to_swap(st.memory(), pfn) { Ok(()) } else { Err(Fate::Activate) };
         }
         // Who holds it would keep it from being freed, and from being split. And why split it if no page can go?
-        if frame.refs() != frame.mapcount() + 1 || st.swap.free_slots() == 0 {
+        if frame.refs() != frame.mapcount() + 1 || st.swap.free_for(frame.group()) == 0 {
             return Err(Fate::Activate);
         }
         if st.frames.pages_mapped(pfn) < frame.pages() {

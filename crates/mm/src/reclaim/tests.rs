@@ -175,7 +175,7 @@ fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
     let bench = Bench::new(0);
     let st = &bench.st;
     st.knobs.set(Knob::FileMaxOrder, 6).unwrap();
-    let group = st.lru.create_group(ROOT, GroupLimits::default()).unwrap();
+    let group = st.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     for at in (0..256).step_by(64).map(|page| page * PAGE_SIZE) {
         let (len, gfp) = (64 * PAGE_SIZE, Gfp::user(group));
         assert_eq!(st.cache.write(st.memory(), bench.file, at, len, gfp, &mut |_, _, _| ()).unwrap(), len);
@@ -311,8 +311,8 @@ fn a_group_reclaims_from_itself_and_those_below() {
     let bench = Bench::new(0);
     let groups = &bench.st.lru;
     let limit = |max| GroupLimits { max, ..GroupLimits::default() };
-    let top = groups.create_group(ROOT, limit(100)).unwrap();
-    let child = groups.create_group(top, limit(u64::MAX)).unwrap();
+    let top = groups.create_group(ROOT, limit(100), drop).unwrap();
+    let child = groups.create_group(top, limit(u64::MAX), drop).unwrap();
     bench.clean_file(0..60, ROOT);
     bench.clean_file(60..100, top);
     bench.clean_file(100..160, child);
@@ -330,7 +330,8 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
     let lru = &bench.st.lru;
     let low = GroupLimits { low: 64, ..GroupLimits::default() };
     let min = GroupLimits { min: 64, ..GroupLimits::default() };
-    let (soft, hard) = (lru.create_group(ROOT, low).unwrap(), lru.create_group(ROOT, min).unwrap());
+    let (soft, hard) =
+        (lru.create_group(ROOT, low, drop).unwrap(), lru.create_group(ROOT, min, drop).unwrap());
     bench.clean_file(0..64, soft);
     bench.clean_file(64..128, hard);
     bench.clean_file(128..192, ROOT);
@@ -587,7 +588,7 @@ mod random {
         fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {
             let bench = Bench::new(96);
             let lru = &bench.st.lru;
-            let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }).unwrap();
+            let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }, drop).unwrap();
             let base = bench.st.memory().ground();
             let cx = Reclaim { st: &bench.st, state: &bench.state };
             let mut count = 0;

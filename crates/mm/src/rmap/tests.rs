@@ -124,7 +124,7 @@ fn anonymous_pages_leave_swap_entries_behind() {
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
     bench.map(0, 101, pfn, Bits::DIRTY);
     bench.map(1, 201, pfn, Bits::empty());
-    let slot = bench.memory.swap.alloc(base, CpuId(0)).unwrap();
+    let slot = bench.memory.swap.alloc(base, GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
     bench.memory.swap.cache_insert(base, slot, pfn);
     assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: true });
@@ -142,7 +142,7 @@ fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     bench.map(0, 101, pfn, Bits::DIRTY);
-    let slot = bench.memory.swap.alloc(bench.memory.ground(), CpuId(0)).unwrap();
+    let slot = bench.memory.swap.alloc(bench.memory.ground(), GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
     bench.memory.swap.cache_insert(bench.memory.ground(), slot, pfn);
     assert!(bench.unmap(pfn).all);
@@ -218,7 +218,7 @@ fn a_folio_goes_to_slots_that_follow_each_other() {
     let pfn = bench.large_folio(FrameFlags::SWAPBACKED);
     bench.memory.frames[pfn.add(2)].set(FrameFlags::EXCLUSIVE);
     let slots: std_alloc::vec::Vec<_> =
-        (0..4).map(|_| bench.memory.swap.alloc(base, CpuId(0)).unwrap()).collect();
+        (0..4).map(|_| bench.memory.swap.alloc(base, GroupId(0)).unwrap()).collect();
     assert!(slots.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
     bench.memory.swap.cache_insert(base, slots[0], pfn);
     assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: false });

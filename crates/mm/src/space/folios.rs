@@ -553,7 +553,7 @@ fn a_fault_takes_what_there_is() {
     blocks.into_iter().for_each(|block| world.st.put(block));
 
     let limits = GroupLimits { max: 6, ..GroupLimits::default() };
-    let group = world.st.lru.create_group(GroupId(0), limits).unwrap();
+    let group = world.st.lru.create_group(GroupId(0), limits, drop).unwrap();
     let store =
         |page, gfp| world.spaces.fault(&world.st, world.ids[0], Vpn(ANON + page), AccessKind::Store, gfp);
     for page in [500, 600, 608] {

@@ -43,7 +43,7 @@ pub use vma::{Vma, VmaFlags, VmaView};
 use crate::api::Error;
 use crate::arena::Arena;
 use crate::lock::Lock;
-use crate::machine::Machine;
+use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::semaphore::Semaphore;
@@ -144,6 +144,16 @@ impl Spaces {
         *space.vmas.lock() = VmaTree::default();
         space.alive.store(true, Release);
         Ok(id)
+    }
+
+    /// Charge a space to another group from now on. Returns the one that it was in; `None`: there is no such space.
+    pub fn move_to<M: Machine>(&self, st: &Store<M>, id: SpaceId, group: GroupId) -> Option<GroupId> {
+        let space = self.get(id)?;
+        // Ranges tell the reverse map which group uses them.
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let old = GroupId(space.group.swap(group.0 as u32, Relaxed) as u16);
+        space.vmas.lock().iter().for_each(|vma| vma.relink(st, id, group));
+        Some(old)
     }
 
     /// What khugepaged does between two sleeps, from the first space on.

@@ -1,7 +1,7 @@
 //! One swap area: its slot map, its clusters, and what the swap cache holds for each slot.
 
 use super::clusters::{CLUSTER_SLOTS, Clusters};
-use crate::units::{CpuId, Order, Pfn, Shadow};
+use crate::units::{CpuId, GroupId, Order, Pfn, Shadow};
 use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec;
@@ -33,6 +33,8 @@ pub(super) struct Slots {
     map: Vec<u32>,
     /// Folio + 1 or shadow, as the map says.
     value: Vec<u64>,
+    /// The group that a slot in use is charged to.
+    group: Vec<GroupId>,
     clusters: Clusters,
     /// By CPU and by size of what it swaps out: pages of one size lie together, so that runs stay free for others.
     current: Vec<[Option<Current>; RUN_ORDERS]>,
@@ -44,6 +46,7 @@ impl Slots {
         Slots {
             map: vec![0; slots as usize],
             value: vec![0; slots as usize],
+            group: vec![GroupId(0); slots as usize],
             clusters: Clusters::new(slots),
             current: vec![[None; RUN_ORDERS]; cpus],
             free: slots as u64,
@@ -163,6 +166,21 @@ impl Slots {
 
     pub(super) fn free(&self) -> u64 {
         self.free
+    }
+
+    /// Slots from this one on, just allocated, are charged to a group.
+    pub(super) fn set_group(&mut self, slot: u32, count: u32, group: GroupId) {
+        self.group[slot as usize..(slot + count) as usize].fill(group);
+    }
+
+    /// The group that a slot is charged to, or was until it became free.
+    pub(super) fn group(&self, slot: u32) -> GroupId {
+        self.group[slot as usize]
+    }
+
+    /// The groups of all slots in use.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.map.iter().zip(&self.group).filter(|(map, _)| **map != 0).map(|(_, &group)| group)
     }
 
     pub(super) fn entries(&self, slot: u32) -> u32 {

@@ -9,6 +9,7 @@
 
 mod area;
 pub mod clusters;
+mod groups;
 mod readahead;
 
 use crate::api::SwapArea;
@@ -20,6 +21,7 @@ use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use area::Slots;
+pub use groups::SwapGroups;
 pub(crate) use readahead::SwapReadahead;
 use std_alloc::boxed::Box;
 use std_alloc::format;
@@ -44,6 +46,8 @@ pub struct Swap {
     turns: AtomicU32,
     /// Pages that are being written.
     writing: AtomicU32,
+    /// What control groups have of it.
+    pub groups: SwapGroups,
     /// How well reading ahead has paid.
     pub(crate) readahead: SwapReadahead,
 }
@@ -63,17 +67,32 @@ impl Swap {
             area
         });
         let [turns, writing] = [0; 2].map(AtomicU32::new);
-        Swap { areas: areas.collect(), turns, writing, readahead: SwapReadahead::default() }
+        let (groups, readahead) = Default::default();
+        Swap { areas: areas.collect(), turns, writing, groups, readahead }
     }
 
-    /// A free slot, held by the cache until [`Swap::cache_remove`]. `None` when swap is full.
-    pub fn alloc<M: Machine>(&self, base: &Base<M>, cpu: CpuId) -> Option<SwapSlot> {
-        self.alloc_run(base, cpu, Order::ZERO)
+    /// A free slot for a page of `group`, held by the cache until [`Swap::cache_remove`]. `None` when swap is full, or the group may
+    /// have no more of it.
+    pub fn alloc<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Option<SwapSlot> {
+        self.alloc_run(base, group, Order::ZERO)
     }
 
     /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple of their
     /// number on. `None`: no such room was found.
-    pub fn alloc_run<M: Machine>(&self, base: &Base<M>, cpu: CpuId, order: Order) -> Option<SwapSlot> {
+    pub fn alloc_run<M: Machine>(&self, base: &Base<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
+        let count = order.frames() as u64;
+        if !self.groups.try_charge(group, count) {
+            return None;
+        }
+        let found = self.find_run(base, group, order);
+        if found.is_none() {
+            self.groups.uncharge(group, count);
+        }
+        found
+    }
+
+    fn find_run<M: Machine>(&self, base: &Base<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
+        let cpu = base.machine.cpu();
         let turn = self.turns.fetch_add(1, Relaxed) / TURN;
         let mut rest = &self.areas[..];
         while let Some(first) = rest.first() {
@@ -84,6 +103,7 @@ impl Swap {
                 let mut slots = area.slots.lock();
                 let found = if order == Order::ZERO { slots.alloc(cpu) } else { slots.alloc_run(cpu, order) };
                 if let Some(offset) = found {
+                    slots.set_group(offset, order.frames(), group);
                     base.charge(Work::SwapSlot, 1);
                     return Some(SwapSlot(area.base + offset));
                 }
@@ -123,6 +143,7 @@ impl Swap {
     pub fn free_entry<M: Machine>(&self, base: &Base<M>, slot: SwapSlot) -> u32 {
         let (mut slots, offset) = self.slots(slot);
         if slots.free_entry(offset) {
+            self.groups.uncharge(slots.group(offset), 1);
             base.charge(Work::SwapSlot, 1);
             return 0;
         }
@@ -133,9 +154,7 @@ impl Swap {
     pub fn free_entries<M: Machine>(&self, base: &Base<M>, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
-        if freed > 0 {
-            base.charge(Work::SwapSlot, 1);
-        }
+        self.note_freed(base, slots.group(offset), freed as u64);
     }
 
     /// Entries that refer to the slot.
@@ -209,9 +228,20 @@ impl Swap {
             base.charge(Work::CacheRemove, 1);
         }
         let freed = (offset..offset + pages).filter(|&offset| slots.remove(offset, shadow)).count();
-        if freed > 0 {
+        self.note_freed(base, slots.group(offset), freed as u64);
+    }
+
+    /// Slots of one folio, and so of one group, are free.
+    fn note_freed<M: Machine>(&self, base: &Base<M>, group: GroupId, slots: u64) {
+        if slots > 0 {
+            self.groups.uncharge(group, slots);
             base.charge(Work::SwapSlot, 1);
         }
+    }
+
+    /// Slots that a folio of `group` can still have.
+    pub fn free_for(&self, group: GroupId) -> u64 {
+        self.free_slots().min(self.groups.room(group))
     }
 
     /// Free slots over all areas.
@@ -250,7 +280,14 @@ impl Swap {
         for area in &self.areas {
             area.slots.lock().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
         }
-        Ok(())
+        let mut charged = Vec::new();
+        for area in &self.areas {
+            for group in area.slots.lock().groups() {
+                charged.resize(charged.len().max(group.index() + 1), 0);
+                charged[group.index()] += 1;
+            }
+        }
+        self.groups.validate(&charged)
     }
 
     fn area(&self, slot: SwapSlot) -> &Area {

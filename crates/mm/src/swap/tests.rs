@@ -12,7 +12,7 @@ fn area(device: u8, pages: u32, priority: i16) -> SwapArea {
 }
 
 fn devices(swap: &Swap, base: &Base<TestMachine>, count: usize) -> Vec<u8> {
-    (0..count).map(|_| swap.place(swap.alloc(base, CpuId(0)).unwrap()).0.0).collect()
+    (0..count).map(|_| swap.place(swap.alloc(base, GroupId(0)).unwrap()).0.0).collect()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn areas_of_higher_priority_are_filled_first() {
     let base = base(1);
     let swap = Swap::new(&[area(0, 5, -2), area(1, 3, 7), area(2, 4, 1)], 1);
     assert_eq!(devices(&swap, &base, 12), [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0]);
-    assert_eq!((swap.alloc(&base, CpuId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
+    assert_eq!((swap.alloc(&base, GroupId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
     assert_eq!(base.machine.work(Work::SwapSlot), 12);
     swap.validate().unwrap();
 }
@@ -52,7 +52,7 @@ fn slots_name_places_in_their_area() {
 fn a_slot_lives_as_long_as_an_entry_or_the_cache_has_it() {
     let base = base(1);
     let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
-    let slot = swap.alloc(&base, CpuId(0)).unwrap();
+    let slot = swap.alloc(&base, GroupId(0)).unwrap();
     base.frames[Pfn(9)].set(FrameFlags::LOCKED);
     base.frames[Pfn(9)].get(1);
     assert_eq!(swap.cache_insert(&base, slot, Pfn(9)), None);

@@ -98,20 +98,41 @@ fn task_call() -> impl Strategy<Value = Call> {
     ]
 }
 
+fn limits() -> impl Strategy<Value = GroupLimits> {
+    any::<[u64; 5]>().prop_map(|[max, high, low, min, swap_max]| GroupLimits {
+        max,
+        high,
+        low,
+        min,
+        swap_max,
+    })
+}
+
+fn group_call() -> impl Strategy<Value = Call> {
+    let group = || any::<u32>().prop_map(Group);
+    prop_oneof![
+        (group(), limits()).prop_map(|(parent, limits)| Call::GroupCreate { parent, limits }),
+        (group(), limits()).prop_map(|(group, limits)| Call::GroupLimit { group, limits }),
+        group().prop_map(Call::GroupEnter),
+        group().prop_map(Call::GroupRemove),
+        (inside(), any::<u64>()).prop_map(|(name, value)| Call::SetKnob { name, value }),
+    ]
+}
+
 proptest! {
     #[test]
-    fn what_was_encoded_is_decoded(call in prop_oneof![memory_call(), file_call(), task_call()]) {
+    fn what_was_encoded_is_decoded(call in prop_oneof![memory_call(), file_call(), task_call(), group_call()]) {
         let (number, args) = encode(&call);
         prop_assert_eq!(decode(number, args, &ARENA), Ok(call));
     }
 
     #[test]
-    fn any_registers_decode_to_something(number in prop_oneof![0u64..30, any::<u64>()], args: [u64; 6]) {
+    fn any_registers_decode_to_something(number in prop_oneof![0u64..35, any::<u64>()], args: [u64; 6]) {
         let inside = |buffer: Buffer| {
             buffer.len == 0 || (ARENA.start <= buffer.addr && buffer.addr + buffer.len <= ARENA.end)
         };
         match decode(number, args, &ARENA) {
-            Ok(Call::Open { name: buffer, .. } | Call::Tell(_, buffer)
+            Ok(Call::Open { name: buffer, .. } | Call::SetKnob { name: buffer, .. } | Call::Tell(_, buffer)
                 | Call::Pread { buffer, .. } | Call::Pwrite { buffer, .. }) => prop_assert!(inside(buffer)),
             Ok(call) => prop_assert_eq!(decode(encode(&call).0, encode(&call).1, &ARENA), Ok(call)),
             Err(_) => {}

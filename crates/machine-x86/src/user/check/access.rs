@@ -115,11 +115,12 @@ fn needs(prot: Prot, mode: Mode) -> bool {
     }
 }
 
-/// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded.
+/// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded, and a program's
+/// fetches are carried out as loads.
 fn passes(prot: Prot, mode: Mode) -> bool {
     match mode {
-        Mode::Load => prot != Prot::NONE,
-        mode => needs(prot, mode),
+        Mode::Load | Mode::Fetch => prot != Prot::NONE,
+        Mode::Store => needs(prot, mode),
     }
 }
 

@@ -118,7 +118,7 @@ fn scan_targets<M: Machine>(
 ) -> Targets {
     let (lru, groups) = (&cx.st.lru, &cx.st.lru.groups);
     let situation = Situation {
-        can_swap: sc.may_swap && cx.can_swap(),
+        can_swap: sc.may_swap && cx.can_swap(group),
         is_group: sc.is_group(),
         swappiness: sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness)),
         priority: sc.priority,

@@ -1,0 +1,90 @@
+//! Control groups: who makes, limits and removes them, and who is in them.
+//!
+//! As in cgroup v2: what a process has charged stays where it was charged when the process moves; a group that is removed hands its
+//! pages to its parent; one with processes or groups in it cannot be removed.
+
+use super::Mm;
+use crate::api::{Error, GroupLimits};
+use crate::lru::ROOT;
+use crate::machine::Machine;
+use crate::reclaim::{self, Retries};
+use crate::units::*;
+
+impl<M: Machine> Mm<M> {
+    /// A control group below `parent` (GroupId(0) is the root group).
+    pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
+        self.store.lru.create_group(parent, limits, |group| {
+            self.store.swap.groups.insert(group, parent, limits.swap_max);
+        })
+    }
+
+    /// The limits of a group.
+    pub fn group_limits(&self, group: GroupId) -> Result<GroupLimits, Error> {
+        let limits = self.store.lru.group_limits(group)?;
+        Ok(GroupLimits { swap_max: self.store.swap.groups.max(group), ..limits })
+    }
+
+    /// Change the limits of a group other than the root. What it has beyond them is reclaimed, as far as that can be done: beyond
+    /// memory.max until nothing more goes, and then its processes do; beyond memory.high once.
+    pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
+        self.store.lru.groups.set_limits(group, limits)?;
+        self.store.swap.groups.set_max(group, limits.swap_max);
+        self.stay_below_high(group);
+        let mut retries = Retries::default();
+        loop {
+            let over = self.store.lru.groups.usage(group).saturating_sub(limits.max);
+            if over == 0 || !self.store.lru.groups.is_live(group) {
+                return Ok(());
+            }
+            let freed = reclaim::group(&self.store, &self.reclaim, group, over);
+            let wanted = "the limit of a control group was lowered";
+            if !reclaim::should_retry_group(&self.store, freed, &mut retries)
+                && !self.out_of_memory(wanted, Some(group), &mut retries)
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Pages and swap slots that are charged to a group and those below it (the root: to all others; its slots are not counted).
+    pub fn group_usage(&self, group: GroupId) -> (u64, u64) {
+        (self.store.lru.groups.usage(group), self.store.swap.groups.usage(group))
+    }
+
+    /// Remove a group without spaces and groups in it. What is charged to it is its parent's from now on.
+    pub fn remove_group(&self, group: GroupId) -> Result<(), Error> {
+        self.store.lru.remove_group(self.store.memory(), group)?;
+        self.store.swap.groups.set_max(group, u64::MAX);
+        Ok(())
+    }
+
+    /// A space moves to a group: it is charged there from now on. What was charged before stays where it is.
+    pub fn move_space(&self, space: SpaceId, group: GroupId) -> Result<(), Error> {
+        self.store.lru.groups.enter(group)?;
+        match self.spaces.move_to(&self.store, space, group) {
+            Some(old) => self.store.lru.groups.leave(old),
+            None => {
+                self.store.lru.groups.leave(group);
+                return Err(Error::NotFound);
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that a space is charged to; the root if there is no such space.
+    pub fn group_of(&self, space: SpaceId) -> GroupId {
+        self.spaces.get(space).map_or(ROOT, |space| space.group())
+    }
+
+    /// A space was made in a group, which may have been removed since: then it is in the nearest one above.
+    pub(super) fn enter_group(&self, space: SpaceId) {
+        let meant = self.group_of(space);
+        let group = self.store.lru.groups.enter_nearest(meant);
+        if group != meant {
+            self.spaces.move_to(&self.store, space, group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

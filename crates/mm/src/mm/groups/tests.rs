@@ -1,0 +1,126 @@
+use super::*;
+use crate::api::*;
+use crate::knobs::Knobs;
+use crate::mm::Config;
+use crate::stat::Stat;
+use crate::testing::TestMachine;
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+
+const AT: Vpn = Vpn(0x5000);
+
+/// A memory manager with a swap area, whose transfers end as soon as somebody waits, and a group of it.
+fn bench(limits: GroupLimits) -> (&'static Mm<TestMachine>, GroupId) {
+    let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
+    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+    let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
+    *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
+    let group = mm.create_group(ROOT, limits).unwrap();
+    (mm, group)
+}
+
+fn end_transfers(mm: &Mm<TestMachine>) {
+    loop {
+        let Some(io) = mm.machine().ios.lock().pop_front() else { return };
+        mm.io_done(&io);
+    }
+}
+
+/// Have the pages of a space written to swap, and freed.
+fn page_out(mm: &Mm<TestMachine>, space: SpaceId) {
+    mm.madvise(space, AT, 100, Advice::PageOut).unwrap();
+    end_transfers(mm);
+    // What has been written is at the end of its list.
+    reclaim::group(&mm.store, &mm.reclaim, mm.group_of(space), 100);
+    end_transfers(mm);
+}
+
+/// A space of the group that has stored to so many pages.
+fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
+    let space = mm.create_space(group).unwrap();
+    mm.switch(Some(space));
+    let prot = Prot::READ | Prot::WRITE;
+    let backing = Backing::Anonymous;
+    let request = MapRequest { at: Some(AT), pages, prot, backing, locked: false, populate: false };
+    mm.mmap(space, &request).unwrap();
+    for page in (AT.0..AT.0 + pages).map(Vpn) {
+        assert!(mm.fault(space, page, AccessKind::Store).is_ok());
+    }
+    space
+}
+
+#[test]
+fn charges_stay_when_a_space_moves_and_go_up_when_the_group_is_removed() {
+    let (mm, old) = bench(GroupLimits::default());
+    let new = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    let space = with_pages(mm, old, 10);
+    assert_eq!(mm.remove_group(old), Err(Error::Busy), "a space is in it");
+    mm.move_space(space, new).unwrap();
+    assert_eq!((mm.group_usage(old).0, mm.group_usage(new).0, mm.group_of(space)), (10, 0, new));
+    mm.mmap(
+        space,
+        &MapRequest {
+            at: Some(Vpn(0x9000)),
+            pages: 4,
+            prot: Prot::READ | Prot::WRITE,
+            backing: Backing::Anonymous,
+            locked: false,
+            populate: true,
+        },
+    )
+    .unwrap();
+    assert_eq!((mm.group_usage(old).0, mm.group_usage(new).0), (10, 4));
+    mm.remove_group(old).unwrap();
+    assert_eq!(
+        (mm.move_space(space, old), mm.remove_group(old)),
+        (Err(Error::NotFound), Err(Error::NotFound))
+    );
+    assert_eq!(mm.group_usage(ROOT).0, 4, "what the root has itself is not counted");
+    let child = mm.fork(space).unwrap();
+    assert_eq!((mm.group_of(child), mm.remove_group(new)), (new, Err(Error::Busy)));
+    mm.switch(None);
+    mm.exit_space(space);
+    mm.exit_space(child);
+    mm.remove_group(new).unwrap();
+    assert_eq!((mm.group_usage(ROOT), mm.validate()), ((0, 0), Ok(())));
+}
+
+#[test]
+fn a_group_swaps_out_no_more_than_it_may() {
+    let (mm, group) = bench(GroupLimits { swap_max: 40, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 100);
+    page_out(mm, space);
+    assert_eq!(mm.group_usage(group), (60, 40));
+    assert_eq!(mm.validate(), Ok(()));
+    let limits = GroupLimits { swap_max: 50, ..GroupLimits::default() };
+    mm.set_group_limits(group, limits).unwrap();
+    assert_eq!(mm.group_limits(group), Ok(limits));
+    page_out(mm, space);
+    assert_eq!(mm.group_usage(group), (50, 50));
+    // Slots are its own as long as they are in use, even when it has been removed.
+    mm.move_space(space, ROOT).unwrap();
+    mm.remove_group(group).unwrap();
+    assert_eq!((mm.group_usage(group), mm.validate()), ((0, 50), Ok(())));
+    mm.switch(None);
+    mm.exit_space(space);
+    assert_eq!((mm.group_usage(group), mm.validate()), ((0, 0), Ok(())));
+}
+
+#[test]
+fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
+    let (mm, group) = bench(GroupLimits::default());
+    let space = with_pages(mm, group, 100);
+    // The first time writes, the second frees what was written.
+    for _ in 0..2 {
+        mm.set_group_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
+        end_transfers(mm);
+    }
+    assert!(mm.group_usage(group).0 <= 80);
+    mm.set_group_limits(group, GroupLimits { max: 20, ..GroupLimits::default() }).unwrap();
+    assert!(mm.group_usage(group).0 <= 20 && !mm.killed(space));
+    mm.set_group_limits(group, GroupLimits { max: 0, swap_max: 0, ..GroupLimits::default() }).unwrap();
+    assert!(mm.group_usage(group).0 == 0 || mm.killed(space));
+    assert_eq!(mm.ground().stats.read(Stat::OomKill), i64::from(mm.killed(space)));
+    assert_eq!(mm.set_group_limits(ROOT, GroupLimits::default()), Err(Error::Invalid));
+    assert_eq!(mm.validate(), Ok(()));
+}

@@ -1,0 +1,136 @@
+//! How many slots each control group has, and how many it may have (memory.swap.max).
+//!
+//! A slot is charged to the group of the folio that it is made for, and to every group above; it stays charged there until it is
+//! free, wherever its content goes meanwhile. A group that is removed keeps its record, without a limit, so that what is left of it
+//! goes on counting above. The root is not counted.
+
+use crate::arena::Arena;
+use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
+use crate::units::GroupId;
+
+const ROOT: GroupId = GroupId(0);
+
+#[derive(Default)]
+struct Counter {
+    parent: AtomicU32,
+    max: AtomicU64,
+    usage: AtomicU64,
+}
+
+/// Counters of all groups.
+#[derive(Default)]
+pub struct SwapGroups {
+    counters: Arena<Counter>,
+}
+
+impl SwapGroups {
+    fn at(&self, group: GroupId) -> &Counter {
+        self.counters.ensure(group.0 as u32)
+    }
+
+    /// The group and those above it, without the root.
+    fn upwards(&self, group: GroupId) -> impl Iterator<Item = &Counter> {
+        let not_root = |group: GroupId| (group != ROOT).then_some(group);
+        core::iter::successors(not_root(group), move |&group| {
+            not_root(GroupId(self.at(group).parent.load(Relaxed) as u16))
+        })
+        .map(|group| self.at(group))
+    }
+
+    /// A new group below `parent` may have so many slots.
+    pub fn insert(&self, group: GroupId, parent: GroupId, max: u64) {
+        let counter = self.at(group);
+        counter.parent.store(parent.0 as u32, Relaxed);
+        counter.usage.store(0, Relaxed);
+        counter.max.store(max, Relaxed);
+    }
+
+    /// The group may have so many slots. What it has beyond that it keeps.
+    pub fn set_max(&self, group: GroupId, max: u64) {
+        self.at(group).max.store(max, Relaxed);
+    }
+
+    /// The most slots that the group may have.
+    pub fn max(&self, group: GroupId) -> u64 {
+        if group == ROOT { u64::MAX } else { self.at(group).max.load(Relaxed) }
+    }
+
+    /// Slots of the group and those below it; the root's are not counted.
+    pub fn usage(&self, group: GroupId) -> u64 {
+        self.at(group).usage.load(Relaxed)
+    }
+
+    /// Slots that the group may have besides those that it has.
+    #[inline]
+    pub fn room(&self, group: GroupId) -> u64 {
+        let room = |counter: &Counter| counter.max.load(Relaxed).saturating_sub(counter.usage.load(Relaxed));
+        self.upwards(group).map(room).min().unwrap_or(u64::MAX)
+    }
+
+    /// Charge slots to the group. `false`: it, or one above it, may not have so many; nothing is charged then.
+    pub(super) fn try_charge(&self, group: GroupId, slots: u64) -> bool {
+        for (done, counter) in self.upwards(group).enumerate() {
+            let now = counter.usage.fetch_add(slots, AcqRel) + slots;
+            if now > counter.max.load(Relaxed) {
+                self.upwards(group).take(done + 1).for_each(|counter| counter.give_back(slots));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Slots of the group are free, or were not there after all.
+    pub(super) fn uncharge(&self, group: GroupId, slots: u64) {
+        self.upwards(group).for_each(|counter| counter.give_back(slots));
+    }
+
+    /// Slots that are charged to one group itself, as `charged` counts them, add up to what the groups say.
+    pub(super) fn validate(&self, charged: &[u64]) -> Result<(), std_alloc::string::String> {
+        let mut sums = std_alloc::vec![0; charged.len()];
+        for (group, &slots) in charged.iter().enumerate() {
+            let mut at = GroupId(group as u16);
+            while at != ROOT {
+                sums[at.index()] += slots;
+                at = GroupId(self.at(at).parent.load(Relaxed) as u16);
+            }
+        }
+        for (group, &sum) in sums.iter().enumerate() {
+            let usage = self.usage(GroupId(group as u16));
+            if usage != sum {
+                return Err(std_alloc::format!("group {group} counts {usage} swap slots of {sum}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counter {
+    fn give_back(&self, slots: u64) {
+        let before = self.usage.fetch_sub(slots, AcqRel);
+        debug_assert!(before >= slots, "a group's swap slots fall below 0");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_holds_for_all_below_and_a_refused_charge_leaves_nothing() {
+        let groups = SwapGroups::default();
+        let (top, a, b) = (GroupId(1), GroupId(2), GroupId(3));
+        groups.insert(top, ROOT, 10);
+        groups.insert(a, top, u64::MAX);
+        groups.insert(b, top, 3);
+        assert!(groups.try_charge(ROOT, 1000) && groups.try_charge(a, 8));
+        assert!(!groups.try_charge(a, 3) && !groups.try_charge(b, 4));
+        assert_eq!((groups.room(a), groups.room(b), groups.room(ROOT)), (2, 2, u64::MAX));
+        assert_eq!([top, a, b].map(|group| groups.usage(group)), [8, 8, 0]);
+        groups.validate(&[0, 0, 8, 0]).unwrap();
+        assert!(groups.validate(&[0, 0, 7, 0]).is_err());
+        groups.set_max(top, 5);
+        assert_eq!((groups.room(b), groups.max(top)), (0, 5));
+        groups.uncharge(a, 8);
+        assert_eq!([top, a, b].map(|group| groups.usage(group)), [0, 0, 0]);
+    }
+}

@@ -1,0 +1,261 @@
+//! What changes mappings: of areas of one's own, and of the range that threads share.
+
+use super::areas::{Area, Areas, PAGE};
+use super::common::{self, Range};
+use super::covered::Act;
+use super::{FILES, MOST_AREAS, Task};
+use crate::os::*;
+
+impl<O: Os> Task<'_, O> {
+    /// What to map, and whether it is a file or shared.
+    fn source(&mut self) -> (MapSource, bool) {
+        match self.rng.below(7) {
+            0..3 => (MapSource::Anonymous, false),
+            3 => (MapSource::AnonymousShared, true),
+            n => {
+                let i = self.rng.below(FILES.len() as u64) as usize;
+                let Some(fd) = self.files[i] else { return (MapSource::Anonymous, false) };
+                // Now and then from where a large folio begins.
+                let first = if self.rng.percent(30) { 0 } else { self.rng.below(self.chaos.pages) };
+                (MapSource::File { fd, offset: first * PAGE, shared: n != 4 }, true)
+            }
+        }
+    }
+
+    pub(super) fn map(&mut self) {
+        if self.own.len() >= MOST_AREAS {
+            return self.unmap();
+        }
+        let (source, file) = self.source();
+        // What shows a file is often read only: reclaim may put its flushes off.
+        let prot = match self.rng.below(100) {
+            0..8 => Prot::RX,
+            n if n < if file { 50 } else { 75 } => Prot::RW,
+            _ => Prot::R,
+        };
+        if self.rng.percent(30) && self.own.len() > 0 {
+            return self.map_over(prot, source, file);
+        }
+        let (act, most) = match self.rng.below(100) {
+            0..8 => (Act::MmapLocked, self.chaos.pages.min(16)),
+            8..18 => (Act::MmapPopulate, self.chaos.pages),
+            _ => (Act::Mmap, self.chaos.pages),
+        };
+        let pages = self.some_pages(most);
+        let (populate, locked) = (act == Act::MmapPopulate, act == Act::MmapLocked);
+        let mapped = self.os.mmap(Map { addr: None, len: pages * PAGE, prot, source, populate, locked });
+        self.surely(act, &mapped);
+        if let Ok(addr) = mapped {
+            self.own.put(Area { addr, pages, prot: Some(prot), file });
+        }
+    }
+
+    /// Map something else exactly where areas or parts of them are.
+    fn map_over(&mut self, prot: Prot, source: MapSource, file: bool) {
+        let Some(area) = self.pick() else { return };
+        let around = if self.rng.percent(50) { self.own.around(area) } else { (area.addr, area.pages) };
+        let (addr, pages) = if self.rng.percent(50) { around } else { self.part(around) };
+        let several = self.own.at(addr).is_some_and(|first| first.end() < addr + pages * PAGE);
+        let act = if several { Act::MmapOverSeveral } else { Act::MmapOver };
+        let map = Map { addr: Some(addr), len: pages * PAGE, prot, source, populate: false, locked: false };
+        let mapped = self.os.mmap(map);
+        self.surely(act, &mapped);
+        match mapped {
+            Ok(_) => self.own.put(Area { addr, pages, prot: Some(prot), file }),
+            Err(_) => self.abandon((addr, pages)),
+        }
+    }
+
+    /// A call on a range has failed halfway, perhaps. It is left alone from now on: where it is a hole, somebody else's memory may be
+    /// mapped soon.
+    fn abandon(&mut self, (addr, pages): Range) {
+        self.own.take(addr, pages);
+    }
+
+    /// Unmap all or a part of an area, or of several in a row.
+    pub(super) fn unmap(&mut self) {
+        let Some(area) = self.pick() else { return };
+        let whole = if self.rng.percent(20) { self.own.around(area) } else { (area.addr, area.pages) };
+        let (addr, pages) = if self.rng.percent(50) { whole } else { self.part(whole) };
+        // Before the call: as soon as it is a hole, others may get it.
+        self.own.take(addr, pages);
+        let unmapped = self.os.munmap(addr, pages * PAGE);
+        self.surely(Act::Munmap, &unmapped);
+    }
+
+    pub(super) fn protect(&mut self) {
+        let Some(area) = self.pick() else { return };
+        let whole = if self.rng.percent(20) { self.own.around(area) } else { (area.addr, area.pages) };
+        let (addr, pages) = if self.rng.percent(50) { whole } else { self.part(whole) };
+        let prot = self.rights();
+        let protected = self.os.mprotect(addr, pages * PAGE, prot);
+        self.surely(Act::Mprotect, &protected);
+        match protected {
+            Ok(()) => self.own.protect(addr, pages, prot),
+            Err(_) => self.abandon((addr, pages)),
+        }
+    }
+
+    pub(super) fn remap(&mut self) {
+        let Some(area) = self.pick() else { return };
+        if self.rng.percent(40) {
+            return self.remap_fixed(area);
+        }
+        let whole = self.rng.percent(50);
+        let (addr, old) = if whole { (area.addr, area.pages) } else { self.part((area.addr, area.pages)) };
+        let new = self.some_pages(self.chaos.pages);
+        let may_move = self.rng.percent(80);
+        let (old_len, new_len) = (old * PAGE, new * PAGE);
+        // What is cut off is a hole at once.
+        let was = self.own.clone();
+        self.own.take(addr, old);
+        let moved = self.os.mremap(Remap { addr, old_len, new_len, may_move, fixed: None });
+        self.note(if whole { Act::Mremap } else { Act::MremapPart }, &moved);
+        match moved {
+            Ok(addr) => self.own.put(Area { addr, pages: new, ..area }),
+            Err(Errno::NoMem) => {}
+            Err(_) => self.own = was,
+        }
+    }
+
+    /// Move a part of an area to where another is.
+    fn remap_fixed(&mut self, area: Area) {
+        let (addr, old) = self.part((area.addr, area.pages));
+        let Some(target) = self.pick() else { return };
+        let (to, new) = self.part((target.addr, target.pages));
+        if addr < to + new * PAGE && to < addr + old * PAGE {
+            return;
+        }
+        let (old_len, new_len) = (old * PAGE, new * PAGE);
+        let was = self.own.clone();
+        self.own.take(addr, old);
+        let moved = self.os.mremap(Remap { addr, old_len, new_len, may_move: true, fixed: Some(to) });
+        self.note(Act::MremapFixed, &moved);
+        match moved {
+            Ok(_) => self.own.put(Area { addr: to, pages: new, ..area }),
+            Err(Errno::NoMem) => self.abandon((to, new)),
+            Err(_) => self.own = was,
+        }
+    }
+
+    pub(super) fn advise(&mut self) {
+        let Some(area) = self.pick() else { return };
+        let (addr, pages) = match self.rng.percent(30) {
+            true => self.own.around(area),
+            false => self.part((area.addr, area.pages)),
+        };
+        let advice = self.one_of(&Advice::ALL);
+        // Refused for locked areas, or MADV_FREE of files: that is fine.
+        let advised = self.os.madvise(addr, pages * PAGE, advice);
+        self.note(Act::Madvise, &advised);
+    }
+
+    pub(super) fn lock(&mut self) {
+        let Some(area) = self.pick() else { return };
+        let (addr, pages) = self.part((area.addr, area.pages));
+        // Locking faults pages in, which fails where the area forbids it or the file is shorter.
+        if self.rng.percent(40) {
+            let locked = self.os.mlock(addr, pages.min(8) * PAGE);
+            self.note(Act::Mlock, &locked);
+        } else {
+            let unlocked = self.os.munlock(area.addr, area.pages * PAGE);
+            self.note(Act::Munlock, &unlocked);
+        }
+    }
+
+    // --- what threads share ---
+
+    fn common_part(&mut self) -> Range {
+        self.part((common::START, self.chaos.pages))
+    }
+
+    /// Change a part of the range that threads share. Where that fails, nobody knows how far it came.
+    pub(super) fn change_common(&mut self) {
+        let (addr, pages) = self.common_part();
+        let len = pages * PAGE;
+        match self.rng.below(20) {
+            0..7 => {
+                let ((source, file), prot) = (self.source(), self.rights());
+                // Whoever judges stores that race with the call must know a shared page by its file's name.
+                let nameless = source == MapSource::AnonymousShared;
+                let (source, file) = if nameless { (MapSource::Anonymous, false) } else { (source, file) };
+                let map = Map { addr: Some(addr), len, prot, source, populate: false, locked: false };
+                let map = Map { populate: self.rng.percent(20), ..map };
+                self.change(
+                    Act::SharedMmap,
+                    &[(addr, pages)],
+                    |os| os.mmap(map).map(drop),
+                    |areas| {
+                        areas.put(Area { addr, pages, prot: Some(prot), file });
+                    },
+                );
+            }
+            7..9 => self.change(
+                Act::SharedMunmap,
+                &[(addr, pages)],
+                |os| os.munmap(addr, len),
+                |areas| {
+                    areas.take(addr, pages);
+                },
+            ),
+            9..12 => {
+                let prot = self.rights();
+                let protect = |os: &mut O| os.mprotect(addr, len, prot);
+                self.change(Act::SharedMprotect, &[(addr, pages)], protect, |areas| {
+                    areas.protect(addr, pages, prot);
+                });
+            }
+            12..15 => self.move_common((addr, pages)),
+            15..18 => {
+                let advice = self.one_of(&Advice::ALL);
+                self.keep(Act::SharedMadvise, (addr, pages), |os| os.madvise(addr, len, advice));
+            }
+            18 => {
+                let pages = pages.min(8);
+                self.keep(Act::SharedMlock, (addr, pages), |os| os.mlock(addr, pages * PAGE));
+            }
+            _ => {
+                let all = (common::START, self.chaos.pages);
+                self.keep(Act::SharedMunlock, all, |os| os.munlock(all.0, all.1 * PAGE));
+            }
+        }
+    }
+
+    fn move_common(&mut self, (addr, pages): Range) {
+        let (to, new) = self.common_part();
+        if addr < to + new * PAGE && to < addr + pages * PAGE {
+            return;
+        }
+        let remap =
+            Remap { addr, old_len: pages * PAGE, new_len: new * PAGE, may_move: true, fixed: Some(to) };
+        let remap = |os: &mut O| os.mremap(remap).map(drop);
+        self.change(Act::SharedMremap, &[(addr, pages), (to, new)], remap, |areas| {
+            match areas.take(addr, pages).first() {
+                Some(&area) => areas.put(Area { addr: to, pages: new, ..area }),
+                None => areas.doubt(to, new),
+            }
+        });
+    }
+
+    /// A change that leaves all that is known as it is, also when it fails.
+    fn keep(&mut self, act: Act, range: Range, call: impl FnOnce(&mut O) -> Result<(), Errno>) {
+        let Some(begun) = self.common.begin(&[range]) else { return };
+        let result = call(self.os);
+        self.note(act, &result);
+        self.common.end(begun, Some(|_: &mut Areas| ()));
+    }
+
+    /// Announce a change, make it, and say what has come of it.
+    fn change(
+        &mut self,
+        act: Act,
+        ranges: &[Range],
+        call: impl FnOnce(&mut O) -> Result<(), Errno>,
+        effect: impl FnOnce(&mut Areas),
+    ) {
+        let Some(begun) = self.common.begin(ranges) else { return };
+        let result = call(self.os);
+        self.note(act, &result);
+        self.common.end(begun, result.is_ok().then_some(effect));
+    }
+}

@@ -1,0 +1,247 @@
+//! Files, tasks, control groups and knobs.
+
+use super::areas::{Areas, PAGE};
+use super::common::{self, Common};
+use super::covered::Act;
+use super::{Birth, FILES, Task};
+use crate::os::*;
+use alloc::sync::Arc;
+
+/// Most control groups at a time.
+const MOST_GROUPS: usize = 6;
+
+/// Knobs that may change while the machine runs, with values that make a difference on a small machine; what is no value of them, too.
+const KNOBS: &[(&str, &[u64])] = &[
+    ("vm.swappiness", &[0, 60, 100, 200, 201]),
+    ("vm.page-cluster", &[0, 3, 5]),
+    ("vm.min_free_kbytes", &[0, 512, 2048]),
+    ("vm.watermark_scale_factor", &[10, 200]),
+    ("vm.watermark_boost_factor", &[0, 15_000]),
+    ("vm.lowmem_reserve_ratio", &[0, 32, 256]),
+    ("vm.percpu_pagelist_high_fraction", &[0, 8, 100]),
+    ("vm.dirty_ratio", &[1, 20, 0]),
+    ("vm.dirty_background_ratio", &[0, 10]),
+    ("vm.dirty_expire_centisecs", &[0, 3000]),
+    ("vm.dirty_writeback_centisecs", &[0, 1, 500]),
+    ("queue.read_ahead_kb", &[0, 128, 2048]),
+    ("file.max_order", &[0, 2, 4, 9]),
+    ("shmem.max_order", &[0, 2, 4, 9]),
+    ("thp.file_pmd", &[0, 1]),
+    ("khugepaged.pages_to_scan", &[512, 4096]),
+    ("khugepaged.max_ptes_none", &[0, 256, 511]),
+    ("khugepaged.max_ptes_swap", &[0, 64, 511]),
+    ("khugepaged.max_ptes_shared", &[0, 256, 511]),
+    ("hugepages-16kB.enabled", &[0, 1, 2]),
+    ("hugepages-64kB.enabled", &[0, 1, 2]),
+    ("hugepages-512kB.enabled", &[0, 1, 2]),
+    ("hugepages-2048kB.enabled", &[0, 1, 2]),
+    ("fault_around_bytes", &[4096, 65_536, 2_097_152]),
+    ("rmap.batch", &[0, 1]),
+    ("tlb.unmap", &[0]),
+    ("tlb.unmap_pages", &[1, 7, 32]),
+    ("tlb.age_limit_ms", &[0, 1, 100]),
+    ("tlb.pay_all", &[0, 1]),
+    ("tlb_single_page_flush_ceiling", &[0, 33, 512]),
+];
+
+impl<O: Os> Task<'_, O> {
+    // --- files ---
+
+    pub(super) fn open_file(&mut self, i: usize) {
+        let name = FILES[i];
+        let size = self.chaos.pages * PAGE;
+        let spec = FileSpec { name, size, in_memory: name.ends_with("shm"), writable: true };
+        let opened = self.os.open(spec);
+        self.surely(Act::Open, &opened);
+        self.files[i] = opened.ok();
+    }
+
+    pub(super) fn close_file(&mut self, i: usize) {
+        let Some(fd) = self.files[i].take() else { return };
+        let closed = self.os.close(fd);
+        self.surely(Act::Close, &closed);
+    }
+
+    /// Close a file, which may be mapped, and open it again.
+    pub(super) fn reopen(&mut self) {
+        let i = self.rng.below(FILES.len() as u64) as usize;
+        self.close_file(i);
+        if self.rng.percent(50) {
+            self.unmap();
+        }
+        self.open_file(i);
+    }
+
+    fn file(&mut self) -> Option<u32> {
+        self.one_of(&self.files.clone())
+    }
+
+    pub(super) fn sync(&mut self) {
+        if self.rng.percent(50) {
+            let Some(file) = self.file() else { return };
+            let synced = self.os.fsync(file);
+            self.surely(Act::Fsync, &synced);
+        } else if let Some(area) = self.pick() {
+            let (addr, pages) = self.own.around(area);
+            let synced = self.os.msync(addr, pages * PAGE);
+            self.surely(Act::Msync, &synced);
+        }
+    }
+
+    pub(super) fn read_write(&mut self) {
+        let Some(file) = self.file() else { return };
+        let offset = self.rng.below(self.chaos.pages * PAGE);
+        let len = 1 + self.rng.below(20 * PAGE);
+        let (act, moved) = match self.rng.percent(50) {
+            true => (Act::Pread, self.os.pread(file, offset, len)),
+            false => (Act::Pwrite, self.os.pwrite(file, offset, len)),
+        };
+        self.note(act, &moved);
+    }
+
+    pub(super) fn cut(&mut self) {
+        let Some(file) = self.file() else { return };
+        let size = self.rng.below(self.chaos.pages * PAGE + 1);
+        let cut = self.os.ftruncate(file, size);
+        self.surely(Act::Ftruncate, &cut);
+    }
+
+    pub(super) fn file_advice(&mut self) {
+        const ALL: [FileAdvice; 6] = [
+            FileAdvice::Normal,
+            FileAdvice::Random,
+            FileAdvice::Sequential,
+            FileAdvice::WillNeed,
+            FileAdvice::DontNeed,
+            FileAdvice::NoReuse,
+        ];
+        let Some(file) = self.file() else { return };
+        let advice = self.one_of(&ALL);
+        let from = self.rng.below(self.chaos.pages) * PAGE;
+        let advised = self.os.fadvise(file, from, self.rng.below(self.chaos.pages) * PAGE, advice);
+        self.surely(Act::Fadvise, &advised);
+    }
+
+    // --- tasks ---
+
+    /// A child or, in a child, perhaps a thread.
+    pub(super) fn start_another(&mut self) {
+        if self.forks == 0 {
+            return;
+        }
+        self.forks -= 1;
+        match self.child && self.rng.percent(50) {
+            true => self.spawn(),
+            false => self.fork(),
+        }
+        if self.rng.percent(50)
+            && let Some(task) = self.tasks.pop()
+        {
+            self.os.join(task);
+            self.note::<()>(Act::Join, &Ok(()));
+        }
+    }
+
+    /// A thread, which has nothing of its own but shares what all share.
+    pub(super) fn spawn(&mut self) {
+        let (common, forks, child) = (self.common.clone(), self.forks, self.child);
+        let role = self.chaos.give_birth(Birth { own: Areas::default(), common, forks, child });
+        let spawned = self.os.spawn(role);
+        if child {
+            self.note(Act::SpawnByChild, &spawned);
+        }
+        match spawned {
+            Ok(task) => self.tasks.push(task),
+            Err(_) => drop(self.chaos.state.lock().births.remove(&role)),
+        }
+    }
+
+    /// A child does the same as its parent, on copies of the forking task's areas, and of what threads share.
+    fn fork(&mut self) {
+        let Some(begun) = self.common.begin(&[(common::START, self.chaos.pages)]) else { return };
+        // What it finds in the common range is known only when the fork has ended; it may have begun to live then.
+        let common = Arc::new(Common::doubtful(self.chaos.pages));
+        let (own, forks) = (self.own.clone(), self.forks);
+        let role = self.chaos.give_birth(Birth { own, common: Arc::clone(&common), forks, child: true });
+        let forked = self.os.fork(role);
+        self.note(if self.child { Act::ForkByChild } else { Act::Fork }, &forked);
+        self.common.copy_to(&common, begun);
+        match forked {
+            Ok(task) => self.tasks.push(task),
+            Err(_) => drop(self.chaos.state.lock().births.remove(&role)),
+        }
+    }
+
+    pub(super) fn rest(&mut self) {
+        if self.rng.percent(30) {
+            let never = self.rng.percent(50);
+            self.os.never_defer_flushes(never);
+            self.note::<()>(Act::NeverDefer, &Ok(()));
+        } else {
+            let nanos = self.rng.below(3_000_000);
+            self.os.sleep(nanos);
+            self.note::<()>(Act::Sleep, &Ok(()));
+        }
+    }
+
+    // --- groups and knobs ---
+
+    /// One of the groups that there are or were, or the root.
+    fn some_group(&mut self) -> Group {
+        let groups = self.chaos.state.lock().groups.clone();
+        let at = self.rng.below(groups.len() as u64 + 1) as usize;
+        groups.get(at).copied().unwrap_or(Group::ROOT)
+    }
+
+    /// Limits about as large as what a process has.
+    fn limits(&mut self) -> GroupLimits {
+        let bytes = self.chaos.pages * PAGE;
+        let mut share = |percent: u64, most: u64, else_: u64| match self.rng.percent(percent) {
+            true => self.rng.below(most * bytes),
+            false => else_,
+        };
+        GroupLimits {
+            // Too little ends processes, so it is not what happens most.
+            max: share(20, 6, u64::MAX).max(bytes / 2),
+            high: share(40, 4, u64::MAX).max(bytes / 2),
+            low: share(30, 2, 0),
+            min: share(10, 1, 0),
+            swap_max: share(40, 1, u64::MAX),
+        }
+    }
+
+    pub(super) fn group(&mut self) {
+        let (group, limits) = (self.some_group(), self.limits());
+        match self.rng.below(4) {
+            0 if self.chaos.state.lock().groups.len() < MOST_GROUPS => {
+                let made = self.os.group_create(group, limits);
+                self.note(Act::GroupCreate, &made);
+                self.chaos.state.lock().groups.extend(made);
+            }
+            0 => {
+                let removed = self.os.group_remove(group);
+                self.note(Act::GroupRemove, &removed);
+                if removed.is_ok() {
+                    self.chaos.state.lock().groups.retain(|&other| other != group);
+                }
+            }
+            1 => {
+                let limited = self.os.group_limit(group, limits);
+                self.note(Act::GroupLimit, &limited);
+            }
+            _ => {
+                let entered = self.os.group_enter(group);
+                self.note(Act::GroupEnter, &entered);
+            }
+        }
+    }
+
+    pub(super) fn change_knob(&mut self) {
+        if self.chaos.state.lock().knobs {
+            let (name, values) = self.one_of(KNOBS);
+            let value = self.one_of(values);
+            let changed = self.os.set_knob(name, value);
+            self.note(Act::SetKnob, &changed);
+        }
+    }
+}

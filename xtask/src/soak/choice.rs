@@ -1,0 +1,128 @@
+//! What a case is: choices, each drawn from a stream of its own, so that no two follow each other.
+
+/// Every choice, with its values.
+const CHOICES: &[(&str, &[&str])] = &[
+    ("program", &["chaos", "chaos", "recorded", "built-in"]),
+    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too.
+    ("tlb.unmap", &["eager", "batch", "list", "lazy", "lazy", "abis", "latr"]),
+    ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
+    ("tlb.unmap_pages", &["1", "2", "7", "32"]),
+    ("tlb.pay_all", &["0", "1"]),
+    ("rmap.batch", &["1", "1", "0"]),
+    ("file.max_order", &["0", "2", "5", "9"]),
+    ("shmem.max_order", &["0", "2", "4", "9"]),
+    ("queue.read_ahead_kb", &["128", "512", "2048"]),
+    ("thp.file_pmd", &["0", "1"]),
+    ("hugepages-16kB.enabled", &["never", "madvise", "always"]),
+    ("hugepages-64kB.enabled", &["never", "madvise", "always"]),
+    ("hugepages-512kB.enabled", &["never", "always"]),
+    ("hugepages-2048kB.enabled", &["never", "madvise", "always"]),
+    ("thp.khugepaged", &["0", "1"]),
+    ("vm.swappiness", &["0", "60", "100", "200"]),
+    ("vm.page-cluster", &["0", "3"]),
+    ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
+    ("chaos operations", &["100", "200", "500", "1000"]),
+    ("trace", &["sqlite", "redis", "cc1"]),
+    ("trace memory", &["45", "52", "60", "75", "90"]),
+    ("trace machine", &["laptop", "compact-8"]),
+    ("built-in", BUILT_IN),
+    ("built-in memory", &["40", "55", "70"]),
+    ("built-in machine", &["compact-8", "laptop", "icelake-96"]),
+];
+
+/// Programs in several threads or processes.
+const BUILT_IN: &[&str] = &[
+    "uniform-file:48M:8",
+    "shared-writers:48M",
+    "zipf:48M:8",
+    "fork-write:48M",
+    "stream:96M:6",
+    "map-storm:48M:8",
+    "fork-storm:48M",
+    "uniform:48M:16",
+];
+
+/// One round of splitmix64.
+fn mix(word: u64) -> u64 {
+    let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The first number of the stream of a name, for a seed.
+fn draw(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(mix(seed), |word, byte| mix(word ^ u64::from(byte)))
+}
+
+/// What a seed chooses.
+fn choice(seed: u64, name: &str) -> &'static str {
+    let &(_, values) = CHOICES.iter().find(|(known, _)| *known == name).expect("a choice of the table");
+    values[(draw(seed, name) % values.len() as u64) as usize]
+}
+
+/// The case of a seed: what follows `pagefold` on its command line. `only`: the kind of program.
+pub fn case(seed: u64, only: Option<&str>) -> String {
+    let choose = |name| choice(seed, name);
+    let program = match only.unwrap_or(choose("program")) {
+        "chaos" => format!(
+            "chaos:{}:{} --machine random:{}",
+            choose("chaos size"),
+            choose("chaos operations"),
+            draw(seed, "machine") % 1_000_000
+        ),
+        "recorded" => format!(
+            "traces/{}.pft --memory {}% --machine {}",
+            choose("trace"),
+            choose("trace memory"),
+            choose("trace machine")
+        ),
+        _ => format!(
+            "{} --memory {}% --machine {}",
+            choose("built-in"),
+            choose("built-in memory"),
+            choose("built-in machine")
+        ),
+    };
+    // What has a dot is a knob.
+    let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
+    let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
+    format!(
+        "run {program} --seed {seed}{set} --set khugepaged.scan_sleep_millisecs=3 --set \
+         khugepaged.alloc_sleep_millisecs=3 --verify --bound --quiet --json"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What a case is not alike in, and what it is alike in, follow each other nowhere.
+    #[test]
+    fn every_pair_of_choices_occurs() {
+        let seeds: Vec<Vec<&str>> =
+            (1..=1000).map(|seed| CHOICES.iter().map(|(name, _)| choice(seed, name)).collect()).collect();
+        let values = |at: usize| CHOICES[at].1.iter().collect::<BTreeSet<_>>().len();
+        for a in 0..CHOICES.len() {
+            for b in 0..a {
+                let met: BTreeSet<_> = seeds.iter().map(|case| (case[a], case[b])).collect();
+                let (one, other) = (CHOICES[a].0, CHOICES[b].0);
+                assert_eq!(met.len(), values(a) * values(b), "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_case_is_a_command_line_that_says_everything() {
+        let case = case(7, Some("chaos"));
+        assert!(
+            case.starts_with("run chaos:")
+                && case.contains(" --seed 7 ")
+                && case.contains(" --set rmap.batch=")
+        );
+        assert_eq!(case, super::case(7, Some("chaos")));
+        assert_ne!(draw(7, "a"), draw(8, "a"));
+        assert_ne!(draw(7, "ab"), draw(7, "ba"));
+    }
+}

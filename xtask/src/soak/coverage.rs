@@ -1,0 +1,86 @@
+//! What the random program has met, over all cases.
+
+use std::collections::BTreeMap;
+
+/// So many cases of the random program meet everything.
+const ENOUGH: u64 = 300;
+
+/// What is never met, and why that is no fault.
+const EXCEPT: &[(&str, &str)] = &[
+    ("vmstat:drop_pagecache", "no program can ask for it"),
+    (
+        "vmstat:pgskip_",
+        "a zone's pages are skipped only for a request of a lower zone, which programs make none of",
+    ),
+];
+
+/// Sums by name.
+#[derive(Default)]
+pub struct Coverage {
+    cases: u64,
+    sums: BTreeMap<String, u64>,
+}
+
+impl Coverage {
+    /// Take in what the JSON of a run says, if it was one of the random program.
+    pub fn add(&mut self, json: &str) {
+        let Some((_, rest)) = json.split_once("\"covered\":") else { return };
+        let Some((inside, _)) = rest.trim_start().trim_start_matches('{').split_once('}') else { return };
+        self.cases += 1;
+        for line in inside.split(',') {
+            let Some((name, times)) = line.rsplit_once(':') else { continue };
+            let name = name.trim().trim_matches('"').to_owned();
+            *self.sums.entry(name).or_insert(0) += times.trim().parse::<u64>().unwrap_or(0);
+        }
+    }
+
+    /// What was never met although it may be.
+    fn missing(&self) -> Vec<&str> {
+        let excepted = |name: &str| EXCEPT.iter().any(|(except, _)| name.starts_with(except));
+        let never = self.sums.iter().filter(|(name, times)| **times == 0 && !excepted(name));
+        never.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Print it all. `false`: something was never met in so many cases that it must have been.
+    pub fn report(&self) -> bool {
+        if self.cases == 0 {
+            return true;
+        }
+        println!("met by {} cases of the random program:", self.cases);
+        for (name, times) in self.sums.iter().filter(|(_, times)| **times > 0) {
+            println!("{times:>14} {name}");
+        }
+        let missing = self.missing();
+        for name in &missing {
+            println!("{:>14} {name}", "never");
+        }
+        let fails = !missing.is_empty() && self.cases >= ENOUGH;
+        if fails {
+            println!("FAILED: {} of what can be met never was", missing.len());
+        }
+        !fails
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_summed_and_what_is_missing_is_told() {
+        let mut coverage = Coverage::default();
+        coverage.add(r#"{ "oracle": {"checked": 3} }"#);
+        assert_eq!(coverage.cases, 0);
+        for times in [2, 3] {
+            coverage.add(&format!(
+                "{{ \"covered\": {{\n \"chaos:mmap/done\": {times},\n \"vmstat:pgfault\": 0,\n \"vmstat:drop_pagecache\": 0\n }}, \
+                 \"x\": 1 }}"
+            ));
+        }
+        assert_eq!(coverage.sums["chaos:mmap/done"], 5);
+        assert_eq!(coverage.missing(), ["vmstat:pgfault"]);
+        assert!(coverage.report(), "two cases need not meet everything");
+        coverage.cases = ENOUGH;
+        assert!(!coverage.report());
+    }
+}
