@@ -306,7 +306,15 @@ impl Oracle {
                 // What came with the device is older than every store.
                 let newer = behind > since && behind < ORIGINAL;
                 let copy = if newer { Private::Any } else { Private::Perhaps(behind) };
-                self.space(space).pages.entry(page).or_insert(copy);
+                let pages = &mut self.space(space).pages;
+                match pages.get(&page) {
+                    // That copy, or if there was none the one that was made now.
+                    Some(&before @ Private::Perhaps(_)) if before != copy => {
+                        _ = pages.insert(page, Private::Any)
+                    }
+                    Some(_) => {}
+                    None => _ = pages.insert(page, copy),
+                }
             }
         }
     }

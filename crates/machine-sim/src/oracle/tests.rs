@@ -145,6 +145,28 @@ fn a_page_that_was_populated_for_reading_still_shows_its_file() {
 }
 
 #[test]
+fn a_page_that_is_populated_again_may_have_become_a_copy_only_now() {
+    let mut oracle = Oracle::default();
+    oracle.create_space(1);
+    oracle.create_file(7, 8 * 4096, ORIGINAL);
+    oracle.map(1, 10, 8, Prot::READ, What::File { file: 7, offset: 0, private: true });
+    // It may only be read, so it shows its file, which the oracle does not know for certain.
+    oracle.populated(1, 10, 8, 5);
+    // The file changes, the mapping may be written, and mlock makes copies: nobody has looked meanwhile.
+    oracle.file_write(7, 0, 6);
+    let call = oracle.begin_change(1, 10, 8, 7);
+    oracle.end_protect(call, RW, true);
+    oracle.populated(1, 10, 8, 7);
+    oracle.file_write(7, 0, 8);
+    oracle.access(1, 10, Load, 6).unwrap();
+    assert!(oracle.access(1, 10, Load, 8).is_err(), "it has differed from its file, so it is a copy");
+    // Where the file has not changed in between, nothing is forgiven.
+    oracle.file_write(7, 1, 9);
+    assert!(oracle.access(1, 11, Load, 6).is_err());
+    oracle.access(1, 11, Load, ORIGINAL + 1).unwrap();
+}
+
+#[test]
 fn a_glance_says_what_an_access_would_and_changes_nothing() {
     let mut oracle = oracle();
     put(&mut oracle, 1, 100, 0, 5);
