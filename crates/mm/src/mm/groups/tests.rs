@@ -3,6 +3,7 @@ use crate::api::*;
 use crate::knobs::Knobs;
 use crate::mm::Config;
 use crate::stat::Stat;
+use crate::table::Bits;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
@@ -122,5 +123,23 @@ fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
     assert!(mm.group_usage(group).0 == 0 || mm.killed(space));
     assert_eq!(mm.ground().stats.read(Stat::OomKill), i64::from(mm.killed(space)));
     assert_eq!(mm.set_group_limits(ROOT, GroupLimits::default()), Err(Error::Invalid));
+    assert_eq!(mm.validate(), Ok(()));
+}
+
+/// Between two faults for one store, reclaim may take the page that the first has brought.
+#[test]
+fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
+    let (mm, group) = bench(GroupLimits::default());
+    let space = with_pages(mm, group, 10);
+    let child = mm.fork(space).unwrap();
+    for _ in 0..3 {
+        reclaim::group(&mm.store, &mm.reclaim, group, 100);
+        end_transfers(mm);
+    }
+    let entry = |space| mm.store.tables.lock(mm.ground(), space).find(AT).map(|run| run.entry);
+    assert!([space, child].into_iter().all(|space| entry(space).unwrap().as_swap().is_some()));
+    assert_eq!(mm.fault(space, AT, AccessKind::Store), Ok(FaultDone::Major));
+    assert!(entry(space).unwrap().has(Bits::WRITE));
+    assert!(entry(child).unwrap().as_swap().is_some(), "who loads shares it with nobody");
     assert_eq!(mm.validate(), Ok(()));
 }

@@ -130,7 +130,8 @@ impl<M: Machine> Fault<'_, M> {
     fn serve(&self) -> Result<Served, FaultStop> {
         let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
         if let Some((slot, exclusive)) = entry.as_swap() {
-            return self.swap_fault(entry, slot, exclusive);
+            let served = self.swap_fault(entry, slot, exclusive)?;
+            return if self.is_store() { self.store_after_swap(served) } else { Ok(served) };
         }
         if entry.is_present() {
             return if self.is_store() && !entry.has(Bits::WRITE) {

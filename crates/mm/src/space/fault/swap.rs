@@ -6,7 +6,7 @@ use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
-use crate::table::{Absent, Entry, Locked, Resident, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
 use crate::units::*;
 
 /// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
@@ -50,6 +50,16 @@ impl<M: Machine> Fault<'_, M> {
         };
         drop_swap_entry(self.st.memory(), slot);
         outcome
+    }
+
+    /// A page that is shared, or being written, came back for loads only. The store gets its own in the same fault: before the next,
+    /// reclaim may have taken the page again, time after time.
+    pub(super) fn store_after_swap(&self, served: Served) -> Result<Served, FaultStop> {
+        let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
+        if !entry.is_present() || entry.has(Bits::WRITE) {
+            return Ok(served);
+        }
+        Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
     /// Map the locked folio that holds the slot's content, whole if it can be; while that is being written to the slot it must not change, so
