@@ -35,6 +35,8 @@ struct Group {
     members: AtomicU32,
     /// Pages charged to the group and those below.
     usage: AtomicI64,
+    /// Pages charged while that was more than memory.high, until somebody reclaims for them.
+    taken_over_high: AtomicU64,
     /// min(usage, memory.min) and the like, as last told to the parent.
     protected: [AtomicI64; 2],
     /// Sum of the children's `protected`.
@@ -269,6 +271,9 @@ impl Groups {
                 }
                 return Err(level);
             }
+            if now.max(0) as u64 > counter.high.load(Relaxed) {
+                counter.taken_over_high.fetch_add(pages, Relaxed);
+            }
             self.propagate(level);
         }
         Ok(())
@@ -300,16 +305,29 @@ impl Groups {
     }
 
     /// The first group, from this one upwards, that holds more than its memory.high, and by how many pages.
-    #[inline]
     pub fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+        self.upwards(group).find_map(|level| Some((level, self.pages_over_high(level)?)))
+    }
+
+    /// The same, of those that have been charged since the last call while they were there, and no more pages than that: the caller
+    /// reclaims for them.
+    #[inline]
+    pub fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
         // The root has no limits, and most have no group.
         if group == ROOT {
             return None;
         }
         self.upwards(group).find_map(|level| {
-            let (usage, high) = (self.usage(level), self.at(level).high.load(Relaxed));
-            (usage > high).then(|| (level, usage - high))
+            let over = self.pages_over_high(level)?;
+            let taken = self.at(level).taken_over_high.swap(0, Relaxed);
+            (taken > 0).then(|| (level, taken.min(over)))
         })
+    }
+
+    #[inline]
+    fn pages_over_high(&self, group: GroupId) -> Option<u64> {
+        let (usage, high) = (self.usage(group), self.at(group).high.load(Relaxed));
+        (usage > high).then(|| usage - high)
     }
 
     /// How far the group is below its memory.max, over all groups above it.

@@ -29,7 +29,9 @@ impl<M: Machine> Mm<M> {
     pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         self.store.lru.groups.set_limits(group, limits)?;
         self.store.swap.groups.set_max(group, limits.swap_max);
-        self.stay_below_high(group);
+        if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
+            reclaim::group(&self.store, &self.reclaim, over, pages);
+        }
         let mut retries = Retries::default();
         loop {
             let over = self.store.lru.groups.usage(group).saturating_sub(limits.max);

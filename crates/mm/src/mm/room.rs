@@ -112,10 +112,11 @@ impl<M: Machine> Mm<M> {
         Err(error)
     }
 
-    /// A group above its high limit reclaims what it took too much before it takes more.
+    /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been found there
+    /// need not: else each fault of a group that nothing can be taken from would look through all of it.
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
-        if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
+        if let Some((over, pages)) = self.store.lru.groups.taken_over_high(group) {
             reclaim::group(&self.store, &self.reclaim, over, pages);
         }
     }

@@ -126,6 +126,25 @@ fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
     assert_eq!(mm.validate(), Ok(()));
 }
 
+#[test]
+fn a_group_above_its_high_limit_reclaims_for_what_it_takes_there() {
+    let (mm, group) = bench(GroupLimits::default());
+    let space = with_pages(mm, group, 100);
+    // As after a reclaim that has found nothing.
+    mm.store.lru.groups.set_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
+    let begun = || mm.ground().stats.read(Stat::PgscanAnon);
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
+    assert_eq!(begun(), 0, "a fault that takes nothing, after others that took nothing there");
+    mm.mmap(space, &MapRequest { at: Some(Vpn(AT.0 + 100)), pages: 1, ..request() }).unwrap();
+    assert!(mm.fault(space, Vpn(AT.0 + 100), AccessKind::Store).is_ok());
+    assert_eq!(begun(), 0, "not what the fault has just mapped");
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
+    let first = begun();
+    assert!(first > 0);
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
+    assert_eq!(begun(), first, "once for each");
+}
+
 /// Between two faults for one store, reclaim may take the page that the first has brought.
 #[test]
 fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
@@ -142,4 +161,9 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     assert!(entry(space).unwrap().has(Bits::WRITE));
     assert!(entry(child).unwrap().as_swap().is_some(), "who loads shares it with nobody");
     assert_eq!(mm.validate(), Ok(()));
+}
+
+fn request() -> MapRequest {
+    let prot = Prot::READ | Prot::WRITE;
+    MapRequest { at: None, pages: 1, prot, backing: Backing::Anonymous, locked: false, populate: false }
 }
