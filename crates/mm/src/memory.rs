@@ -38,12 +38,14 @@ pub struct Gfp {
     pub mark: Mark,
     /// How much of the reserves may be used.
     pub reserve: Reserve,
+    /// May pages be read that nobody has asked for yet?
+    pub read_ahead: bool,
 }
 
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None }
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true }
     }
 }
 

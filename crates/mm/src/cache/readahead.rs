@@ -227,6 +227,9 @@ fn next_size(size: u64, max: u64) -> u64 {
 impl Cache {
     /// A page is not cached: read it, with what else is worth it. It may still be missing afterwards.
     pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) {
+        if !need.gfp.read_ahead {
+            return;
+        }
         let Need { index, wanted, hint, .. } = need;
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();

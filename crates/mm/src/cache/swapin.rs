@@ -68,7 +68,7 @@ pub fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) 
 fn read_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, gfp: Gfp) {
     let most = 1 << memory.knobs.get(Knob::PageCluster);
     let pages = memory.swap.readahead.window(wanted, most);
-    if pages == 1 {
+    if pages == 1 || !gfp.read_ahead {
         return;
     }
     for slot in memory.swap.window(wanted, pages.ilog2()).map(SwapSlot) {

@@ -94,6 +94,8 @@ impl<M: Machine> Mm<M> {
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Group(group) => {
+                    // The room that is made is for what is needed: what is read ahead of it might fill it each time.
+                    gfp.read_ahead = false;
                     let freed = reclaim::group(&self.store, &self.reclaim, group, 1);
                     let wanted = "a control group is at its limit";
                     reclaim::should_retry_group(&self.store, freed, &mut group_retries)

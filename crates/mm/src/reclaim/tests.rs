@@ -539,7 +539,7 @@ fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
 fn direct_reclaimers_leave_the_reserve_to_kswapd() {
     let bench = Bench::new(0);
     bench.clean_file(0..64, ROOT);
-    let reserve = |mark, reserve| Gfp { group: ROOT, mark, reserve };
+    let reserve = |mark, reserve| Gfp { mark, reserve, ..Gfp::user(ROOT) };
     while bench.st.memory().new_folio(Order::ZERO, reserve(Mark::Min, Reserve::All)).is_ok() {}
     let wakes = bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0)));
     let before = bench.st.machine.now();

@@ -2,6 +2,7 @@ use super::*;
 use crate::api::*;
 use crate::knobs::Knobs;
 use crate::mm::Config;
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::TestMachine;
@@ -161,6 +162,23 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     assert!(entry(space).unwrap().has(Bits::WRITE));
     assert!(entry(child).unwrap().as_swap().is_some(), "who loads shares it with nobody");
     assert_eq!(mm.validate(), Ok(()));
+}
+
+/// Else what is read around the page fills the room that was made for it, is reclaimed for the next try, and so on for ever.
+#[test]
+fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
+    let (mm, group) = bench(GroupLimits { max: 40, swap_max: 0, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 32);
+    let reads = AtomicU64::new(0);
+    *mm.machine().submitted.lock() = Some(Box::new(move |_| {
+        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault reads on and on");
+        end_transfers(mm);
+    }));
+    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, 256 * PAGE_SIZE);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
+    mm.mmap(space, &MapRequest { at: Some(Vpn(0x9000)), pages: 256, backing, ..request() }).unwrap();
+    assert!(mm.fault(space, Vpn(0x9000 + 100), AccessKind::Load).is_ok());
+    assert!(!mm.killed(space));
 }
 
 fn request() -> MapRequest {
