@@ -104,10 +104,15 @@ impl Gather {
     #[inline(always)]
     fn drop_later(&mut self, emptied: Emptied) {
         let (head, refs) = emptied.into_refs().into_parts();
+        // A folio of one page has one entry here.
+        if refs == 1 { self.folios.push((head, 1)) } else { self.drop_several_later(head, refs) }
+    }
+
+    #[inline(never)]
+    fn drop_several_later(&mut self, head: Pfn, refs: u32) {
         match self.folios.last_mut() {
             _ if refs == 0 => {}
-            // A folio of one page has one entry here, and a larger one seldom several runs.
-            Some((last, more)) if refs > 1 && *last == head => *more += refs,
+            Some((last, more)) if *last == head => *more += refs,
             _ => self.folios.push((head, refs)),
         }
     }
