@@ -98,7 +98,7 @@ impl Gather {
 
     /// Take entries that are emptied in ascending order.
     pub fn ascending(&mut self) -> Ascending<'_> {
-        Ascending { gather: self, first: Vpn(0), end: Vpn(0) }
+        Ascending { space: self.space, gather: self, first: Vpn(0), end: Vpn(0) }
     }
 
     #[inline(always)]
@@ -146,6 +146,7 @@ impl Gather {
 /// A [`Gather`] that takes page-sized entries in ascending order, and is told of their hull once.
 pub struct Ascending<'a> {
     gather: &'a mut Gather,
+    space: SpaceId,
     /// From the first page to the last, if there is one.
     first: Vpn,
     end: Vpn,
@@ -156,7 +157,7 @@ impl Ascending<'_> {
     #[inline(always)]
     pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
         let what = emptied.what();
-        check_space(what.space, self.gather.space);
+        check_space(what.space, self.space);
         stale(base, what, true);
         if self.end == Vpn(0) {
             self.first = what.page;
