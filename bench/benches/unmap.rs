@@ -72,7 +72,8 @@ impl World {
             st.lru.add(base, head);
             let mut tables = st.tables.lock(base, self.space);
             let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Mark::Min, Reserve::None);
-            tables.install_unchanged(slot.expect("memory is left"), pages, Rights::USER | Rights::YOUNG);
+            let (slot, page) = (slot.expect("memory is left"), Vpn(START.0 + at));
+            tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
             drop(tables);
             if held {

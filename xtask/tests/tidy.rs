@@ -12,7 +12,7 @@ const REASON_REACH: usize = 8;
 
 /// The floors of `crates/mm` (docs/architecture.md). A file that is not named here belongs to its folder.
 const FLOORS: &[(u32, &[&str])] = &[
-    (1, &["units", "primitive", "published"]),
+    (1, &["units", "primitive", "linear", "published"]),
     (2, &["frame", "machine", "knobs", "stat", "event", "work", "scope", "base", "api", "table_macro"]),
     (3, &["lock", "semaphore", "swap", "arena"]),
     (4, &["tlb", "ground"]),

@@ -343,8 +343,10 @@ impl Oracle {
 
     /// The file has `size` bytes now. What lay beyond is gone, private copies of it too.
     pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64) {
-        let Place::File(id, first) = self.end(call).place else { return };
+        let Place::File(id, _) = self.end(call).place else { return };
         let Some(file) = self.files.get_mut(&id) else { return };
+        // Not where it may have ended when the call began: somebody may have written beyond that since.
+        let first = size.div_ceil(4096);
         if size < file.size {
             file.pages.split_off(&first);
             file.initial.0 = file.initial.0.min(first);

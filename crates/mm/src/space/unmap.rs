@@ -11,7 +11,7 @@ use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Resident, Run, Taken, USER_END};
+use crate::table::{Bits, Entry, Locked, Resident, Run, USER_END};
 use crate::tlb::{Ascending, Emptied, Gather};
 use crate::units::*;
 use core::cell::Cell;
@@ -183,13 +183,13 @@ fn zap_locked_if<M: Machine>(
             }
             wanted(run)
         };
-        tables.take_each(from, end, wanted, |tables, taken| match taken {
-            Taken::Swapped(slot) => forget_swapped(st, tables, slot),
-            Taken::Mapped(emptied) if emptied.is_large() => {
+        let swapped = |tables: &mut _, slot| forget_swapped(st, tables, slot);
+        tables.take_each(from, end, wanted, swapped, |tables, emptied| {
+            if emptied.is_large() {
                 let partly = reaches_out(emptied.range(), start, end);
-                forget_large(st, tables, emptied, partly, recency, gather.gather());
+                return forget_large(st, tables, emptied.apart(), partly, recency, gather.gather());
             }
-            Taken::Mapped(emptied) => forget_run(st, tables, emptied, recency, &mut gather, &mut tally),
+            forget_run(st, tables, emptied, recency, &mut gather, &mut tally);
         });
         let Some(run) = split.get() else { break };
         tables.split_large(&run);

@@ -25,7 +25,7 @@ mod window;
 
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
-pub use run::{Run, Taken};
+pub use run::Run;
 pub use settled::{Moving, Settled, Writes};
 pub use window::Window;
 

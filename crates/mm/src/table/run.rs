@@ -105,14 +105,6 @@ impl Run {
     }
 }
 
-/// What a walk has emptied ([`Locked::take_each`]).
-pub enum Taken {
-    /// Entries that mapped pages.
-    Mapped(Emptied),
-    /// An entry whose page is in swap.
-    Swapped(SwapSlot),
-}
-
 impl Emptied {
     /// The first entry, with all marks that hardware had set by then in any of them.
     #[inline(always)]

@@ -1,10 +1,10 @@
 //! Finding entries, one or a range.
 
 use super::run::exchange;
-use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot, Taken};
+use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
-use crate::tlb::Gather;
+use crate::tlb::{Emptied, Gather};
 use crate::units::*;
 
 /// Index of a page's entry in the table of `level`.
@@ -91,14 +91,16 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown.
+    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: the slots of those that were in swap, and
+    /// what else was taken.
     #[inline]
     pub fn take_each(
         &mut self,
         start: Vpn,
         end: Vpn,
         wanted: impl Fn(&Run) -> bool,
-        mut visit: impl FnMut(&mut Self, Taken),
+        mut swapped: impl FnMut(&mut Self, SwapSlot),
+        mut mapped: impl FnMut(&mut Self, Emptied),
     ) {
         self.vacated.add(start, end.0.saturating_sub(start.0));
         let mut visit = |tables: &mut Self, run: Run, cells: &[AtomicU64]| {
@@ -106,11 +108,13 @@ impl<'a, M: Machine> Locked<'a, M> {
                 return 0;
             }
             let old = exchange(cells, |_| Entry::NONE);
-            let taken = match old.as_swap() {
-                Some((slot, _)) => Taken::Swapped(slot),
-                None => Taken::Mapped(tables.emptied(&run, old)),
-            };
-            visit(tables, taken);
+            match old.as_swap() {
+                Some((slot, _)) => swapped(tables, slot),
+                None => {
+                    let emptied = tables.emptied(&run, old);
+                    mapped(tables, emptied);
+                }
+            }
             run.count
         };
         self.visit_range(start, end, &mut visit);

@@ -173,7 +173,7 @@ impl Batch {
         self.note(base, tlb, cleared)
     }
 
-    /// Can pages be taken together ([`Batch::take_pages`])? Not where each is to be flushed, or spared a flush, by itself, or is
+    /// Can pages be taken together (`take_pages`)? Not where each is to be flushed, or spared a flush, by itself, or is
     /// counted until a list is full.
     #[inline]
     pub fn joins(&self) -> bool {

@@ -28,8 +28,8 @@ pub struct Emptied {
     what: Cleared,
     /// The table that they stood in.
     table: Pfn,
-    /// References of the folio that they held.
-    refs: u32,
+    /// They held no reference.
+    uncounted: bool,
     /// The first entry as it was, with the marks of all.
     raw: u64,
 }
@@ -67,8 +67,7 @@ impl Emptied {
     /// What `table`'s room has just emptied: `raw` is the first entry with the marks of all.
     #[inline(always)]
     pub(crate) fn new(what: Cleared, table: Pfn, raw: u64) -> Emptied {
-        let refs = what.pages >> what.order.0;
-        Emptied { what, table, refs, raw }
+        Emptied { what, table, uncounted: false, raw }
     }
 
     /// The first entry, with all marks that hardware had set by then in any of them.
@@ -113,6 +112,14 @@ impl Emptied {
         self.table
     }
 
+    /// The same in a value of its own: the first need not be kept in memory for a call that is rarely made.
+    #[inline(always)]
+    pub fn apart(self) -> Emptied {
+        let apart = Emptied { what: self.what, table: self.table, uncounted: self.uncounted, raw: self.raw };
+        self.spend();
+        apart
+    }
+
     /// Their content is given up, so that the addresses read something else from now on.
     #[inline]
     pub fn dropping_content(mut self) -> Emptied {
@@ -124,7 +131,7 @@ impl Emptied {
     #[inline(always)]
     pub fn of_zeroes(mut self, zero: Pfn) -> Emptied {
         assert!(self.what.head == zero, "only the page of zeroes is not counted");
-        self.refs = 0;
+        self.uncounted = true;
         self
     }
 
@@ -137,7 +144,9 @@ impl Emptied {
     /// A flush or a debt is seen to: give the references up.
     #[inline(always)]
     pub(super) fn into_refs(self) -> Refs {
-        let refs = Refs { head: self.what.head, count: self.refs };
+        // Each entry held one.
+        let count = if self.uncounted { 0 } else { self.what.pages >> self.what.order.0 };
+        let refs = Refs { head: self.what.head, count };
         self.spend();
         refs
     }

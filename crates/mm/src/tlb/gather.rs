@@ -98,16 +98,21 @@ impl Gather {
 
     /// Take entries that are emptied in ascending order.
     pub fn ascending(&mut self) -> Ascending<'_> {
-        Ascending { gather: self, first: Vpn(0), end: Vpn(0) }
+        Ascending { space: self.space, gather: self, first: Vpn(0), end: Vpn(0) }
     }
 
     #[inline(always)]
     fn drop_later(&mut self, emptied: Emptied) {
         let (head, refs) = emptied.into_refs().into_parts();
+        // A folio of one page has one entry here.
+        if refs == 1 { self.folios.push((head, 1)) } else { self.drop_several_later(head, refs) }
+    }
+
+    #[inline(never)]
+    fn drop_several_later(&mut self, head: Pfn, refs: u32) {
         match self.folios.last_mut() {
             _ if refs == 0 => {}
-            // A folio of one page has one entry here, and a larger one seldom several runs.
-            Some((last, more)) if refs > 1 && *last == head => *more += refs,
+            Some((last, more)) if *last == head => *more += refs,
             _ => self.folios.push((head, refs)),
         }
     }
@@ -141,6 +146,7 @@ impl Gather {
 /// A [`Gather`] that takes page-sized entries in ascending order, and is told of their hull once.
 pub struct Ascending<'a> {
     gather: &'a mut Gather,
+    space: SpaceId,
     /// From the first page to the last, if there is one.
     first: Vpn,
     end: Vpn,
@@ -151,7 +157,7 @@ impl Ascending<'_> {
     #[inline(always)]
     pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
         let what = emptied.what();
-        check_space(what.space, self.gather.space);
+        check_space(what.space, self.space);
         stale(base, what, true);
         if self.end == Vpn(0) {
             self.first = what.page;

@@ -1,7 +1,7 @@
 //! A program that does everything, at random: for looking for faults in the memory manager, not for measuring it.
 //!
 //! Tasks (threads and forked children) each keep account of the areas that they have mapped and do random operations on them. Besides,
-//! all threads of a process change and use one range of addresses at the same time ([`common`]). They share files, which any of them
+//! all threads of a process change and use one range of addresses at the same time (`common`). They share files, which any of them
 //! may write, cut or have written back. What an access must do follows from what is known of its address; only files that others cut
 //! may raise a signal that the task does not foresee.
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::frame::FolioPages;
 use crate::memory::{Gfp, Shortage};
 use crate::store::Store;
-use crate::table::{Absent, Rights, Taken, Writes};
+use crate::table::{Absent, Rights, Writes};
 
 // The page of docs/flushes.md begins here.
 /// Move a page that one process alone maps to another frame. `false`: somebody else uses it.
@@ -134,8 +134,8 @@ fn pages_are_put_before_their_gather_has_flushed() {
     st.gather(bench.space, |gather| {
         let mut tables = st.tables.lock(base, bench.space);
         let all = |_: &crate::table::Run| true;
-        tables.take_each(AT, Vpn(AT.0 + PAGES), all, |_, taken| {
-            let Taken::Mapped(emptied) = taken else { return };
+        let none = |_: &mut _, slot| panic!("{slot:?} is in swap");
+        tables.take_each(AT, Vpn(AT.0 + PAGES), all, none, |_, emptied| {
             let pages = emptied.mapped();
             st.rmap.remove_range(base, pages);
             gather.emptied(base, emptied);

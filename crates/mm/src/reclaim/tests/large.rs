@@ -4,7 +4,6 @@ use super::*;
 use crate::frame::FolioPages;
 use crate::machine::Scope;
 use crate::stat::SizeStat;
-use crate::table::Taken;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
@@ -40,8 +39,8 @@ impl Bench {
                 range.0,
                 range.1,
                 |_| true,
-                |tables, taken| {
-                    let Taken::Mapped(emptied) = taken else { panic!("nothing is in swap") };
+                |_, slot| panic!("{slot:?} is in swap"),
+                |tables, emptied| {
                     let pages = emptied.mapped();
                     tables.counts().add(Resident::Anon, -i64::from(pages.count));
                     if st.rmap.remove_range(base, pages) {
