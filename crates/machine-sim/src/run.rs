@@ -189,7 +189,12 @@ fn drive<'w, P: Program>(
         let next = machine.sched.borrow_mut().next();
         match next {
             Next::Event(time, what) => happen(world, time, what),
-            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => return Err(too_long()),
+            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END && !world.is_stuck() => {
+                return Err(too_long());
+            }
+            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => {
+                return Err(failed(format!("deadlock: only daemons go on. {}", world.waiters())));
+            }
             Next::Cpu(cpu) => run_cpu(world, tasks, cpu),
             Next::Nothing if outcome.is_some() => break,
             Next::Nothing => {

@@ -236,6 +236,19 @@ impl<'p, P> World<'p, P> {
             })
     }
 
+    /// Does every task of a program wait for something that is not a moment? Then only daemons go on, for ever.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let sched = self.machine().sched.borrow();
+        let kernel = self.kernel.borrow();
+        let stuck = |(task, kind): (usize, &Kind)| {
+            let waits = |key| key != Key::Mm(mm::machine::WaitKey::Timer);
+            !matches!(kind, Kind::Program { .. })
+                || sched.ended(task as TaskId)
+                || sched.blocked_on(task as TaskId).is_some_and(waits)
+        };
+        kernel.tasks.iter().enumerate().all(stuck)
+    }
+
     /// Is somebody in the middle of something who may have been stopped anywhere in it?
     pub(crate) fn stopped_inside(&self) -> bool {
         self.machine().preempt.is_some() && !self.at_rest()
