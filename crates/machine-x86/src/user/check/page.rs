@@ -255,11 +255,14 @@ impl<'a> Locked<'a> {
         self.transition(bit::ANY, None, self.version());
     }
 
-    /// If the page shows what stands behind it, it may have become a copy of that, as `copy` says.
+    /// If the page shows what stands behind it, it may have become a copy of that, as `copy` says. If it may have become one before,
+    /// it may be that copy, or this one.
     pub fn perhaps_copied(&self, (base, next): (Mark, Mark)) {
-        if self.flags() == bit::BEHIND {
-            let version = self.version().max(next.version());
-            self.transition(bit::OWN | bit::BEHIND, Some((base, next)), version);
+        let version = self.version().max(next.version());
+        match self.flags() {
+            bit::BEHIND => self.transition(bit::OWN | bit::BEHIND, Some((base, next)), version),
+            flags if flags & bit::BEHIND != 0 => self.confuse(),
+            _ => {}
         }
     }
 }

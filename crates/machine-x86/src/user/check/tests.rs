@@ -338,6 +338,30 @@ fn a_copy_made_by_populating_is_the_file_at_that_time() {
 }
 
 #[test]
+fn what_is_populated_again_may_be_a_copy_only_now() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let populate = || {
+        let before = world.process.map(&PATIENCE).begin_populate(1, 1);
+        world.process.map(&PATIENCE).end_populate(&before, &PATIENCE);
+    };
+    let write = |to: &Frame| {
+        let held = file.change(&PATIENCE);
+        Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
+            .end(0, Some(PAGE));
+        drop(held);
+    };
+    // At first it may only be read, and is no copy; then it may be written, and becomes one; then the file changes again.
+    populate();
+    let (first, second) = (frame(), frame());
+    write(&first);
+    populate();
+    write(&second);
+    put(&frames[0], &words(&first));
+    world.fine(BASE, Mode::Load);
+}
+
+#[test]
 fn reads_of_files_are_judged() {
     let file = File::new(1, 2 * PAGE);
     let mut bytes = BTreeMap::new();
