@@ -25,6 +25,8 @@ struct World {
     log: HashMap<Role, Vec<String>>,
     progress: u64,
     files: HashMap<String, u64>,
+    /// Tasks that nobody has joined. Who started them does not wait for them at its end: who waits for it would wait for them, too.
+    left: Vec<JoinHandle<()>>,
 }
 
 struct Books {
@@ -51,7 +53,8 @@ impl Books {
 fn run_task(world: Arc<Mutex<World>>, program: Arc<Replay<Reader>>, process: usize, role: Role) {
     let mut os = Books { world, program: Arc::clone(&program), process, role, tasks: Vec::new() };
     program.run(&mut os, role).unwrap();
-    os.tasks.into_iter().flatten().for_each(|task| task.join().unwrap());
+    let left = std::mem::take(&mut os.tasks).into_iter().flatten();
+    os.world.lock().unwrap().left.extend(left);
 }
 
 impl Os for Books {
@@ -179,6 +182,10 @@ impl Os for Books {
 fn play(replay: &Arc<Replay<Reader>>) -> (World, Outcome) {
     let world = Arc::new(Mutex::new(World { mapped: vec![BTreeSet::new()], ..World::default() }));
     run_task(Arc::clone(&world), Arc::clone(replay), 0, 0);
+    let next = || world.lock().unwrap().left.pop();
+    while let Some(task) = next() {
+        task.join().unwrap();
+    }
     (Arc::into_inner(world).unwrap().into_inner().unwrap(), replay.outcome())
 }
 
