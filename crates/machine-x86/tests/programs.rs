@@ -9,7 +9,7 @@ use program::builtin;
 use trace::Image;
 use trace::codec::Encoder;
 use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
-use trace::header::{FileInfo, Header, Place, ProcessInfo, ThreadInfo};
+use trace::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Values of `tlb.unmap`.
 const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
@@ -75,7 +75,8 @@ fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
         encoder.finish(&mut block);
         let frames = vec![image.push(events.len() as u32, &block).unwrap()];
         let started_by = (number > 0).then_some(ThreadId(0));
-        header.threads.push(ThreadInfo { process: 0, started_by, counts: Default::default(), frames });
+        let counts = Counts { events: events.len() as u64, ..Counts::default() };
+        header.threads.push(ThreadInfo { process: 0, started_by, counts, frames });
     }
     image.finish(&header).leak()
 }
@@ -190,7 +191,7 @@ fn a_setup_of_the_environments_choice_is_fine() {
         let setup = Setup {
             seed,
             cpus: number("CPUS", 4) as usize,
-            memory: number("MEMORY", 8 << 20),
+            memory: number("MEMORY", 16 << 20),
             unmap: number("POLICY", 3),
             deaf: number("DEAF", 0) != 0,
             ..Setup::new(&program)
