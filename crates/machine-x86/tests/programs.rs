@@ -186,12 +186,12 @@ fn a_setup_of_the_environments_choice_is_fine() {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
     };
-    let program = std::env::var("PROGRAM").unwrap_or_else(|_| "chaos:1000000".into());
+    let program = std::env::var("PROGRAM").unwrap_or_else(|_| "fork-write:4000000".into());
     for seed in number("SEED", 0)..number("SEED", 0) + number("SEEDS", 1) {
         let setup = Setup {
             seed,
             cpus: number("CPUS", 4) as usize,
-            memory: number("MEMORY", 16 << 20),
+            memory: number("MEMORY", 8 << 20),
             unmap: number("POLICY", 3),
             deaf: number("DEAF", 0) != 0,
             ..Setup::new(&program)
