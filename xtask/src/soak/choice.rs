@@ -3,7 +3,8 @@
 /// Every choice, with its values.
 const CHOICES: &[(&str, &[&str])] = &[
     ("program", &["chaos", "chaos", "recorded", "built-in"]),
-    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too.
+    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too, where no CPU
+    // is stopped.
     ("tlb.unmap", &["eager", "batch", "list", "lazy", "lazy", "abis", "latr"]),
     ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
@@ -20,6 +21,8 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("thp.khugepaged", &["0", "1"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
+    // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.
+    ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
@@ -87,9 +90,13 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     // What has a dot is a knob.
     let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
     let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
+    let watch = match choose("preempt") {
+        "off" => "--bound".to_owned(),
+        every => format!("--preempt {every}"),
+    };
     format!(
         "run {program} --seed {seed}{set} --set khugepaged.scan_sleep_millisecs=3 --set \
-         khugepaged.alloc_sleep_millisecs=3 --verify --bound --quiet --json"
+         khugepaged.alloc_sleep_millisecs=3 --verify {watch} --quiet --json"
     )
 }
 
@@ -121,6 +128,9 @@ mod tests {
                 && case.contains(" --seed 7 ")
                 && case.contains(" --set rmap.batch=")
         );
+        let watched = |case: String| (case.contains(" --bound "), case.contains(" --preempt "));
+        let of_many: BTreeSet<_> = (1..=100).map(|seed| watched(super::case(seed, None))).collect();
+        assert_eq!(of_many, BTreeSet::from([(true, false), (false, true)]));
         assert_eq!(case, super::case(7, Some("chaos")));
         assert_ne!(draw(7, "a"), draw(8, "a"));
         assert_ne!(draw(7, "ab"), draw(7, "ba"));
