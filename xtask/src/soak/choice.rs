@@ -100,6 +100,36 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     )
 }
 
+/// A few cases that meet together all that the random program can meet, several times over: little memory in one node and in four,
+/// under all flush policies, with all forms of folios, and collapse under three sets of limits.
+pub fn covering() -> Vec<String> {
+    const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
+    const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];
+    let case = |i: usize| {
+        // With each policy every form of folios, once with less memory and once with more.
+        let enabled = ["always", "never"][i / 6 % 2];
+        let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
+        let limit = [511, 0, 64][i / 7 % 3];
+        let limits =
+            ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
+        format!(
+            "run chaos:{}:600 --memory {memory} --machine {} --seed {i} --set tlb.unmap={} --set file.max_order={order} --set \
+             shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
+             hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set khugepaged.scan_sleep_millisecs=2 --set \
+             khugepaged.alloc_sleep_millisecs=2{} --verify --quiet --json",
+            ["96M", "160M", "256M", "512M"][i % 4],
+            MACHINES[i % 5],
+            POLICIES[i % 6],
+            u8::from(order == 9),
+            limits.concat(),
+        )
+    };
+    (0..COVERING).map(case).collect()
+}
+
+/// How many those are.
+const COVERING: usize = 72;
+
 #[cfg(test)]
 mod tests {
     use super::*;

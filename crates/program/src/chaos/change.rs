@@ -216,7 +216,8 @@ impl<O: Os> Task<'_, O> {
             }
             _ => {
                 let all = (common::START, self.chaos.pages);
-                self.keep(Act::SharedMunlock, all, |os| os.munlock(all.0, all.1 * PAGE));
+                let range = if self.rng.percent(50) { all } else { (addr, pages) };
+                self.keep(Act::SharedMunlock, range, |os| os.munlock(range.0, range.1 * PAGE));
             }
         }
     }
