@@ -77,7 +77,7 @@ fn a_large_folio_that_was_cut_off_is_not_split() {
     let bench = Bench::of_folios(FileKind::Shmem, 2);
     let st = &bench.mm.store;
     let head = {
-        let mut tables = st.tables.lock(bench.mm.ground(), bench.space);
+        let tables = st.tables.lock(bench.mm.ground(), bench.space);
         st.frames.head(tables.find(AT).unwrap().entry.pfn())
     };
     assert_eq!(st.frames[head].order(), Order(2));
