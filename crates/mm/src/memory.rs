@@ -40,12 +40,14 @@ pub struct Gfp {
     pub reserve: Reserve,
     /// May pages be read that nobody has asked for yet?
     pub read_ahead: bool,
+    /// Is it for a fault, in a range where accesses say something about what will be used next?
+    pub faulted: bool,
 }
 
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true }
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, faulted: false }
     }
 }
 

@@ -15,6 +15,7 @@
 //! entries, so that a fault pays only for its own surroundings.
 #![expect(clippy::disallowed_methods, reason = "it keeps page tables, and makes what they give")]
 
+mod aging;
 mod detached;
 pub mod entry;
 mod large;
@@ -23,6 +24,7 @@ mod settled;
 mod walk;
 mod window;
 
+pub use aging::Middle;
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::Run;

@@ -187,6 +187,11 @@ impl Tlb {
         self.contexts[space.0].cpus()
     }
 
+    /// Does a CPU run tasks of the space now?
+    pub fn is_running(&self, space: SpaceId) -> bool {
+        self.cpus_of(space).iter().any(|cpu| !self.cpus[cpu.index()].is_lazy())
+    }
+
     /// Somebody takes rights from entries of a space and will flush later: until [`Tlb::end_tightening`], what an entry
     /// forbids may still be allowed by a CPU's translation.
     pub fn begin_tightening(&self, space: SpaceId) {
