@@ -17,6 +17,7 @@ mod groups;
 mod kept;
 #[cfg(test)]
 mod large;
+mod lru_gen;
 mod observe;
 mod oom;
 mod policy;

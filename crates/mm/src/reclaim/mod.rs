@@ -31,6 +31,7 @@ pub use control::*;
 pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_group};
 pub use kswapd::kswapd;
 pub use mglru::aging::caps;
+pub use mglru::command::{CommandError, command};
 pub use spaces::{AddressSpaces, Member, WalkRange};
 pub use throttle::Throttle;
 
@@ -82,6 +83,11 @@ impl ReclaimState {
 
     fn node(&self, node: NodeId) -> &NodeState {
         &self.nodes[node.index()]
+    }
+
+    /// What the walk of page tables for the generation after `seq` has seen: entries, young ones, tables, dense ones.
+    pub fn walked(&self, node: NodeId, group: GroupId, seq: u64) -> [u64; 4] {
+        self.aging(node, group).stats(seq)
     }
 
     fn groups(&self, node: NodeId) -> &mglru::groups::GroupOrder {

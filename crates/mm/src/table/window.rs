@@ -35,6 +35,12 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         self.cells.len()
     }
 
+    /// The table that they stand in.
+    #[inline]
+    pub fn table(&self) -> Pfn {
+        self.first.table
+    }
+
     /// The tables.
     #[inline]
     pub fn tables(&mut self) -> &mut Locked<'a, M> {

@@ -31,7 +31,7 @@ pub mod tiers;
 mod window;
 
 pub use evict::{Evictable, Wanted};
-pub use place::Promotions;
+pub use place::{Look, Promotions};
 pub use window::{Generations, Sizes};
 
 use super::LruList;
@@ -50,6 +50,11 @@ pub const LARGE_BATCH: u64 = 64 * 64;
 /// Generations.
 pub(super) struct MgLru;
 
+/// Were so many of a table's entries young that it is worth the next walk? At least one in each line of the CPU's cache, of 8 entries.
+pub fn is_dense(total: u32, young: u32) -> bool {
+    young * 8 >= total
+}
+
 /// Queues of generations in a vector: by generation, type and kind of zone.
 pub(super) const QUEUES: usize = Generation::COUNT * 2 * super::vec::ZONE_KINDS;
 
@@ -63,4 +68,15 @@ pub(super) fn queue(generation: Generation, file: bool, kind: ZoneKind) -> u8 {
 /// Is it the number of a queue of folios of the type, in zones of the kind?
 pub(super) fn is_queue_of(number: usize, file: bool, kind: ZoneKind) -> bool {
     (0..MAX_GENERATIONS).any(|seq| queue(Generation::of(seq), file, kind) as usize == number)
+}
+
+#[cfg(test)]
+mod density {
+    use super::*;
+
+    /// reclaim.md, section 6.
+    #[test]
+    fn one_young_entry_in_eight_is_dense() {
+        assert_eq!([is_dense(512, 63), is_dense(512, 64), is_dense(64, 8)], [false, true, true]);
+    }
 }

@@ -8,6 +8,7 @@ use crate::lru::vec::{ByKind, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec};
 use crate::machine::Machine;
 use crate::units::*;
+use smallvec::SmallVec;
 
 /// What tells uses of a folio since it came to its generation.
 pub(super) const USE_FLAGS: FrameFlags =
@@ -130,7 +131,35 @@ impl Promotions {
     }
 }
 
+/// What reclaim learns of a vector while it looks around the entries of folios that it isolated.
+pub struct Look {
+    /// Neighbours that were used.
+    pub promotions: Promotions,
+    /// The youngest generation when this began.
+    pub seq: u64,
+    /// Tables that have many used entries.
+    pub dense: SmallVec<[Pfn; 16]>,
+}
+
+impl Look {
+    /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is evicted with it:
+    /// beside pages of a file, anonymous memory may not be swappable.
+    #[inline]
+    pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
+        let place = (self.promotions.node, self.promotions.group);
+        (frame.node(), frame.group()) == place && (is_file(frame.flags()) || !is_file(target.flags()))
+    }
+}
+
 impl Lru {
+    /// To look around entries of folios of a vector, if its policy does so.
+    pub fn look(&self, node: NodeId, group: GroupId) -> Option<Look> {
+        let generations = &self.vec(node, group).generations;
+        let seq = generations.max_seq();
+        let begin = || Look { promotions: self.promotions(node, group), seq, dense: SmallVec::new() };
+        generations.is_on().then(begin)
+    }
+
     /// Nothing is promoted yet. Promotions go to what is the youngest generation of the vector now.
     pub fn promotions(&self, node: NodeId, group: GroupId) -> Promotions {
         let youngest = Generation::of(self.vec(node, group).generations.max_seq());

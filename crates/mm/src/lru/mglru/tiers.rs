@@ -88,7 +88,7 @@ impl Tiers {
     /// How a tier does, with the averages.
     pub fn position(&self, file: bool, oldest: Generation, tier: usize, gain: u64) -> Position {
         let of = &self.types[file as usize];
-        let [refaulted, evicted, protected] = self.counted(file, oldest, tier);
+        let [refaulted, evicted, protected] = self.counted_in(file, oldest, tier);
         Position {
             refaulted: of.avg_refaulted[tier].load(Relaxed) + refaulted,
             total: of.avg_total[tier].load(Relaxed) + evicted + protected,
@@ -96,8 +96,12 @@ impl Tiers {
         }
     }
 
-    /// What was counted in a generation.
-    pub fn counted(&self, file: bool, generation: Generation, tier: usize) -> Counted {
+    /// What was counted in the generation of `seq`: refaulted, evicted, protected.
+    pub fn counted(&self, file: bool, seq: u64, tier: usize) -> Counted {
+        self.counted_in(file, Generation::of(seq), tier)
+    }
+
+    fn counted_in(&self, file: bool, generation: Generation, tier: usize) -> Counted {
         let of = &self.types[file as usize];
         [&of.refaulted, &of.evicted, &of.protected]
             .map(|counts| counts[generation.index()][tier].load(Relaxed))

@@ -54,21 +54,9 @@ impl Filters {
     }
 }
 
-/// Were so many of a table's entries young that it, and those around, are worth the next walk? At least one in each line of the CPU's
-/// cache, of 8 entries.
-pub(super) fn is_dense(total: u32, young: u32) -> bool {
-    young * 8 >= total
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// reclaim.md, section 6.
-    #[test]
-    fn one_young_entry_in_eight_is_dense() {
-        assert_eq!([is_dense(512, 63), is_dense(512, 64), is_dense(64, 8)], [false, true, true]);
-    }
 
     /// reclaim.md, section 6: 0.209 with 10,000 tables, 0.497 with 20,000.
     #[test]

@@ -121,7 +121,13 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Evict from the oldest generation of a vector. Returns how far that got: 0 if no further.
-    fn evict_some(self, node: NodeId, group: GroupId, swappiness: u64, sc: &mut ScanControl) -> u64 {
+    pub(super) fn evict_some(
+        self,
+        node: NodeId,
+        group: GroupId,
+        swappiness: u64,
+        sc: &mut ScanControl,
+    ) -> u64 {
         let st = self.st;
         let wanted = Wanted { highest: sc.reclaim_idx, swappiness };
         let mut got = st.lru.isolate_oldest(st.memory().ground(), node, group, wanted);

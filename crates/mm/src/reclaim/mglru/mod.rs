@@ -12,6 +12,7 @@
 
 pub(super) mod aging;
 mod bloom;
+pub(super) mod command;
 mod evict;
 pub(super) mod groups;
 mod walk;

@@ -5,9 +5,8 @@
 //! the use of an entry that it was not meant to look at, which costs a mistake and nothing else.
 
 use super::aging::{Aging, WalkStat};
-use super::bloom::is_dense;
 use crate::frame::{Frame, FrameFlags};
-use crate::lru::mglru::{LARGE_BATCH, Promotions};
+use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
 
 use crate::machine::{Machine, Work};
 use crate::reclaim::spaces::WalkRange;
