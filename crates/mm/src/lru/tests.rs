@@ -8,7 +8,7 @@ use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-const FRAMES: u32 = 24;
+pub(super) const FRAMES: u32 = 24;
 
 /// Two nodes; node 0 has a DMA32 and a Normal zone.
 fn base() -> Base<TestMachine> {
@@ -30,14 +30,14 @@ fn base() -> Base<TestMachine> {
     base
 }
 
-fn setup() -> (Base<TestMachine>, Lru) {
+pub(super) fn setup() -> (Base<TestMachine>, Lru) {
     let base = base();
     let lru = Lru::new(&base.machine);
     (base, lru)
 }
 
 /// A folio in use, charged to `group`, on its list.
-fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
+pub(super) fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
     let frame = &base.frames[pfn];
     frame.get(1);
     frame.set(flags);
@@ -46,7 +46,7 @@ fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flag
     lru.add(base, pfn, false);
 }
 
-fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
+pub(super) fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.put(1));
     lru.remove(base, pfn);
