@@ -84,3 +84,6 @@ impl<M: Machine> Mm<M> {
         writeln!(text)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,9 +23,9 @@ use std_alloc::vec::Vec;
 const SWAP_DEVICE: DeviceId = DeviceId(1);
 const START: Vpn = Vpn(0x1000);
 
-struct Bench {
-    st: Store<TestMachine>,
-    state: ReclaimState,
+pub(super) struct Bench {
+    pub(super) st: Store<TestMachine>,
+    pub(super) state: ReclaimState,
     space: SpaceId,
     set: AnonId,
     file: FileId,
@@ -33,7 +33,7 @@ struct Bench {
 
 impl Bench {
     /// One Normal zone of 2048 frames, `swap` pages of swap.
-    fn new(swap: u32) -> Bench {
+    pub(super) fn new(swap: u32) -> Bench {
         let knobs = Knobs::default();
         // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
@@ -101,7 +101,7 @@ impl Bench {
     }
 
     /// Pages of the file that are in memory, clean, and were not used since.
-    fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
+    pub(super) fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
         self.write(pages.clone(), group);
         for page in pages {
             let pfn = self.folio(page).expect("just written");

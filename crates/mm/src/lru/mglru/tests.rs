@@ -104,11 +104,7 @@ fn the_two_youngest_generations_are_not_evicted_from() {
     assert_eq!(lru.node_vec(NODE).generations.count(true), MIN_GENERATIONS);
     age(&base, &lru, ROOT);
     let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    assert_eq!(
-        (taken(&base, &got.folios), got.file),
-        (vec![1], false),
-        "it was second and is third"
-    );
+    assert_eq!((taken(&base, &got.folios), got.file), (vec![1], false), "it was second and is third");
     put_back(&base, &lru, got);
     lru.validate(&base).unwrap();
 }

@@ -83,3 +83,6 @@ impl<M: Machine> Reclaim<'_, M> {
         sc.swappiness.unwrap_or_else(|| self.st.knobs.get(Knob::Swappiness))
     }
 }
+
+#[cfg(test)]
+mod tests;
