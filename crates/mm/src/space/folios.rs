@@ -192,7 +192,7 @@ impl World {
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    st.rmap.referenced(st.memory(), pfn, None);
+                    st.rmap.referenced(st.memory(), pfn, None, None);
                 });
             }
             Op::Fork | Op::Exit => {}

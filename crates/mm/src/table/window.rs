@@ -35,6 +35,12 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         self.cells.len()
     }
 
+    /// The page that a place is for.
+    #[inline]
+    pub fn page(&self, at: usize) -> Vpn {
+        Vpn(self.page.0 + at as u64)
+    }
+
     /// The table that they stand in.
     #[inline]
     pub fn table(&self) -> Pfn {

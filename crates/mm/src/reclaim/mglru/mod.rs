@@ -3,7 +3,7 @@
 //! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A vector that is short of
 //! cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what was used goes to the youngest
 //! generation, and a new one begins. Evicting a folio that turns out to be used costs one walk of the reverse map; to make more of it,
-//! the entries around are looked at, too ([`Look`](crate::rmap::Look)).
+//! the entries around are looked at, too ([`Look`]).
 //!
 //! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each vector's controller
 //! has its own), the marks that say what the pass means for the disks, and the loop for large blocks.
@@ -18,7 +18,9 @@ pub(super) mod groups;
 mod walk;
 
 use super::{Front, Reclaim, ScanControl};
+use crate::frame::List;
 use crate::knobs::Knob;
+use crate::lru::mglru::Look;
 use crate::machine::Machine;
 use crate::units::*;
 
@@ -53,6 +55,19 @@ impl<M: Machine> Front<M> for MgLru {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
+    /// To look around used entries of isolated folios, which are of one vector, if its policy does so.
+    pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<Look> {
+        let first = folios.tail()?;
+        self.st.lru.look(node, self.st.frames[first].group())
+    }
+
+    /// Tell what was learned: sizes of generations, and tables that are worth a walk.
+    pub(super) fn end_look(self, mut look: Look) {
+        self.st.lru.tell_promotions(self.st.memory().ground(), &mut look.promotions);
+        let aging = self.state.aging(look.promotions.node(), look.promotions.group());
+        look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
+    }
+
     /// Is something of the vector older than `ttl`, so that it may be evicted without disturbing what is in use?
     fn is_stale(self, node: NodeId, group: GroupId, ttl: Nanos, sc: &ScanControl) -> bool {
         let (groups, generations) = (&self.st.lru.groups, &self.st.lru.vec(node, group).generations);
