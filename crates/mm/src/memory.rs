@@ -216,9 +216,12 @@ impl<M: Machine> Memory<M> {
     /// Unlock a folio.
     #[inline]
     pub fn unlock_folio(&self, pfn: Pfn) {
-        let before = self.ground.frames[pfn].clear(FrameFlags::LOCKED);
-        debug_assert!(before.contains(FrameFlags::LOCKED));
-        if before.contains(FrameFlags::WAITERS) {
+        let frame = &self.ground.frames[pfn];
+        debug_assert!(frame.has(FrameFlags::LOCKED));
+        frame.clear(FrameFlags::LOCKED);
+        // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says so before the
+        // last look at the lock, so either that saw it open or this sees who waits.
+        if frame.has(FrameFlags::WAITERS) {
             self.wake_folio(pfn);
         }
     }

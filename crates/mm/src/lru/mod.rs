@@ -277,7 +277,7 @@ impl Lru {
     }
 
     /// Lock the vector that the folio belongs to.
-    #[inline]
+    #[inline(always)]
     fn lock_of(&self, frame: &Frame) -> Held<'_> {
         loop {
             let group = frame.group();

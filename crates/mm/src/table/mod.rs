@@ -209,8 +209,8 @@ impl Vacated {
     }
 
     /// These were flushed: if they are all, there are none left.
-    fn flushed(&mut self, page: Vpn, pages: u64) {
-        if page <= self.start && self.end.0 <= page.0 + pages {
+    fn flushed(&mut self, start: Vpn, end: Vpn) {
+        if start <= self.start && self.end <= end {
             *self = Vacated::NONE;
         }
     }

@@ -259,7 +259,9 @@ impl Tlb {
 
     fn flush_cleared<M: Machine>(&self, base: &Base<M>, cleared: &Cleared) {
         stale(base, cleared, true);
-        self.flush(base, cleared.space, Range::entries(cleared.page, cleared.pages as u64, cleared.order));
+        let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
+        self.flush(base, cleared.space, range);
+        gather::flushed(base, cleared.space, Some(range));
     }
 
     /// One CPU does what a request asks, on that CPU.
