@@ -33,7 +33,7 @@ fn wanted(knobs: &Knobs, knob: Knob) -> PolicyKind {
 /// Both knobs tell the same.
 fn agree(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
-    let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | on * caps::CORE;
+    let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
     let told = knobs.set(Knob::ReclaimPolicy, on).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
     told.expect("the values lie in the knobs' ranges");
 }
