@@ -49,6 +49,11 @@ pub const PRESETS: &[Preset] = &[
         help: "classic, with flushes left to each CPU's next tick (LATR, 2018)",
         knobs: &[(Knob::TlbUnmap, 5)],
     },
+    Preset {
+        name: "mglru",
+        help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
+        knobs: &[(Knob::ReclaimPolicy, 1)],
+    },
 ];
 
 /// A profile as the user wrote it, understood.

@@ -74,6 +74,14 @@ impl Cpu {
     pub(crate) fn spend(&self, picos: u64) {
         self.clock.set(self.clock.get().wrapping_add(picos));
     }
+
+    /// It passes for kernel work. (64 bits of picoseconds are 213 days: nothing here checks for overflow.)
+    #[inline(always)]
+    fn spend_kernel(&self, class: Class, picos: u64) {
+        self.spend(picos);
+        let class = &self.kernel[class as usize];
+        class.set(class.get().wrapping_add(picos));
+    }
 }
 
 /// A flush that is to go wrong: the oracle's own test.
@@ -90,7 +98,10 @@ pub struct Fault {
 /// The simulated machine.
 pub struct SimMachine {
     pub(crate) spec: MachineSpec,
-    pub(crate) cpus: Box<[Cpu]>,
+    pub(crate) cpus: Rc<[Cpu]>,
+    /// The same; none where CPUs may be stopped (`preempt`). Of all calls `charge` is the most frequent: who has to look for the
+    /// CPU here need not ask whether it stops.
+    unstopped: Rc<[Cpu]>,
     pub(crate) current: Cell<usize>,
     pub(crate) class: Cell<Class>,
     /// The current CPU runs on until its clock passes this.
@@ -110,6 +121,8 @@ pub struct SimMachine {
     pub(crate) preempt: Option<Rc<Preempt>>,
     /// Are scopes told to anybody?
     scopes: bool,
+    /// Are events of what CPUs may hold told to anybody?
+    listens: bool,
     /// Does the current CPU flush because another asked it to?
     answering: Cell<bool>,
     pub(crate) stopping: Cell<bool>,
@@ -156,9 +169,11 @@ impl SimMachine {
             .zip(0..)
             .map(|(device, id)| Device::new(device, config.seed.wrapping_add(id << 32)))
             .collect();
+        let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
         SimMachine {
             latency: latency.collect(),
-            cpus: nodes.iter().enumerate().map(cpu).collect(),
+            unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
+            cpus,
             current: Cell::new(0),
             class: Cell::new(Class::System),
             limit: Cell::new(u64::MAX),
@@ -172,6 +187,7 @@ impl SimMachine {
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
             scopes: config.profile || config.preempt.is_some(),
+            listens: config.verify || config.bound,
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
@@ -196,13 +212,17 @@ impl SimMachine {
         &self.cpus[self.current.get()]
     }
 
-    /// Kernel work takes time on the current CPU. (64 bits of picoseconds are 213 days: nothing here checks for overflow.)
+    /// Kernel work takes time on the current CPU.
     #[inline]
     fn spend_kernel(&self, picos: u64) {
-        let cpu = self.here();
-        cpu.spend(picos);
-        let class = &cpu.kernel[self.class.get() as usize];
-        class.set(class.get().wrapping_add(picos));
+        self.here().spend_kernel(self.class.get(), picos);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn spend_and_stop(&self, picos: u64) {
+        self.spend_kernel(picos);
+        self.point();
     }
 
     /// Does something with the profile, if there is one, after what was done until now has found its place.
@@ -615,10 +635,16 @@ impl Machine for SimMachine {
     fn charge(&self, work: Work, count: u64) {
         let total = &self.work[work as usize];
         total.set(total.get().wrapping_add(count));
-        self.spend_kernel(self.spec.costs().work(work).wrapping_mul(count));
-        if self.preempt.is_some() {
-            self.point();
+        let picos = self.spec.costs().work(work).wrapping_mul(count);
+        match self.unstopped.get(self.current.get()) {
+            Some(cpu) => cpu.spend_kernel(self.class.get(), picos),
+            None => self.spend_and_stop(picos),
         }
+    }
+
+    #[inline]
+    fn listens(&self) -> bool {
+        self.listens
     }
 
     #[inline]

@@ -63,7 +63,7 @@ pub(crate) struct Preempt {
     tries: Cell<u32>,
 }
 
-/// While this lives, locks of this thread are points.
+/// Locks that this thread takes for the first time while this lives are points.
 pub(crate) struct Watching;
 
 impl Watching {
@@ -168,10 +168,16 @@ impl SimMachine {
     }
 
     /// The task that runs may be stopped here.
+    #[inline(always)]
+    pub(crate) fn point(&self) {
+        if let Some(stops) = self.preempt.as_deref() {
+            self.pass(stops);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(crate) fn point(&self) {
-        let Some(stops) = self.preempt.as_deref() else { return };
+    fn pass(&self, stops: &Preempt) {
         let since = self.here().clock.get();
         let late = stops.open.get() && since >= self.limit.get();
         if !stops.point() && late {

@@ -112,9 +112,10 @@ impl RunError {
 /// Run `program`.
 pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {
     let (machine, knobs) = describe(config)?;
+    // Before any lock is taken.
+    let _watching = Watching::new(machine.preempt.as_ref());
     let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
     let world = World::new(mm, program, config);
-    let _watching = Watching::new(world.machine().preempt.as_ref());
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);

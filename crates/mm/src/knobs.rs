@@ -77,6 +77,13 @@ pub struct KnobInfo {
 knobs! {
     Swappiness "vm.swappiness" 60 0..=200 ""
         "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";
+    ReclaimPolicy "reclaim.policy" 0 0..=1 "" ["classic" "mglru"]
+        "which pages are replaced: active and inactive lists, or generations (MGLRU); bit 0 of lru_gen.enabled follows";
+    LruGenEnabled "lru_gen.enabled" 6 0..=7 ""
+        "parts of MGLRU: 1 = generations (reclaim.policy follows), 2 = walks of page tables, 4 = entries that lead to tables \
+         tell which were used";
+    LruGenMinTtlMs "lru_gen.min_ttl_ms" 0 0..=3600000 "ms"
+        "protect what was used in this time: choose a space that ends rather than evict it; 0 = off";
     MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
         "memory kept free for those who cannot wait; 0 = by the size of memory";
     WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"

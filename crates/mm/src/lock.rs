@@ -1,8 +1,9 @@
 //! Locks.
 //!
 //! [`Lock`] is held for a short time and never across anything that waits. On several threads it spins; on one thread
-//! it is a checked borrow, so that taking a lock twice, or keeping one while another CPU runs, stops the run at once; and whoever
-//! plays the CPUs can ask whether the one that runs holds any (`held`). Who lets others run beside a holder says so (`watch`).
+//! it is a checked borrow, so that taking a lock twice, or one that was kept while another CPU runs, stops the run at once. Whoever
+//! plays the CPUs and lets others run beside a holder says so (`watch`) before a lock is first taken. It is watched from then on,
+//! and counted: `held` tells how many of them the CPU that runs holds. Any other lock costs no more for it than one step when it is released.
 //!
 //! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
 //!
@@ -18,11 +19,11 @@
 mod inner {
     extern crate std;
 
-    use core::cell::{Cell, RefCell, RefMut};
+    use core::cell::{Cell, UnsafeCell};
     use core::ops::{Deref, DerefMut};
 
     std::thread_local! {
-        static HELD: Cell<u32> = const { Cell::new(0) };
+        static COUNT: Cell<u32> = const { Cell::new(0) };
         static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     }
 
@@ -35,79 +36,96 @@ mod inner {
         pub taken: fn(),
     }
 
-    /// From now on, on this thread.
+    /// From now on, on this thread: of locks that are taken for the first time while there is a watch.
     pub fn watch(watch: Option<Watch>) {
         WATCH.set(watch);
     }
 
-    /// Locks that the CPU that runs now holds.
-    #[inline]
+    /// Locks that are watched and that the CPU that runs now holds.
     pub fn held() -> u32 {
-        HELD.get()
+        COUNT.get()
     }
 
     /// Another CPU runs now, which holds `held` locks; returns how many the one before holds.
     pub fn go_over(held: u32) -> u32 {
-        HELD.replace(held)
+        COUNT.replace(held)
     }
 
-    #[inline(always)]
     fn passed() {
         if let Some(watch) = WATCH.get() {
             (watch.passed)();
         }
     }
 
+    /// What a lock is. To release it adds one; only of a lock that nobody watches that makes [`FREE`], and only such a lock is ever
+    /// found so. So to ask whether a lock is watched takes no step of its own.
+    type State = i8;
+    const HELD: State = -1;
+    const FREE: State = 0;
+    const WATCHED_HELD: State = 1;
+    const WATCHED_FREE: State = 2;
+    /// Never taken: nobody has asked yet whether it is watched.
+    const UNASKED: State = 3;
+
     /// A short lock around `T`.
-    #[derive(Default)]
-    pub struct Lock<T>(RefCell<T>);
-
-    /// Access to the value until dropped.
-    pub struct Guard<'a, T> {
-        value: RefMut<'a, T>,
-        _counted: Counted,
+    pub struct Lock<T> {
+        state: Cell<State>,
+        value: UnsafeCell<T>,
     }
 
-    /// One lock that is held.
-    struct Counted;
+    /// Access to the value until dropped. There is never more than one: who makes it has found the lock free, and has noted that it is
+    /// held.
+    pub struct Guard<'a, T>(&'a Lock<T>);
 
-    impl Counted {
-        #[inline(always)]
-        fn new() -> Counted {
-            HELD.set(HELD.get() + 1);
-            Counted
-        }
-    }
-
-    impl Drop for Counted {
+    impl<T> Drop for Guard<'_, T> {
         #[inline(always)]
         fn drop(&mut self) {
-            HELD.set(HELD.get() - 1);
-            // The value is released already: fields are dropped in their order.
-            passed();
+            let state = self.0.state.get().wrapping_add(1);
+            self.0.state.set(state);
+            if state != FREE {
+                released();
+            }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn released() {
+        COUNT.set(COUNT.get() - 1);
+        passed();
     }
 
     impl<T> Deref for Guard<'_, T> {
         type Target = T;
 
         #[inline(always)]
+        #[allow(unsafe_code)]
         fn deref(&self) -> &T {
-            &self.value
+            // SAFETY: this is the only guard, it is borrowed, and nothing else gives references to the value. One thread alone
+            // has the lock: it is not `Sync`, because of its cells.
+            unsafe { &*self.0.value.get() }
         }
     }
 
     impl<T> DerefMut for Guard<'_, T> {
         #[inline(always)]
+        #[allow(unsafe_code)]
         fn deref_mut(&mut self) -> &mut T {
-            &mut self.value
+            // SAFETY: as in `deref`, and the guard is borrowed by nobody else.
+            unsafe { &mut *self.0.value.get() }
+        }
+    }
+
+    impl<T: Default> Default for Lock<T> {
+        fn default() -> Self {
+            Lock::new(T::default())
         }
     }
 
     impl<T> Lock<T> {
         /// An open lock.
         pub const fn new(value: T) -> Self {
-            Self(RefCell::new(value))
+            Lock { state: Cell::new(UNASKED), value: UnsafeCell::new(value) }
         }
 
         /// Take the lock.
@@ -116,32 +134,68 @@ mod inner {
         /// If it is held, unless others run beside the holder ([`watch`]): on one thread nobody could ever release it.
         #[inline(always)]
         pub fn lock(&self) -> Guard<'_, T> {
-            passed();
-            let value = match self.0.try_borrow_mut() {
-                Ok(value) => value,
-                Err(_) => self.wait(),
-            };
-            Guard { value, _counted: Counted::new() }
+            if self.state.get() != FREE {
+                return self.lock_slowly();
+            }
+            self.take(HELD)
         }
 
-        #[cold]
-        #[inline(never)]
-        fn wait(&self) -> RefMut<'_, T> {
-            while let Some(watch) = WATCH.get() {
-                (watch.taken)();
-                if let Ok(value) = self.0.try_borrow_mut() {
-                    return value;
-                }
-            }
-            panic!("a lock is taken that is held: on one thread nobody could ever release it");
+        #[inline(always)]
+        fn take(&self, held: State) -> Guard<'_, T> {
+            self.state.set(held);
+            Guard(self)
         }
 
         /// Take the lock if it is free.
         #[inline(always)]
         pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-            passed();
-            let value = self.0.try_borrow_mut().ok()?;
-            Some(Guard { value, _counted: Counted::new() })
+            if self.state.get() != FREE {
+                return self.try_lock_slowly();
+            }
+            Some(self.take(HELD))
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn lock_slowly(&self) -> Guard<'_, T> {
+            match self.asked() {
+                FREE => return self.take(HELD),
+                HELD => panic!("a lock is taken that is held: on one thread nobody could ever release it"),
+                _ => passed(),
+            }
+            loop {
+                if let Some(guard) = self.take_watched() {
+                    return guard;
+                }
+                (WATCH.get().expect("the watch ends after its locks").taken)();
+            }
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn try_lock_slowly(&self) -> Option<Guard<'_, T>> {
+            match self.asked() {
+                FREE => return Some(self.take(HELD)),
+                HELD => return None,
+                _ => passed(),
+            }
+            self.take_watched()
+        }
+
+        /// The state, when it is known whether the lock is watched.
+        fn asked(&self) -> State {
+            if self.state.get() == UNASKED {
+                self.state.set(if WATCH.get().is_some() { WATCHED_FREE } else { FREE });
+            }
+            self.state.get()
+        }
+
+        fn take_watched(&self) -> Option<Guard<'_, T>> {
+            let free = self.state.get() == WATCHED_FREE;
+            free.then(|| {
+                COUNT.set(COUNT.get() + 1);
+                self.take(WATCHED_HELD)
+            })
         }
     }
 }
@@ -217,7 +271,11 @@ mod tests {
 
     #[test]
     fn who_holds_locks_is_known_to_hold_them() {
-        let (one, two) = (Lock::new(1), Lock::new(2));
+        let (unseen, one, two) = (Lock::new(0), Lock::new(1), Lock::new(2));
+        drop(unseen.lock());
+        watch(Some(Watch { passed: || {}, taken: || {} }));
+        let _unseen = unseen.lock();
+        assert_eq!(held(), 0);
         let first = one.lock();
         let second = two.try_lock();
         assert!(one.try_lock().is_none());
@@ -226,5 +284,14 @@ mod tests {
         assert_eq!(held(), 1);
         drop(first);
         assert_eq!(held(), 0);
+        watch(None);
+    }
+
+    #[test]
+    #[should_panic(expected = "on one thread nobody could ever release it")]
+    fn a_lock_that_is_held_for_ever_stops_the_run() {
+        let lock = Lock::new(1);
+        let _held = lock.lock();
+        drop(lock.lock());
     }
 }

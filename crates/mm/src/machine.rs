@@ -121,6 +121,11 @@ pub enum ZoneKind {
     Movable,
 }
 
+impl ZoneKind {
+    /// All kinds, in index order.
+    pub const ALL: [ZoneKind; 3] = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
+}
+
 /// A run of frames that become one zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRange {

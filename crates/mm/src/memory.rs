@@ -40,12 +40,14 @@ pub struct Gfp {
     pub reserve: Reserve,
     /// May pages be read that nobody has asked for yet?
     pub read_ahead: bool,
+    /// Is it for a fault, in a range where accesses say something about what will be used next?
+    pub faulted: bool,
 }
 
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true }
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, faulted: false }
     }
 }
 
@@ -214,9 +216,12 @@ impl<M: Machine> Memory<M> {
     /// Unlock a folio.
     #[inline]
     pub fn unlock_folio(&self, pfn: Pfn) {
-        let before = self.ground.frames[pfn].clear(FrameFlags::LOCKED);
-        debug_assert!(before.contains(FrameFlags::LOCKED));
-        if before.contains(FrameFlags::WAITERS) {
+        let frame = &self.ground.frames[pfn];
+        debug_assert!(frame.has(FrameFlags::LOCKED));
+        frame.clear(FrameFlags::LOCKED);
+        // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says so before the
+        // last look at the lock, so either that saw it open or this sees who waits.
+        if frame.has(FrameFlags::WAITERS) {
             self.wake_folio(pfn);
         }
     }

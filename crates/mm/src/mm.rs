@@ -17,8 +17,10 @@ mod groups;
 mod kept;
 #[cfg(test)]
 mod large;
+mod lru_gen;
 mod observe;
 mod oom;
+mod policy;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
+use crate::lru::PolicyKind;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::reclaim::{self, ReclaimState};
@@ -76,6 +79,7 @@ impl<M: Machine> Mm<M> {
         let zero = take_zero_page(&base, &alloc)?;
         let memory = Memory::new(base, swap, alloc, lru);
         let reclaim = ReclaimState::new(&memory);
+        policy::choose_at_start(&memory);
         let store = Store::new(memory, Cache::new(), zero);
         Ok(Mm {
             store,
@@ -103,6 +107,7 @@ impl<M: Machine> Mm<M> {
             return Err(Error::Access);
         }
         self.ground().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
+        self.follow_policy(knob)?;
         if crate::alloc::sets_watermarks(knob) {
             self.store.alloc.set_watermarks(self.ground());
         }
@@ -147,6 +152,9 @@ impl<M: Machine> Mm<M> {
                 let _scope = base.scope(Scope::SwitchMm);
                 base.charge(Work::Switch, 1);
                 self.store.tlb.switch(base, space, self.store.tables.root(space));
+                if self.store.lru.policy() == PolicyKind::MgLru {
+                    self.note_run(space);
+                }
             }
             None => self.store.tlb.enter_lazy(base),
         }
@@ -241,7 +249,7 @@ impl<M: Machine> Mm<M> {
         let advised =
             self.on_space(space, |_| self.spaces.madvise(&self.store, space, start, pages, advice))?;
         if !advised.page_out.is_empty() {
-            reclaim::pageout(&self.store, &self.reclaim, &advised.page_out);
+            reclaim::pageout(&self.store, &self.reclaim, self, &advised.page_out);
         }
         for (file, index, pages) in advised.will_need {
             self.read_in(file, index, pages, self.group_of(space));
@@ -311,7 +319,7 @@ impl<M: Machine> Mm<M> {
     /// Run a background task until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
         match daemon {
-            Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, node),
+            Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, self, node),
             Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
         }

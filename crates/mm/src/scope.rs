@@ -59,6 +59,8 @@ named_table! {
         ShrinkNode "shrink_node" "reclaim from one node";
         ShrinkActiveList "shrink_active_list" "age the active list";
         ShrinkInactiveList "shrink_inactive_list" "reclaim from the inactive list";
+        EvictFolios "evict_folios" "reclaim from the oldest generations of one group";
+        AgeVec "try_to_inc_max_seq" "age one group: walk page tables, and begin a generation";
         IsolateLruFolios "isolate_lru_folios" "take folios off a list";
         MoveFoliosToLru "move_folios_to_lru" "put folios back on their lists";
         ShrinkFolioList "shrink_folio_list" "reclaim a batch of isolated folios";

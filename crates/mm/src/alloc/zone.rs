@@ -171,6 +171,11 @@ impl Zone {
         self.ok_above(order, self.mark(mark), highest, reserve)
     }
 
+    /// Would a request of one page find that much free memory on top of the mark?
+    pub fn watermark_ok_above(&self, more: u64, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+        self.ok_above(Order::ZERO, self.mark(mark) + more, highest, reserve)
+    }
+
     /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve is not held back by a boost: at the
     /// min mark, kswapd has long been woken.
     pub(super) fn allows(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {

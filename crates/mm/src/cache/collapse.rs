@@ -180,7 +180,7 @@ impl Cache {
         self.heed(memory, file, news);
         self.count_added(memory, f, -pages);
         self.count_added(memory, f, folio.pages() as i64);
-        memory.lru.add(memory.ground(), whole);
+        memory.lru.add(memory.ground(), whole, false);
         true
     }
 }

@@ -317,9 +317,9 @@ impl Cache {
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
         if let Some(shadow) = shadow {
-            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots());
+            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.faulted);
         }
-        memory.lru.add(memory.ground(), pfn);
+        memory.lru.add(memory.ground(), pfn, gfp.faulted);
         Ok(Some(pfn))
     }
 

@@ -50,5 +50,94 @@ bitflags::bitflags! {
         const READAHEAD = 1 << 21;
         /// Anonymous and mapped by one process only: it may write without copying. Every page of a folio has its own.
         const EXCLUSIVE = 1 << 22;
+        /// The folio's generation, [`FrameFlags::generation`].
+        const GENERATION = 7 << GENERATION_SHIFT;
+        /// Uses through file descriptors beyond those that REFERENCED and WORKINGSET tell, [`FrameFlags::uses`].
+        const USES = 3 << USES_SHIFT;
+    }
+}
+
+const GENERATION_SHIFT: u32 = 23;
+const USES_SHIFT: u32 = 26;
+
+/// A slot in a vector's window of generations: a generation's sequence number, modulo as many as there can be at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Generation(u8);
+
+impl Generation {
+    /// Generations that a vector can have at a time.
+    pub const COUNT: usize = 4;
+
+    /// The slot of a sequence number.
+    #[inline]
+    pub const fn of(seq: u64) -> Generation {
+        Generation((seq % Generation::COUNT as u64) as u8)
+    }
+
+    /// Its number, less than [`Generation::COUNT`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl FrameFlags {
+    /// Largest number of [`FrameFlags::uses`].
+    pub const MAX_USES: u32 = 3;
+
+    /// The generation that the folio belongs to; `None`: it is not on a list of generations.
+    #[inline]
+    pub const fn generation(self) -> Option<Generation> {
+        match (self.bits() & FrameFlags::GENERATION.bits()) >> GENERATION_SHIFT {
+            0 => None,
+            number => Some(Generation(number as u8 - 1)),
+        }
+    }
+
+    /// The same flags, in another generation.
+    #[inline]
+    pub const fn with_generation(self, generation: Option<Generation>) -> FrameFlags {
+        let number = match generation {
+            None => 0,
+            Some(generation) => generation.0 as u32 + 1,
+        };
+        let others = self.bits() & !FrameFlags::GENERATION.bits();
+        FrameFlags::from_bits_retain(others | number << GENERATION_SHIFT)
+    }
+
+    /// The counter of uses.
+    #[inline]
+    pub const fn uses(self) -> u32 {
+        (self.bits() & FrameFlags::USES.bits()) >> USES_SHIFT
+    }
+
+    /// The same flags after one more use, if the counter has room for it.
+    #[inline]
+    pub const fn with_one_more_use(self) -> FrameFlags {
+        if self.uses() == FrameFlags::MAX_USES {
+            return self;
+        }
+        FrameFlags::from_bits_retain(self.bits() + (1 << USES_SHIFT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_and_uses_are_kept_beside_other_flags() {
+        let mut flags = FrameFlags::EXCLUSIVE | FrameFlags::LOCKED;
+        assert_eq!(flags.generation(), None);
+        for seq in 0..9 {
+            flags = flags.with_generation(Some(Generation::of(seq)));
+            assert_eq!(flags.generation(), Some(Generation::of(seq)));
+        }
+        for uses in [1, 2, 3, 3] {
+            flags = flags.with_one_more_use();
+            assert_eq!(flags.uses(), uses);
+        }
+        let rest = flags.with_generation(None) - FrameFlags::USES;
+        assert_eq!(rest, FrameFlags::EXCLUSIVE | FrameFlags::LOCKED);
     }
 }

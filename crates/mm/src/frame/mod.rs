@@ -9,7 +9,7 @@ pub mod list;
 mod mapcount;
 mod split;
 
-pub use flags::FrameFlags;
+pub use flags::{FrameFlags, Generation};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
 
@@ -69,7 +69,7 @@ pub struct Frame {
     owner: AtomicU64,
     /// Where in its owner: page index in the file, or the anonymous set's numbering.
     index: AtomicU64,
-    /// Group that is charged for it.
+    /// Group that is charged for it (bits 0-15), and the queue of its list vector that it stands in (16-23).
     group: AtomicU32,
     /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits for one
     /// of its entries; 0: none. A free block's stands in its private
@@ -134,6 +134,20 @@ impl Frame {
     #[inline]
     pub fn test_and_clear(&self, flag: FrameFlags) -> bool {
         self.clear(flag).intersects(flag)
+    }
+
+    /// Change flags in one step; `None` from `change` leaves them as they are. Returns what they were.
+    #[inline]
+    pub fn update(&self, mut change: impl FnMut(FrameFlags) -> Option<FrameFlags>) -> FrameFlags {
+        let mut old = self.flags.load(Acquire);
+        loop {
+            let before = FrameFlags::from_bits_retain(old);
+            let Some(new) = change(before) else { return before };
+            match self.flags.compare_exchange(old, new.bits(), AcqRel, Acquire) {
+                Ok(_) => return before,
+                Err(now) => old = now,
+            }
+        }
     }
 
     /// Replace all flags. Only for the allocator, while nobody else may change them.
@@ -343,7 +357,27 @@ impl Frame {
     /// Set the group that is charged.
     #[inline]
     pub fn set_group(&self, group: GroupId) {
-        self.group.store(group.0 as u32, Relaxed);
+        let queue = self.group.load(Relaxed) & 0x00ff_0000;
+        self.group.store(queue | group.0 as u32, Relaxed);
+    }
+
+    /// The queue of its list vector that a folio with a generation stands in: that of the generation in which it was linked.
+    /// Guarded by the vector's lock.
+    #[inline]
+    pub(crate) fn queue(&self) -> u8 {
+        (self.group.load(Relaxed) >> 16) as u8
+    }
+
+    /// Note the queue.
+    #[inline]
+    pub(crate) fn set_queue(&self, queue: u8) {
+        self.group.store((queue as u32) << 16 | self.group().0 as u32, Relaxed);
+    }
+
+    /// Group and queue in one word: folios that agree in it stand in one list.
+    #[inline]
+    pub(crate) fn group_and_queue(&self) -> u32 {
+        self.group.load(Relaxed)
     }
 
     /// The debt tag of a folio in use; 0 owes nothing.

@@ -1,5 +1,6 @@
 //! What accesses and advice do to a folio's place: the second chance, and the moves between lists of single folios.
 
+use super::policy::{Policy, Used};
 use super::{End, Lru};
 use crate::base::Base;
 use crate::frame::FrameFlags;
@@ -8,15 +9,10 @@ use crate::stat::Stat;
 use crate::units::*;
 
 impl Lru {
-    /// The folio was used through a file descriptor. Two uses make an inactive folio active: the first sets REFERENCED.
-    ///
-    /// inactive → inactive, referenced → active → active, referenced
+    /// The folio was used through a file descriptor.
     pub fn mark_accessed<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
-        let flags = frame.flags();
-        if !flags.contains(FrameFlags::REFERENCED) {
-            frame.set(FrameFlags::REFERENCED);
-        } else if !flags.intersects(FrameFlags::UNEVICTABLE | FrameFlags::ACTIVE) {
+        if self.policy().used(frame) == Used::Activate {
             self.activate(base, pfn);
             frame.clear(FrameFlags::REFERENCED);
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
@@ -32,10 +28,11 @@ impl Lru {
         }
     }
 
-    /// Move an active folio to the inactive list (MADV_COLD).
+    /// Move an active folio to where inactive ones are (MADV_COLD).
     pub fn deactivate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
-        if frame.has(FrameFlags::ACTIVE) && self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
+        let moves = frame.has(FrameFlags::ACTIVE) || self.policy().deactivates_all();
+        if moves && self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
             self.relink(base, pfn, End::Head, NONE, ACTIVE_OR_REFERENCED);
             base.count(Stat::Pgdeactivate, frame.pages() as i64);
         }

@@ -1,7 +1,8 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
+use super::policy::{End, Policy, PolicyKind};
 use super::vec::{ByKind, Lists, ZONE_KINDS};
-use super::{Lru, LruList, settle_evictable};
+use super::{Held, Lru, LruList, queue_of, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
@@ -43,8 +44,11 @@ pub struct Putback {
 }
 
 /// What says on which list a folio is, if on any.
-const NAMES: FrameFlags =
-    FrameFlags::LRU.union(FrameFlags::ACTIVE).union(FrameFlags::SWAPBACKED).union(FrameFlags::UNEVICTABLE);
+const NAMES: FrameFlags = FrameFlags::LRU
+    .union(FrameFlags::ACTIVE)
+    .union(FrameFlags::SWAPBACKED)
+    .union(FrameFlags::UNEVICTABLE)
+    .union(FrameFlags::GENERATION);
 
 impl Lru {
     /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the list,
@@ -76,7 +80,7 @@ impl Lru {
             out.scanned += pages;
             let fits = kind <= scan.highest;
             wanted += if fits { pages } else { 0 };
-            if fits && (scan.may_unmap || frame.mapcount() == 0) && isolate(frame, pfn) {
+            if fits && (scan.may_unmap || frame.mapcount() == 0) && take(frame) {
                 taken[kind as usize] += pages as i64;
                 (first, run) = (pfn, run + 1);
                 continue;
@@ -103,15 +107,16 @@ impl Lru {
     }
 
     /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
-    pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>) {
+    pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>, faulted: bool) {
         let mut rest = pfns.peekable();
+        let policy = self.policy();
         while let Some(&first) = rest.peek() {
             let frame = &base.frames[first];
             let place = (frame.node(), frame.group());
-            let mut lists = self.lock_of(frame).lists;
+            let Held { vec, mut lists } = self.lock_of(frame);
             if lists.dead {
                 drop(lists);
-                self.add(base, first);
+                self.add(base, first, faulted);
                 rest.next();
                 continue;
             }
@@ -120,10 +125,12 @@ impl Lru {
             let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
             while let Some(pfn) = rest.next_if(alike) {
                 let frame = &base.frames[pfn];
+                policy.admit(frame, faulted);
                 settle_evictable(base, frame);
-                let list = LruList::of(frame.set(FrameFlags::LRU));
-                lists.lists[list as usize].push_head(&base.frames, pfn);
-                moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+                let place = self.place(vec, frame, End::Head);
+                frame.set(FrameFlags::LRU);
+                lists.lists[place.queue as usize].push_head(&base.frames, pfn);
+                moved[place.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
                 count += 1;
             }
             self.account_moved(base, &mut lists, place, &moved);
@@ -151,7 +158,7 @@ impl Lru {
         (all, active)
     }
 
-    fn count_skips<M: Machine>(&self, base: &Base<M>, skips: &ByKind) {
+    pub(super) fn count_skips<M: Machine>(&self, base: &Base<M>, skips: &ByKind) {
         for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
             if pages != 0 {
                 base.count(*kind, pages);
@@ -170,15 +177,15 @@ impl Lru {
             let mut held = listed.then(|| self.lock_of(first));
             // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its group, too.
             let names = first.flags() & NAMES;
-            let (list, kin, group) = (LruList::of(names), first.kin(), first.group());
+            let (queue, kin, place) = (queue_of(first), first.kin(), first.group_and_queue());
             let mut count = 0;
             while let Some(frame) = next
                 && frame.flags() & NAMES == names
                 && frame.kin() == kin
-                && frame.group() == group
+                && frame.group_and_queue() == place
             {
                 if let Some(held) = &mut held {
-                    held.lists.lists[list as usize].remove_record(&base.frames, frame);
+                    held.lists.lists[queue as usize].remove_record(&base.frames, frame);
                 }
                 self.forget_list(base, frame);
                 count += 1;
@@ -187,9 +194,18 @@ impl Lru {
             let pages = count * u64::from(first.pages());
             any_large |= first.order() != Order::ZERO;
             if let Some(mut held) = held {
+                let list = match names.generation() {
+                    None => LruList::of(names),
+                    Some(generation) => {
+                        let file = !names.contains(FrameFlags::SWAPBACKED);
+                        let generations = &held.vec.generations;
+                        generations.add(generation, file, self.kind(first.zone()), -(pages as i64));
+                        generations.list(generation, file)
+                    }
+                };
                 self.account_one(base, &mut held, first, list, -(pages as i64));
             }
-            self.groups.uncharge_many(base, group, count, pages);
+            self.groups.uncharge_many(base, first.group(), count, pages);
         }
         any_large
     }
@@ -201,10 +217,15 @@ impl Lru {
         base.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
             let (node, group) = (base.frames[first].node(), base.frames[first].group());
-            let mut lists = self.vec(node, group).lock();
+            let vec = self.vec(node, group);
+            let mut lists = vec.lock();
             if lists.dead {
                 drop(lists);
                 self.putback_one(base, folios, &mut out);
+                continue;
+            }
+            if vec.policy() != PolicyKind::Classic {
+                self.putback_placed(base, Held { vec, lists }, folios, &mut out);
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
@@ -246,11 +267,42 @@ impl Lru {
         out
     }
 
+    /// Put back folios of one vector that stand at the tail, each where the policy wants it.
+    fn putback_placed<M: Machine>(
+        &self,
+        base: &Base<M>,
+        mut held: Held<'_>,
+        folios: &mut List,
+        out: &mut Putback,
+    ) {
+        let place_of = |pfn: Pfn| (base.frames[pfn].node(), base.frames[pfn].group());
+        let Some(place) = folios.tail().map(place_of) else { return };
+        let mut moved: [ByKind; LruList::COUNT] = Default::default();
+        while let Some(pfn) = folios.tail()
+            && place_of(pfn) == place
+        {
+            folios.pop_tail(&base.frames);
+            let frame = &base.frames[pfn];
+            settle_evictable(base, frame);
+            // Who drops the last reference from here on waits for the lock.
+            frame.set(FrameFlags::LRU);
+            if frame.put(1) {
+                frame.clear(FrameFlags::LRU);
+                out.dead.push_head(&base.frames, pfn);
+                continue;
+            }
+            let to = self.place(held.vec, frame, End::Head);
+            held.lists.lists[to.queue as usize].push_head(&base.frames, pfn);
+            moved[to.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+        }
+        out.pages += self.account_moved(base, &mut held.lists, place, &moved).0;
+    }
+
     /// Put back a folio whose group was removed meanwhile.
     fn putback_one<M: Machine>(&self, base: &Base<M>, folios: &mut List, out: &mut Putback) {
         let Some(pfn) = folios.pop_tail(&base.frames) else { return };
         let frame = &base.frames[pfn];
-        self.insert(base, pfn, super::End::Head);
+        self.insert(base, pfn, End::Head);
         if frame.has(FrameFlags::ACTIVE) {
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }
@@ -265,13 +317,13 @@ impl Lru {
 
 /// Take the right to move a folio that is on a list, whose lock is held, and a reference. `false`: somebody else moves or frees it.
 #[inline]
-fn isolate(frame: &Frame, pfn: Pfn) -> bool {
+pub(super) fn take(frame: &Frame) -> bool {
     if !frame.try_get() {
         return false;
     }
     if !frame.test_and_clear(FrameFlags::LRU) {
         let last = frame.put(1);
-        debug_assert!(!last, "who cleared LRU of {pfn} holds a reference");
+        debug_assert!(!last, "who cleared LRU of a folio holds a reference");
         return false;
     }
     true

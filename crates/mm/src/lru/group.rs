@@ -124,6 +124,14 @@ impl Groups {
         }
     }
 
+    /// A new group that can be seen at once.
+    #[cfg(test)]
+    pub fn add(&self, parent: GroupId, limits: GroupLimits) -> GroupId {
+        let group = self.insert(parent, limits).expect("there is room for a group");
+        self.publish(group);
+        group
+    }
+
     /// A space enters a group, which then stays until the space leaves.
     pub fn enter(&self, group: GroupId) -> Result<(), Error> {
         let _tree = self.tree.lock();

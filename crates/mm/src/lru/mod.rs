@@ -18,8 +18,11 @@
 
 mod access;
 mod batch;
+mod classic;
 mod deferred;
 mod group;
+pub mod mglru;
+mod policy;
 mod protect;
 mod validate;
 mod vec;
@@ -27,9 +30,10 @@ mod workingset;
 
 pub use batch::{Isolated, Putback, Scan};
 pub use group::{Groups, Protection, ROOT};
+pub use policy::{Evicted, PolicyKind};
 pub use protect::Claim;
 pub use vec::{Cost, LruList, LruVec};
-pub use workingset::{Competitors, Evicted, refault_distance};
+pub use workingset::{Competitors, refault_distance};
 
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
@@ -40,15 +44,13 @@ use crate::machine::{Machine, Work, ZoneKind};
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
+use batch::take;
+use policy::{End, Folio, Leave, Place, Policy, PolicyCell};
 use std_alloc::boxed::Box;
 use vec::{ByKind, Lists};
 
-/// Which end of a list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Head,
-    Tail,
-}
+/// Largest value of `vm.swappiness`.
+pub const MAX_SWAPPINESS: u64 = 200;
 
 /// A vector whose lock is held.
 struct Held<'a> {
@@ -66,6 +68,8 @@ pub struct Lru {
     kinds: Box<[ZoneKind]>,
     /// Folios to be split when memory is wanted.
     deferred: deferred::Deferred,
+    /// The policy of all vectors.
+    policy: PolicyCell,
 }
 
 impl Lru {
@@ -75,7 +79,8 @@ impl Lru {
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
         let deferred = deferred::Deferred::new(nodes);
-        let lru = Lru { vecs: Arena::default(), groups: Groups::default(), nodes, kinds, deferred };
+        let (groups, policy) = (Groups::default(), PolicyCell::default());
+        let lru = Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy };
         lru.make_vecs(ROOT);
         lru
     }
@@ -105,7 +110,8 @@ impl Lru {
 
     fn make_vecs(&self, group: GroupId) {
         for node in 0..self.nodes {
-            self.vecs.ensure((group.index() * self.nodes + node) as u32);
+            let vec = self.vecs.ensure((group.index() * self.nodes + node) as u32);
+            vec.generations.set_on(self.policy() == PolicyKind::MgLru);
         }
     }
 
@@ -144,32 +150,36 @@ impl Lru {
 
     fn reparent<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, parent: GroupId) {
         let (from, to) = (self.vec(node, group), self.vec(node, parent));
-        let (mut from_lists, mut to_lists) = (from.lock(), to.lock());
-        from_lists.dead = true;
+        let mut from = Held { vec: from, lists: from.lock() };
+        let mut to = Held { vec: to, lists: to.lock() };
+        from.lists.dead = true;
+        self.reparent_generations(base, (node, group), parent, (&mut from, &mut to));
         for list in LruList::ALL {
             let i = list as usize;
-            while let Some(pfn) = from_lists.lists[i].pop_head(&base.frames) {
+            while let Some(pfn) = from.lists.lists[i].pop_head(&base.frames) {
                 let frame = &base.frames[pfn];
                 self.groups.hand_up(group, parent, frame.pages() as u64);
                 frame.set_group(parent);
-                to_lists.lists[i].push_tail(&base.frames, pfn);
+                to.lists.lists[i].push_tail(&base.frames, pfn);
             }
-            let pages = core::mem::take(&mut from_lists.pages[i]);
+            let pages = core::mem::take(&mut from.lists.pages[i]);
             for (kind, pages) in pages.iter().enumerate() {
-                to_lists.pages[i][kind] += pages;
+                to.lists.pages[i][kind] += pages;
             }
-            from.add_subtree(list, &pages.map(|pages| -pages));
+            from.vec.add_subtree(list, &pages.map(|pages| -pages));
         }
-        let cost = core::mem::take(&mut from_lists.cost);
-        to_lists.cost.anon += cost.anon;
-        to_lists.cost.file += cost.file;
+        let cost = core::mem::take(&mut from.lists.cost);
+        to.lists.cost.anon += cost.anon;
+        to.lists.cost.file += cost.file;
     }
 
     // --- one folio ---
 
-    /// Put a folio that is on no list on the one that its flags name, at the head. The caller holds a reference.
-    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+    /// Put a new folio, that is on no list, where the policy wants it. `faulted`: it is what a fault needs, or is read by it, in a
+    /// range where accesses say something about the future. The caller holds a reference.
+    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
         base.charge(Work::LruAdd, 1);
+        self.policy().admit(&base.frames[pfn], faulted);
         self.insert(base, pfn, End::Head);
     }
 
@@ -178,7 +188,7 @@ impl Lru {
         let frame = &base.frames[pfn];
         if frame.test_and_clear(FrameFlags::LRU) {
             let mut held = self.lock_of(frame);
-            self.unlink(base, &mut held, pfn);
+            self.unlink(base, &mut held, pfn, Leave::Other);
         }
         self.forget_list(base, frame);
     }
@@ -189,7 +199,10 @@ impl Lru {
         if frame.has(FrameFlags::MLOCKED) {
             base.count(Stat::NrMlock, -(frame.pages() as i64));
         }
-        frame.clear(FrameFlags::LRU | LIST_FLAGS);
+        let before = frame.clear(FrameFlags::LRU | LIST_FLAGS);
+        if before.generation().is_some() {
+            frame.set_queue(0);
+        }
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
@@ -202,7 +215,7 @@ impl Lru {
         frame.get(1);
         base.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
-        self.unlink(base, &mut held, pfn);
+        self.unlink(base, &mut held, pfn, Leave::Other);
         true
     }
 
@@ -221,12 +234,13 @@ impl Lru {
         }
         base.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
-        let list = LruList::of(frame.flags());
+        let queue = queue_of(frame);
         split();
         frame.set(FrameFlags::LRU);
         let mut last = pfn;
         for part in (to.frames()..pages).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
-            held.lists.lists[list as usize].insert_behind(&base.frames, last, part);
+            held.lists.lists[queue as usize].insert_behind(&base.frames, last, part);
+            base.frames[part].set_queue(frame.queue());
             base.frames[part].set(FrameFlags::LRU);
             last = part;
         }
@@ -239,6 +253,7 @@ impl Lru {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
                 self.link(base, &mut held, pfn, frame, end);
+                frame.set(FrameFlags::LRU);
                 return;
             }
             drop(held);
@@ -254,14 +269,15 @@ impl Lru {
         base.charge(Work::LruMove, 1);
         let frame = &base.frames[pfn];
         let mut held = self.lock_of(frame);
-        self.unlink(base, &mut held, pfn);
+        self.unlink(base, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);
         self.link(base, &mut held, pfn, frame, end);
+        frame.set(FrameFlags::LRU);
     }
 
     /// Lock the vector that the folio belongs to.
-    #[inline]
+    #[inline(always)]
     fn lock_of(&self, frame: &Frame) -> Held<'_> {
         loop {
             let group = frame.group();
@@ -273,23 +289,47 @@ impl Lru {
         }
     }
 
-    fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn) {
+    #[inline]
+    fn folio<'a>(&self, frame: &'a Frame) -> Folio<'a> {
+        Folio { frame, kind: self.kind(frame.zone()), pages: frame.pages() as i64 }
+    }
+
+    /// Take a folio off its queue.
+    fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
         let frame = &base.frames[pfn];
-        let list = LruList::of(frame.flags());
-        held.lists.lists[list as usize].remove(&base.frames, pfn);
+        held.lists.lists[queue_of(frame) as usize].remove(&base.frames, pfn);
+        let list = PolicyKind::of(frame.flags()).leave(held.vec, self.folio(frame), why);
+        frame.set_queue(0);
         self.account_one(base, held, frame, list, -(frame.pages() as i64));
     }
 
-    /// Link and set LRU. A folio that must stay in memory goes to the unevictable list whatever it was before.
+    /// Put a folio on a queue. One that must stay in memory goes to the unevictable list whatever it was before.
     fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, end: End) {
         settle_evictable(base, frame);
-        let list = LruList::of(frame.flags());
-        match end {
-            End::Head => held.lists.lists[list as usize].push_head_record(&base.frames, pfn, frame),
-            End::Tail => held.lists.lists[list as usize].push_tail(&base.frames, pfn),
+        let place = self.place(held.vec, frame, end);
+        let queue = &mut held.lists.lists[place.queue as usize];
+        match place.end {
+            End::Head => queue.push_head_record(&base.frames, pfn, frame),
+            End::Tail => queue.push_tail(&base.frames, pfn),
         }
-        frame.set(FrameFlags::LRU);
-        self.account_one(base, held, frame, list, frame.pages() as i64);
+        self.account_one(base, held, frame, place.list, frame.pages() as i64);
+    }
+
+    /// Where a folio goes; its record is told.
+    #[inline]
+    fn place(&self, vec: &LruVec, frame: &Frame, end: End) -> Place {
+        if frame.has(FrameFlags::UNEVICTABLE) {
+            let list = LruList::Unevictable;
+            return Place { queue: list as u8, end, list };
+        }
+        match vec.policy() {
+            PolicyKind::Classic => PolicyKind::Classic.place(vec, self.folio(frame), end),
+            policy => {
+                let place = policy.place(vec, self.folio(frame), end);
+                frame.set_queue(place.queue);
+                place
+            }
+        }
     }
 
     #[inline]
@@ -364,7 +404,16 @@ impl Lru {
 const LIST_FLAGS: FrameFlags = FrameFlags::ACTIVE
     .union(FrameFlags::UNEVICTABLE)
     .union(FrameFlags::MLOCKED)
-    .union(FrameFlags::WORKINGSET);
+    .union(FrameFlags::WORKINGSET)
+    .union(FrameFlags::GENERATION)
+    .union(FrameFlags::USES);
+
+/// The queue that a folio stands in.
+#[inline]
+fn queue_of(frame: &Frame) -> u8 {
+    let flags = frame.flags();
+    if flags.generation().is_some() { frame.queue() } else { LruList::of(flags) as u8 }
+}
 
 /// May the folio be reclaimed at all?
 #[inline]

@@ -8,7 +8,7 @@ use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-const FRAMES: u32 = 24;
+pub(super) const FRAMES: u32 = 24;
 
 /// Two nodes; node 0 has a DMA32 and a Normal zone.
 fn base() -> Base<TestMachine> {
@@ -30,23 +30,23 @@ fn base() -> Base<TestMachine> {
     base
 }
 
-fn setup() -> (Base<TestMachine>, Lru) {
+pub(super) fn setup() -> (Base<TestMachine>, Lru) {
     let base = base();
     let lru = Lru::new(&base.machine);
     (base, lru)
 }
 
 /// A folio in use, charged to `group`, on its list.
-fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
+pub(super) fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
     let frame = &base.frames[pfn];
     frame.get(1);
     frame.set(flags);
     lru.groups.try_charge(base, group, 1).unwrap();
     frame.set_group(group);
-    lru.add(base, pfn);
+    lru.add(base, pfn, false);
 }
 
-fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
+pub(super) fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.put(1));
     lru.remove(base, pfn);
@@ -133,7 +133,7 @@ fn a_page_that_comes_back_soon_is_activated() {
     base.frames[Pfn(5)].set(FrameFlags::WORKINGSET);
     let shadow = lru.eviction(&base, Pfn(5), ROOT);
     lru.age_nonresident(NodeId(0), ROOT, 3);
-    lru.refault(&base, Pfn(6), shadow, 0);
+    lru.refault(&base, Pfn(6), shadow, 0, false);
     let flags = base.frames[Pfn(6)].flags();
     assert!(flags.contains(FrameFlags::ACTIVE | FrameFlags::WORKINGSET), "distance 4, active list 4");
     let stats = [Stat::WorkingsetRefaultFile, Stat::WorkingsetActivateFile, Stat::WorkingsetRestoreFile];
@@ -141,7 +141,7 @@ fn a_page_that_comes_back_soon_is_activated() {
     assert!(lru.node_vec(NodeId(0)).refaulted_since(true));
     assert_eq!(lru.node_vec(NodeId(0)).cost().file, 16, "one page of I/O, halved: the lists are small");
 
-    lru.refault(&base, Pfn(7), shadow, 0);
+    lru.refault(&base, Pfn(7), shadow, 0, false);
     assert!(
         !base.frames[Pfn(7)].has(FrameFlags::ACTIVE),
         "the first refault has moved the clock to distance 5"

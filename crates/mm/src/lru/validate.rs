@@ -1,9 +1,9 @@
 //! Check lists, sizes and charges against the frame table. Only when nobody is inside the memory manager.
 
 use super::vec::{ByKind, ZONE_KINDS};
-use super::{Lru, LruList, ROOT};
+use super::{Lru, LruList, ROOT, mglru};
 use crate::base::Base;
-use crate::frame::FrameFlags;
+use crate::frame::{FrameFlags, Generation};
 use crate::machine::Machine;
 use crate::units::*;
 use std_alloc::format;
@@ -20,11 +20,16 @@ impl Lru {
             let node = NodeId(node as u8);
             let mut own = vec![[[0; ZONE_KINDS]; LruList::COUNT]; self.groups.bound() as usize];
             for (group, sizes) in own.iter_mut().enumerate() {
+                let group = GroupId(group as u16);
                 for list in LruList::ALL {
-                    let (pages, folios) = self.check_list(base, node, GroupId(group as u16), list)?;
+                    let (pages, folios) = self.check_list(base, node, group, list)?;
                     sizes[list as usize] = pages;
-                    totals[list as usize] += pages.iter().sum::<i64>();
                     listed += folios;
+                }
+                listed += self.check_generations(base, node, group, sizes)?;
+                self.check_sizes(node, group, sizes)?;
+                for list in LruList::ALL {
+                    totals[list as usize] += sizes[list as usize].iter().sum::<i64>();
                 }
             }
             self.check_subtrees(node, &own)?;
@@ -60,7 +65,8 @@ impl Lru {
         for pfn in source.iter(&base.frames) {
             let frame = &base.frames[pfn];
             let flags = frame.flags();
-            if !flags.contains(FrameFlags::LRU) || LruList::of(flags) != list {
+            let placed = flags.generation().is_none() && LruList::of(flags) == list;
+            if !flags.contains(FrameFlags::LRU) || !placed {
                 return Err(format!("{pfn} is on {} with flags {flags:?}", at()));
             }
             if frame.node() != node || frame.group() != group {
@@ -72,17 +78,83 @@ impl Lru {
             }
             pages[self.kind(frame.zone()) as usize] += frame.pages() as i64;
         }
-        if pages != lists.pages[list as usize] {
-            return Err(format!(
-                "{} holds {pages:?} pages, its sizes say {:?}",
-                at(),
-                lists.pages[list as usize]
-            ));
-        }
         if lists.dead && !source.is_empty() {
             return Err(format!("{} belongs to a removed group", at()));
         }
         Ok((pages, source.len()))
+    }
+
+    /// The queues of a vector's generations: each folio has a generation, and the queue that it stands in; sizes are those of the
+    /// generations in the folios' flags. Adds what counts on classic lists to `own`; returns the folios.
+    fn check_generations<M: Machine>(
+        &self,
+        base: &Base<M>,
+        node: NodeId,
+        group: GroupId,
+        own: &mut [ByKind; LruList::COUNT],
+    ) -> Result<usize, String> {
+        let vec = self.vec(node, group);
+        let generations = &vec.generations;
+        let lists = vec.lock();
+        let mut sizes = [[[0; ZONE_KINDS]; 2]; Generation::COUNT];
+        let mut folios = 0;
+        for (at, source) in lists.lists.iter().enumerate().skip(LruList::COUNT) {
+            let fault = |what: String| format!("queue {at} of {group} on {node}: {what}");
+            source.validate(&base.frames).map_err(fault)?;
+            folios += source.len();
+            for (pfn, frame) in source.records(&base.frames) {
+                let (flags, kind) = (frame.flags(), self.kind(frame.zone()));
+                let file = !flags.contains(FrameFlags::SWAPBACKED);
+                let Some(generation) = flags.generation() else {
+                    return Err(fault(format!("{pfn} has no generation")));
+                };
+                let listed = flags.contains(FrameFlags::LRU) && !flags.contains(FrameFlags::ACTIVE);
+                if !listed || frame.queue() as usize != at || !mglru::is_queue_of(at, file, kind) {
+                    return Err(fault(format!("{pfn} with flags {flags:?}, queue {}", frame.queue())));
+                }
+                if (frame.node(), frame.group(), frame.refs() > 0) != (node, group, true) {
+                    return Err(fault(format!("{pfn} of {} on {}", frame.group(), frame.node())));
+                }
+                let pages = frame.pages() as i64;
+                sizes[generation.index()][file as usize][kind as usize] += pages;
+                own[generations.list(generation, file) as usize][kind as usize] += pages;
+            }
+        }
+        for generation in (0..Generation::COUNT as u64).map(Generation::of) {
+            for file in [false, true] {
+                let (held, told) =
+                    (sizes[generation.index()][file as usize], generations.by_kind(generation, file));
+                if held != told {
+                    return Err(format!(
+                        "{generation:?} of {group} on {node} (files: {file}) holds {held:?} pages, its sizes say {told:?}"
+                    ));
+                }
+            }
+        }
+        if !generations.is_valid() {
+            let min = [false, true].map(|file| generations.min_seq(file));
+            return Err(format!("{group} on {node} has generations {min:?} to {}", generations.max_seq()));
+        }
+        Ok(folios)
+    }
+
+    /// What a vector says of its lists is what counts on them.
+    fn check_sizes(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        own: &[ByKind; LruList::COUNT],
+    ) -> Result<(), String> {
+        let lists = self.vec(node, group).lock();
+        for list in LruList::ALL {
+            let (held, told) = (own[list as usize], lists.pages[list as usize]);
+            if held != told {
+                return Err(format!(
+                    "{list:?} of {group} on {node} holds {held:?} pages, its sizes say {told:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The sizes of each subtree are the sums of its groups' sizes.

@@ -1,5 +1,7 @@
 //! One list vector: the lists of one group's folios on one node.
 
+use super::mglru::{self, Generations};
+use super::policy::PolicyKind;
 use crate::frame::{FrameFlags, List};
 use crate::lock::{Guard, Lock};
 use crate::machine::ZoneKind;
@@ -116,11 +118,15 @@ impl Cost {
     }
 }
 
+/// Queues of a vector: its classic lists, then those of its generations.
+pub(super) const QUEUES: usize = LruList::COUNT + mglru::QUEUES;
+
 /// What stands under a vector's lock.
 #[derive(Default)]
 pub(crate) struct Lists {
-    pub(crate) lists: [List; LruList::COUNT],
-    /// Pages on each list, by kind of zone.
+    /// Folios by queue: of the first ones, the number is that of a [`LruList`].
+    pub(crate) lists: [List; QUEUES],
+    /// Pages that count on each list, by kind of zone.
     pub(crate) pages: [ByKind; LruList::COUNT],
     pub(crate) cost: Cost,
     /// The group is gone: folios go to its parent's vector.
@@ -148,6 +154,8 @@ pub struct LruVec {
     pub(super) walk_at: AtomicU32,
     /// Number of walks that have reached the end.
     pub(super) walks: AtomicU32,
+    /// Its generations, if its policy uses them.
+    pub generations: Generations,
 }
 
 impl LruVec {
@@ -155,6 +163,12 @@ impl LruVec {
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, Lists> {
         self.inner.lock()
+    }
+
+    /// The policy that newcomers are placed by.
+    #[inline]
+    pub fn policy(&self) -> PolicyKind {
+        if self.generations.is_on() { PolicyKind::MgLru } else { PolicyKind::Classic }
     }
 
     /// Pages on one list, those of the groups below included.

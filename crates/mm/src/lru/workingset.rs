@@ -10,6 +10,7 @@
 //!
 //! Source: mm/workingset.c of Linux 6.12 (Johannes Weiner).
 
+use super::policy::{Evicted, PolicyKind, STAMP_BITS};
 use super::{Lru, LruList, LruVec};
 use crate::base::Base;
 use crate::frame::FrameFlags;
@@ -23,28 +24,17 @@ const GROUP_BITS: u32 = 16;
 const NODE_BITS: u32 = 8;
 const SHIFT: u32 = GROUP_BITS + NODE_BITS + 1;
 /// Bits that a slot of a file's tree can hold of a shadow.
-const WIDTH: u32 = 62;
+const WIDTH: u32 = SHIFT + STAMP_BITS;
 /// Bits of the clock that are left: at a million evictions a second they last for more than a day.
-const AGE_MASK: u64 = (1 << (WIDTH - SHIFT)) - 1;
+const AGE_MASK: u64 = (1 << STAMP_BITS) - 1;
 
-/// A shadow, taken apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Evicted {
-    /// Group whose pressure caused the eviction.
-    pub group: GroupId,
-    /// Node that the page was on.
-    pub node: NodeId,
-    /// The clock then, modulo what fits.
-    pub age: u64,
-    /// Had the page been active before?
-    pub workingset: bool,
-}
+const _: () = assert!(WIDTH == 62);
 
 impl Evicted {
     /// Put together what is left behind.
     pub fn pack(self) -> Shadow {
-        let age = self.age & AGE_MASK;
-        let node = age << NODE_BITS | self.node.0 as u64;
+        let stamp = self.stamp & AGE_MASK;
+        let node = stamp << NODE_BITS | self.node.0 as u64;
         let group = node << GROUP_BITS | self.group.0 as u64;
         Shadow(group << 1 | self.workingset as u64)
     }
@@ -56,7 +46,7 @@ impl Evicted {
             workingset: word & 1 != 0,
             group: GroupId((word >> 1) as u16),
             node: NodeId((word >> (1 + GROUP_BITS)) as u8),
-            age: word >> SHIFT & AGE_MASK,
+            stamp: word >> SHIFT & AGE_MASK,
         }
     }
 }
@@ -120,7 +110,7 @@ impl<'a> Rivals<'a> {
     /// Would its list have kept the page if it had had their room?
     #[inline]
     fn has_room_for(&self, shadow: Shadow) -> bool {
-        let age = Evicted::unpack(shadow).age;
+        let age = Evicted::unpack(shadow).stamp;
         refault_distance(age, self.vec.nonresident_age.load(Relaxed)) <= self.size
     }
 }
@@ -142,25 +132,39 @@ impl Lru {
     /// The caller has frozen the folio's references.
     #[inline]
     pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
+        if self.policy() == PolicyKind::MgLru {
+            return self.evict_generation(base, pfn);
+        }
         let frame = &base.frames[pfn];
         let (node, pages) = (frame.node(), frame.pages() as u64);
         let age = self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
         for above in self.groups.above(group) {
             self.vec(node, above).nonresident_age.fetch_add(pages, Relaxed);
         }
-        Evicted { group, node, age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
+        Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
     /// Did the page of this shadow leave so recently that it is part of the working set?
     pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
-        Rivals::of(self, Evicted::unpack(shadow), file, || swap_free)
-            .is_some_and(|rivals| rivals.has_room_for(shadow))
+        let evicted = Evicted::unpack(shadow);
+        if self.policy() == PolicyKind::MgLru {
+            let known = self.groups.is_live(evicted.group) && evicted.node.index() < self.nodes();
+            return known && self.is_of_oldest(evicted, file);
+        }
+        Rivals::of(self, evicted, file, || swap_free).is_some_and(|rivals| rivals.has_room_for(shadow))
     }
 
     /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
     /// folio active if its distance says so. `swap_free` is the number of free swap slots.
-    pub fn refault<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow, swap_free: u64) {
-        self.refault_pages(base, &[(pfn, shadow)], || swap_free);
+    pub fn refault<M: Machine>(
+        &self,
+        base: &Base<M>,
+        pfn: Pfn,
+        shadow: Shadow,
+        swap_free: u64,
+        faulted: bool,
+    ) {
+        self.refault_pages(base, &[(pfn, shadow)], || swap_free, faulted);
     }
 
     /// [`Lru::refault`] for some folios, all of files or none. What those that left one vector are held against is asked once for as
@@ -170,7 +174,12 @@ impl Lru {
         base: &Base<M>,
         back: &[(Pfn, Shadow)],
         swap_free: impl Fn() -> u64,
+        faulted: bool,
     ) {
+        if self.policy() == PolicyKind::MgLru {
+            back.iter().for_each(|&(pfn, shadow)| self.refault_generation(base, pfn, shadow, faulted));
+            return;
+        }
         let Some(&(first, _)) = back.first() else { return };
         let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
@@ -230,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn shadows_keep_what_is_put_in(group: u16, node: u8, age: u64, workingset: bool) {
-            let evicted = Evicted { group: GroupId(group), node: NodeId(node), age: age & AGE_MASK, workingset };
+            let evicted = Evicted { group: GroupId(group), node: NodeId(node), stamp: age & AGE_MASK, workingset };
             let shadow = evicted.pack();
             prop_assert!(shadow.0 < 1 << WIDTH);
             prop_assert_eq!(Evicted::unpack(shadow), evicted);

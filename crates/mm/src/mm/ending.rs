@@ -49,7 +49,7 @@ fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
     let looking = mm.clone();
     *mm.machine().watcher.lock() = Some(Box::new(move |_, event, _| {
         if event == Event::MmPageFree {
-            looking.store.rmap.referenced(looking.store.memory(), page, None);
+            looking.store.rmap.referenced(looking.store.memory(), page, None, None);
         }
     }));
     mm.exit_space(space);

@@ -30,7 +30,7 @@ impl<M: Machine> Mm<M> {
         self.store.lru.groups.set_limits(group, limits)?;
         self.store.swap.groups.set_max(group, limits.swap_max);
         if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
-            reclaim::group(&self.store, &self.reclaim, over, pages);
+            reclaim::group(&self.store, &self.reclaim, self, over, pages);
         }
         let mut retries = Retries::default();
         loop {
@@ -38,7 +38,7 @@ impl<M: Machine> Mm<M> {
             if over == 0 || !self.store.lru.groups.is_live(group) {
                 return Ok(());
             }
-            let freed = reclaim::group(&self.store, &self.reclaim, group, over);
+            let freed = reclaim::group(&self.store, &self.reclaim, self, group, over);
             let wanted = "the limit of a control group was lowered";
             if !reclaim::should_retry_group(&self.store, freed, &mut retries)
                 && !self.out_of_memory(wanted, Some(group), &mut retries)

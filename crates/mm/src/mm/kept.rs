@@ -157,7 +157,7 @@ impl Bench {
         let store = &self.mm.store;
         let isolated: Vec<Pfn> =
             folios.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn)).collect();
-        reclaim::pageout(store, &self.mm.reclaim, &isolated);
+        reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated);
     }
 
     /// All pages of the file go to swap, if they are dirty, and out of memory.

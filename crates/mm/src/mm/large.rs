@@ -184,7 +184,7 @@ impl World {
                 let node = NodeId(0);
                 let needs =
                     crate::alloc::NeedsReclaim { order: Order::ZERO, node, highest: ZoneKind::Normal };
-                reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &needs);
+                reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &self.bench.mm, &needs);
             }
             Op::EndTransfers => self.bench.end_transfers(),
         }

@@ -89,14 +89,14 @@ impl<M: Machine> Mm<M> {
                     true
                 }
                 Shortage::Zone(needs) => {
-                    let freed = reclaim::direct(&self.store, &self.reclaim, &needs);
+                    let freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Group(group) => {
                     // The room that is made is for what is needed: what is read ahead of it might fill it each time.
                     gfp.read_ahead = false;
-                    let freed = reclaim::group(&self.store, &self.reclaim, group, 1);
+                    let freed = reclaim::group(&self.store, &self.reclaim, self, group, 1);
                     let wanted = "a control group is at its limit";
                     reclaim::should_retry_group(&self.store, freed, &mut group_retries)
                         || self.out_of_memory(wanted, Some(group), &mut group_retries)
@@ -119,7 +119,7 @@ impl<M: Machine> Mm<M> {
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
         if let Some((over, pages)) = self.store.lru.groups.taken_over_high(group) {
-            reclaim::group(&self.store, &self.reclaim, over, pages);
+            reclaim::group(&self.store, &self.reclaim, self, over, pages);
         }
     }
 }

@@ -1,11 +1,9 @@
 //! The formulas of the classic lists: when an inactive list is too short, and how much of each list is scanned.
 
 use super::control::SWAP_CLUSTER_MAX;
-use crate::lru::{Cost, LruList, Protection};
+use crate::lru::{Cost, LruList, MAX_SWAPPINESS, Protection};
 use crate::units::int_sqrt;
 
-/// Largest value of `vm.swappiness`.
-const MAX_SWAPPINESS: u64 = 200;
 /// log2 of the pages in a GiB.
 const GIB_SHIFT: u32 = 18;
 

@@ -10,9 +10,14 @@ use crate::store::Store;
 
 /// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if a
 /// large block has turned up meanwhile.
-pub fn direct<M: Machine>(st: &Store<M>, state: &ReclaimState, needs: &NeedsReclaim) -> u64 {
+pub fn direct<M: Machine>(
+    st: &Store<M>,
+    state: &ReclaimState,
+    spaces: &dyn AddressSpaces,
+    needs: &NeedsReclaim,
+) -> u64 {
     let _scope = st.scope(Scope::TryToFreePages);
-    let cx = Reclaim { st, state };
+    let cx = Reclaim { st, state, spaces };
     let zones = st.alloc.zonelist(needs.node, needs.highest);
     cx.throttle_direct(zones);
     st.event(Event::MmVmscanDirectReclaimBegin, [needs.order.0 as u64, 0, 0, 0]);
@@ -23,9 +28,15 @@ pub fn direct<M: Machine>(st: &Store<M>, state: &ReclaimState, needs: &NeedsRecl
 }
 
 /// Reclaim `pages` from a group and those below it. Returns the pages reclaimed.
-pub fn group<M: Machine>(st: &Store<M>, state: &ReclaimState, group: GroupId, pages: u64) -> u64 {
+pub fn group<M: Machine>(
+    st: &Store<M>,
+    state: &ReclaimState,
+    spaces: &dyn AddressSpaces,
+    group: GroupId,
+    pages: u64,
+) -> u64 {
     let _scope = st.scope(Scope::TryToFreeMemCgroupPages);
-    let cx = Reclaim { st, state };
+    let cx = Reclaim { st, state, spaces };
     st.event(Event::MmVmscanMemcgReclaimBegin, [group.0 as u64, 0, 0, 0]);
     let mut sc = ScanControl::new(pages.max(SWAP_CLUSTER_MAX), Order::ZERO, ZoneKind::Movable);
     sc.target = Some(group);
@@ -37,9 +48,14 @@ pub fn group<M: Machine>(st: &Store<M>, state: &ReclaimState, group: GroupId, pa
 
 /// Reclaim these folios, used or not (MADV_PAGEOUT). They are isolated, each with a reference of the caller's, which is
 /// taken over. Returns the pages reclaimed; the others go back to their lists.
-pub fn pageout<M: Machine>(st: &Store<M>, state: &ReclaimState, pfns: &[Pfn]) -> u64 {
+pub fn pageout<M: Machine>(
+    st: &Store<M>,
+    state: &ReclaimState,
+    spaces: &dyn AddressSpaces,
+    pfns: &[Pfn],
+) -> u64 {
     let _scope = st.scope(Scope::ReclaimPages);
-    let cx = Reclaim { st, state };
+    let cx = Reclaim { st, state, spaces };
     let mut reclaimed = 0;
     for run in pfns.chunk_by(|a, b| st.frames[*a].node() == st.frames[*b].node()) {
         for batch in run.chunks(SWAP_CLUSTER_MAX as usize) {

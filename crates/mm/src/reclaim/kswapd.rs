@@ -16,8 +16,8 @@ use std_alloc::vec::Vec;
 const NAP: Nanos = 100_000_000;
 
 /// Run the daemon of a node until the machine stops.
-pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, node: NodeId) {
-    let cx = Reclaim { st, state };
+pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces, node: NodeId) {
+    let cx = Reclaim { st, state, spaces };
     let mut wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Movable };
     while !st.machine.stopping() {
         cx.try_to_sleep(node, wanted);

@@ -16,10 +16,12 @@ mod control;
 mod deferred;
 mod direct;
 mod kswapd;
+mod mglru;
 mod node;
 mod pageout;
 mod references;
 mod shrink;
+pub mod spaces;
 mod stretch;
 #[cfg(test)]
 mod tests;
@@ -28,9 +30,13 @@ mod throttle;
 pub use control::*;
 pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_group};
 pub use kswapd::kswapd;
+pub use mglru::aging::caps;
+pub use mglru::command::{CommandError, command};
+pub use spaces::{AddressSpaces, Member, WalkRange};
 pub use throttle::Throttle;
 
-use crate::lru::LruList;
+use crate::arena::Arena;
+use crate::lru::{LruList, PolicyKind};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::Memory;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
@@ -57,22 +63,39 @@ struct NodeState {
     wakes: [AtomicU32; Throttle::COUNT],
     /// Reclaimers that wait for writes.
     writeback_throttled: AtomicU32,
+    /// The groups in the order in which generations are evicted from.
+    groups: mglru::groups::GroupOrder,
 }
 
 /// State of reclaim.
 pub struct ReclaimState {
     nodes: Box<[NodeState]>,
+    /// What aging knows of each vector, as far as any was aged: by group, then by node.
+    aging: Arena<mglru::aging::Aging>,
 }
 
 impl ReclaimState {
     /// For all nodes of the machine.
     pub fn new<M: Machine>(memory: &Memory<M>) -> ReclaimState {
         let nodes = memory.alloc.nodes().max(memory.lru.nodes());
-        ReclaimState { nodes: (0..nodes).map(|_| NodeState::default()).collect() }
+        ReclaimState { nodes: (0..nodes).map(|_| NodeState::default()).collect(), aging: Arena::default() }
     }
 
     fn node(&self, node: NodeId) -> &NodeState {
         &self.nodes[node.index()]
+    }
+
+    /// What the walk of page tables for the generation after `seq` has seen: entries, young ones, tables, dense ones.
+    pub fn walked(&self, node: NodeId, group: GroupId, seq: u64) -> [u64; 4] {
+        self.aging(node, group).stats(seq)
+    }
+
+    fn groups(&self, node: NodeId) -> &mglru::groups::GroupOrder {
+        &self.node(node).groups
+    }
+
+    fn aging(&self, node: NodeId, group: GroupId) -> &mglru::aging::Aging {
+        self.aging.ensure((group.index() * self.nodes.len() + node.index()) as u32)
     }
 
     /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons that
@@ -101,6 +124,7 @@ impl ReclaimState {
 struct Reclaim<'a, M> {
     st: &'a Store<M>,
     state: &'a ReclaimState,
+    spaces: &'a dyn AddressSpaces,
 }
 
 impl<M> Clone for Reclaim<'_, M> {
@@ -111,19 +135,25 @@ impl<M> Clone for Reclaim<'_, M> {
 
 impl<M> Copy for Reclaim<'_, M> {}
 
-/// The policy that chooses what to look at, before the shared inner loop decides about each folio.
-trait FrontEnd<M> {
+/// What chooses, for a replacement policy, what reclaim looks at, before the shared inner loop decides about each folio. It goes with
+/// the [`Policy`](crate::lru) of the same name.
+trait Front<M> {
+    /// A pass over all groups of a node, or those below the reclaim's target, in the front end's own order. `false`: it has none.
+    fn shrink_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) -> bool {
+        false
+    }
+
     /// Before a pass over the groups of a node: look at the whole.
-    fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl);
+    fn prepare(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) {}
 
     /// Reclaim from one group's vector on a node.
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl);
 
     /// kswapd is about to make a pass: let pages grow old first.
-    fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl);
+    fn age_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) {}
 
     /// A reclaim of the group (or node, for the root) has ended.
-    fn finish(&self, cx: Reclaim<'_, M>, node: NodeId, top: GroupId);
+    fn finish(&self, _cx: Reclaim<'_, M>, _node: NodeId, _top: GroupId) {}
 }
 
 impl<M: Machine> Reclaim<'_, M> {
@@ -131,8 +161,11 @@ impl<M: Machine> Reclaim<'_, M> {
         self.state.node(node)
     }
 
-    fn front(&self) -> &dyn FrontEnd<M> {
-        &classic::Classic
+    fn front(&self) -> &dyn Front<M> {
+        match self.st.lru.policy() {
+            PolicyKind::Classic => &classic::Classic,
+            PolicyKind::MgLru => &mglru::MgLru,
+        }
     }
 
     /// Reclaim made progress on a node: kswapd may try again.

@@ -11,6 +11,9 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
     pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
         let _scope = self.st.scope(Scope::ShrinkNode);
+        if self.front().shrink_node(self, node, sc) {
+            return;
+        }
         let mut reclaimable = false;
         loop {
             sc.met = Met::default();

@@ -1,6 +1,7 @@
 //! The second chance: what the accesses to a folio since the last look mean for it.
 
-use super::{Reclaim, ScanControl};
+use super::Reclaim;
+use super::shrink::Pass;
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
 use crate::rmap::{Pages, Referenced};
@@ -39,9 +40,9 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (Verdict, boo
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Look at an isolated, locked folio's accesses, and clear their traces.
-    pub(super) fn check_references(self, pfn: Pfn, sc: &ScanControl) -> Verdict {
-        let found = self.st.rmap.referenced(self.st.memory(), pfn, sc.target);
-        self.judge(pfn, found)
+    pub(super) fn check_references(self, pfn: Pfn, pass: &mut Pass<'_>) -> Verdict {
+        let found = self.st.rmap.referenced(self.st.memory(), pfn, pass.sc.target, pass.look.as_mut());
+        self.judge(pfn, found, pass.look.is_some())
     }
 
     /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of these the bits
@@ -49,13 +50,14 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn check_references_of(
         self,
         pages: Pages<'_>,
-        sc: &ScanControl,
+        pass: &mut Pass<'_>,
         mut others: impl FnMut(usize, Verdict),
     ) -> (u32, u32) {
-        let found = self.st.rmap.referenced_pages(self.st.memory(), pages, sc.target);
+        let look = pass.look.as_mut();
+        let found = self.st.rmap.referenced_pages(self.st.memory(), pages, pass.sc.target, look);
         let (mut wanted, mut if_clean) = (0, 0);
         for (at, &pfn) in pages.pfns.iter().enumerate() {
-            let verdict = self.judge(pfn, found[at]);
+            let verdict = self.judge(pfn, found[at], pass.look.is_some());
             match verdict {
                 Verdict::Reclaim | Verdict::ReclaimClean => {
                     wanted |= 1 << at;
@@ -68,10 +70,14 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     #[inline]
-    fn judge(self, pfn: Pfn, found: Referenced) -> Verdict {
+    fn judge(self, pfn: Pfn, found: Referenced, generations: bool) -> Verdict {
         let frame = &self.st.frames[pfn];
         let flags = frame.flags();
         let was = flags.contains(FrameFlags::REFERENCED);
+        if generations && was && !found.locked && frame.mapcount() > 0 {
+            // Somebody saw that it was used since it was isolated.
+            return Verdict::Keep;
+        }
         let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
             self.st.lru.mlock(self.st.memory().ground(), pfn);

@@ -13,6 +13,7 @@ use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
+use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::primitive::Ordering::Relaxed;
 use crate::rmap::UnmapMode;
@@ -71,6 +72,8 @@ pub(super) struct Pass<'a> {
     /// Take pages whether or not they were used lately.
     pub ignore_references: bool,
     pub batch: Batch,
+    /// What is learned around used entries, for a policy that looks there.
+    pub look: Option<Look>,
     pub out: Shrunk,
     /// Parts of folios that were split on the way: they have their turn, too.
     pub parts: List,
@@ -90,7 +93,9 @@ impl<M: Machine> Reclaim<'_, M> {
         let frames = &self.st.frames;
         self.st.charge(Work::ReclaimBatch, 1);
         self.st.charge(Work::ReclaimFolio, folios.len() as u64);
+        let look = if ignore_references { None } else { self.begin_look(node, folios) };
         let mut pass = Pass {
+            look,
             sc,
             node,
             ignore_references,
@@ -135,6 +140,9 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.event(Event::TlbSettle, concern.args());
             self.st.unlock_folio(pfn);
             lists.kept.push_head(frames, pfn);
+        }
+        if let Some(look) = pass.look.take() {
+            self.end_look(look);
         }
         let out = pass.out;
         *folios = lists.kept;
@@ -217,7 +225,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
         let frame = &self.st.frames[pfn];
         let verdict =
-            if pass.ignore_references { Verdict::Reclaim } else { self.check_references(pfn, pass.sc) };
+            if pass.ignore_references { Verdict::Reclaim } else { self.check_references(pfn, pass) };
         match verdict {
             Verdict::Activate => return Fate::Activate,
             Verdict::Keep => return Fate::Keep,

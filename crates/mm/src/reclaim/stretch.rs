@@ -80,7 +80,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let (wanted, if_clean) = if pass.ignore_references {
             (all, 0)
         } else {
-            self.check_references_of(pages, pass.sc, |at, verdict| {
+            self.check_references_of(pages, pass, |at, verdict| {
                 fates[at] = if verdict == Verdict::Activate { Fate::Activate } else { Fate::Keep };
             })
         };

@@ -2,6 +2,7 @@
 
 mod large;
 
+use super::spaces::NoSpaces;
 use super::*;
 use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
 use crate::api::{FileKind, GroupLimits, SwapArea};
@@ -22,9 +23,9 @@ use std_alloc::vec::Vec;
 const SWAP_DEVICE: DeviceId = DeviceId(1);
 const START: Vpn = Vpn(0x1000);
 
-struct Bench {
-    st: Store<TestMachine>,
-    state: ReclaimState,
+pub(super) struct Bench {
+    pub(super) st: Store<TestMachine>,
+    pub(super) state: ReclaimState,
     space: SpaceId,
     set: AnonId,
     file: FileId,
@@ -32,7 +33,7 @@ struct Bench {
 
 impl Bench {
     /// One Normal zone of 2048 frames, `swap` pages of swap.
-    fn new(swap: u32) -> Bench {
+    pub(super) fn new(swap: u32) -> Bench {
         let knobs = Knobs::default();
         // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
@@ -77,7 +78,7 @@ impl Bench {
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);
-        st.lru.add(base, pfn);
+        st.lru.add(base, pfn, false);
         pfn
     }
 
@@ -100,7 +101,7 @@ impl Bench {
     }
 
     /// Pages of the file that are in memory, clean, and were not used since.
-    fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
+    pub(super) fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
         self.write(pages.clone(), group);
         for page in pages {
             let pfn = self.folio(page).expect("just written");
@@ -137,7 +138,7 @@ impl Bench {
     }
 
     fn direct(&self) -> u64 {
-        direct(&self.st, &self.state, &self.needs())
+        direct(&self.st, &self.state, &NoSpaces, &self.needs())
     }
 
     fn stat(&self, stat: Stat) -> i64 {
@@ -212,7 +213,7 @@ fn a_large_folio_of_shmem_is_split_and_swapped_out_in_one_pass() {
     assert!(st.lru.isolate(st.memory().ground(), head));
     st.put(head);
     assert_eq!((st.frames[head].order(), bench.stat(Stat::NrShmem)), (Order(4), 16));
-    pageout(st, &bench.state, &[head]);
+    pageout(st, &bench.state, &NoSpaces, &[head]);
     assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrShmem)), (16, 0));
     let fallback = st.sizes.read(SizeStat::SwpoutFallback, Order(4));
     assert_eq!((fallback, st.sizes.read(SizeStat::Split, Order(4))), (1, 1));
@@ -317,7 +318,7 @@ fn a_group_reclaims_from_itself_and_those_below() {
     bench.clean_file(60..100, top);
     bench.clean_file(100..160, child);
     assert_eq!(groups.groups.try_charge(bench.st.memory().ground(), child, 1), Err(top));
-    assert!(group(&bench.st, &bench.state, top, 1) >= 32);
+    assert!(group(&bench.st, &bench.state, &NoSpaces, top, 1) >= 32);
     assert_eq!(bench.resident(0..60), 60);
     assert!(groups.groups.usage(top) <= 68);
     assert_eq!(bench.stat(Stat::PgscanDirect), 0, "not the node's reclaim");
@@ -360,7 +361,7 @@ fn memory_is_not_out_while_pages_are_being_written() {
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
     let base = bench.st.memory().ground();
     let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
-    assert_eq!(pageout(&bench.st, &bench.state, &isolated), 0);
+    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolated), 0);
     let mut retries = Retries::default();
     let mut again = || should_retry(&bench.st, &bench.needs(), 0, &mut retries);
     let before = bench.st.machine.now();
@@ -376,7 +377,7 @@ fn a_device_that_is_stuck_is_not_waited_for_for_ever() {
     let bench = Bench::new(256);
     let pfn = bench.anon(0, ROOT, Bits::YOUNG | Bits::DIRTY);
     assert!(bench.st.lru.isolate(bench.st.memory().ground(), pfn));
-    pageout(&bench.st, &bench.state, &[pfn]);
+    pageout(&bench.st, &bench.state, &NoSpaces, &[pfn]);
     let mut retries = Retries::default();
     while should_retry_group(&bench.st, 0, &mut retries) {}
     assert!(bench.st.machine.now() >= 16 * throttle::STUCK);
@@ -427,7 +428,7 @@ fn what_is_in_swap_already_can_go_when_swap_is_full() {
     let pfns = bench.anons(60, ROOT, Bits::DIRTY);
     let base = bench.st.memory().ground();
     let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
-    assert_eq!(pageout(&bench.st, &bench.state, &isolated), 0);
+    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolated), 0);
     assert_eq!((bench.finish_io(), bench.st.swap.free_slots()), (40, 0));
     assert!(bench.direct() > 0);
     bench.validate();
@@ -439,10 +440,10 @@ fn pages_given_away_go_whether_or_not_they_were_used() {
     let base = bench.st.memory().ground();
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
     let isolate = || pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect::<Vec<_>>();
-    assert_eq!(pageout(&bench.st, &bench.state, &isolate()), 0, "they are on their way to swap");
+    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolate()), 0, "they are on their way to swap");
     assert_eq!(bench.finish_io(), 40);
     bench.validate();
-    assert_eq!(pageout(&bench.st, &bench.state, &isolate()), 40);
+    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolate()), 40);
     bench.validate();
 }
 
@@ -457,7 +458,7 @@ fn kswapd_restores_the_high_mark() {
     assert!(filled > 0 && filled < 248);
     assert!(!bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
     let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
-    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
     assert_eq!(cx.balance(NodeId(0), wanted), Order::ZERO);
     assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
     assert!(zone.free_pages() > zone.mark(Mark::High));
@@ -469,7 +470,7 @@ fn kswapd_restores_the_high_mark() {
 #[test]
 fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
     let pinned: Vec<_> =
         core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
     let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
@@ -503,7 +504,7 @@ fn swappiness_0_keeps_anonymous_memory() {
 #[test]
 fn kswapd_naps_before_it_sleeps() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
     let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
     let pinned: Vec<_> =
         core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
@@ -523,11 +524,11 @@ fn kswapd_naps_before_it_sleeps() {
 #[test]
 fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
     bench.clean_file(0..64, ROOT);
     cx.note_isolated(NodeId(0), true, 9);
     let (before, needs) = (bench.st.machine.now(), bench.needs());
-    assert_eq!(direct(&bench.st, &bench.state, &needs), 0, "9 pages held, 64 / 8 allowed");
+    assert_eq!(direct(&bench.st, &bench.state, &NoSpaces, &needs), 0, "9 pages held, 64 / 8 allowed");
     assert!(bench.st.machine.now() - before >= 20_000_000);
     assert!(bench.st.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
     cx.note_isolated(NodeId(0), true, -9);
@@ -603,7 +604,7 @@ mod random {
             let lru = &bench.st.lru;
             let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }, drop).unwrap();
             let base = bench.st.memory().ground();
-            let cx = Reclaim { st: &bench.st, state: &bench.state };
+            let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
             let mut count = 0;
             let mut lazy = std_alloc::collections::BTreeSet::new();
             for op in ops {
@@ -626,7 +627,7 @@ mod random {
                         let _ = bench.direct();
                     }
                     Op::Group => {
-                        let _ = group(&bench.st, &bench.state, below, 8);
+                        let _ = group(&bench.st, &bench.state, &NoSpaces, below, 8);
                     }
                     Op::Kswapd => {
                         let highest = ZoneKind::Normal;
@@ -634,7 +635,7 @@ mod random {
                     }
                     Op::Pageout(i) => {
                         if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(base, pfn)) {
-                            pageout(&bench.st, &bench.state, &[pfn]);
+                            pageout(&bench.st, &bench.state, &NoSpaces, &[pfn]);
                         }
                     }
                     Op::FinishIo => {

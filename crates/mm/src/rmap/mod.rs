@@ -12,6 +12,7 @@
 //! list, then the space's tables.
 
 mod count;
+mod look;
 mod pages;
 mod spans;
 mod split;

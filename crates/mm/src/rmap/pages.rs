@@ -10,9 +10,11 @@
 //! Folios of several pages are looked up one by one: their runs do for them what this does for single pages. So is everything that
 //! must be flushed, or is counted, by itself ([`Batch::joins`]).
 
+use super::look::look_around;
 use super::spans::Spans;
 use super::{Referenced, Rmap, Span, SpanFlags, Tally, UnmapMode};
 use crate::frame::{FrameFlags, Owner};
+use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::{Bits, Entry, Resident, Window};
@@ -48,10 +50,17 @@ impl Rmap {
         memory: &Memory<M>,
         pages: Pages<'_>,
         group: Option<GroupId>,
+        look: Option<&mut Look>,
     ) -> [Referenced; TOGETHER] {
         let _scope = memory.scope(Scope::FolioReferenced);
-        let mut looking =
-            Looking { memory, group, found: [Referenced::default(); TOGETHER], left: [0; TOGETHER] };
+        let mut looking = Looking {
+            memory,
+            group,
+            look,
+            pages,
+            found: [Referenced::default(); TOGETHER],
+            left: [0; TOGETHER],
+        };
         let mut mapped = 0;
         for (at, &pfn) in pages.pfns.iter().enumerate() {
             looking.left[at] = memory.frames[pfn].mapcount();
@@ -163,6 +172,8 @@ fn walk<M: Machine>(
 struct Looking<'a, M> {
     memory: &'a Memory<M>,
     group: Option<GroupId>,
+    look: Option<&'a mut Look>,
+    pages: Pages<'a>,
     found: [Referenced; TOGETHER],
     /// Entries of each page that have not been seen yet.
     left: [u32; TOGETHER],
@@ -185,6 +196,10 @@ impl<M: Machine> Visit<M> for Looking<'_, M> {
             self.memory.charge(Work::EntryClear, 1);
             found.vmas += 1;
             found.exec |= span.flags.contains(SpanFlags::EXEC);
+            if let Some(look) = self.look.as_deref_mut() {
+                let (page, target) = (window.page(entry.place), &self.memory.frames[self.pages.pfns[at]]);
+                look_around(self.memory, window.tables(), span, page, target, look);
+            }
         }
         *left == 0
     }

@@ -102,8 +102,8 @@ fn each_range_that_used_a_folio_counts_once_and_is_cleared() {
     let pfn = bench.folio(Owner::Anon(bench.set), 3, FrameFlags::SWAPBACKED);
     bench.map(0, 103, pfn, Bits::YOUNG);
     bench.map(1, 203, pfn, Bits::empty());
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 1);
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 0);
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 1);
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 0);
     assert!(!bench.entry(0, 103).has(Bits::YOUNG));
     bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
 }
@@ -114,7 +114,7 @@ fn a_range_without_recency_does_not_count() {
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::SWAPBACKED);
     bench.map(0, 100, pfn, Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::NO_RECENCY));
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None).vmas, 0);
+    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_locked_range_keeps_its_pages() {
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::empty());
     bench.map(0, 100, pfn, Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::LOCKED));
-    assert!(bench.rmap.referenced(&bench.memory, pfn, None).locked);
+    assert!(bench.rmap.referenced(&bench.memory, pfn, None, None).locked);
     assert!(!bench.unmap(pfn).all);
 }
 
@@ -367,9 +367,9 @@ proptest! {
     ) {
         let together = FileBench::new(policy, &entries, flags);
         let apart = FileBench::new(policy, &entries, flags);
-        let found = together.bench.rmap.referenced_pages(&together.bench.memory, together.pages(), None);
+        let found = together.bench.rmap.referenced_pages(&together.bench.memory, together.pages(), None, None);
         for (&pfn, found) in apart.pfns.iter().zip(found) {
-            prop_assert_eq!(apart.bench.rmap.referenced(&apart.bench.memory, pfn, None), found);
+            prop_assert_eq!(apart.bench.rmap.referenced(&apart.bench.memory, pfn, None, None), found);
         }
         prop_assert_eq!(together.entries(), apart.entries());
         let wanted = u32::from(wanted);

@@ -1,7 +1,9 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
+use super::look::look_around;
 use super::{Rmap, SpanFlags, walk_spans};
 use crate::frame::{FrameFlags, Owner};
+use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
@@ -24,7 +26,15 @@ impl Rmap {
     ///
     /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
     /// the cheap side (x86 does the same).
-    pub fn referenced<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, group: Option<GroupId>) -> Referenced {
+    ///
+    /// `look`: also look around used entries, for what else of the folio's vector was used.
+    pub fn referenced<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+        group: Option<GroupId>,
+        mut look: Option<&mut Look>,
+    ) -> Referenced {
         let _scope = memory.scope(Scope::FolioReferenced);
         let frame = &memory.frames[pfn];
         let mut found = Referenced::default();
@@ -45,6 +55,9 @@ impl Rmap {
             if !foreign && run.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
                 tables.clear_young(run);
                 memory.charge(Work::EntryClear, run.count as u64);
+                if let Some(look) = look.as_deref_mut().filter(|_| !run.is_large()) {
+                    look_around(memory, tables, span, run.page, frame, look);
+                }
                 if last != Some(span.vma) {
                     last = Some(span.vma);
                     found.vmas += 1;

@@ -192,7 +192,7 @@ impl World {
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    st.rmap.referenced(st.memory(), pfn, None);
+                    st.rmap.referenced(st.memory(), pfn, None, None);
                 });
             }
             Op::Fork | Op::Exit => {}
@@ -242,7 +242,7 @@ impl World {
         let pages = FolioPages::all(&st.frames, pfn);
         st.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        st.lru.add(self.base(), pfn);
+        st.lru.add(self.base(), pfn, false);
         st.put(pfn);
     }
 
@@ -256,7 +256,7 @@ impl World {
         let Ok(pfn) = st.new_folio(order, gfp()) else { return };
         st.frames[pfn].set_owner(Owner::File(file), index);
         st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        st.lru.add(self.base(), pfn);
+        st.lru.add(self.base(), pfn, false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
                 self.install(id, at, FolioPages::all(&st.frames, pfn));

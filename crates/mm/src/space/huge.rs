@@ -209,7 +209,7 @@ impl World {
                 self.st.rmap.mkclean(self.st.memory(), pfn);
             }),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
-                self.st.rmap.referenced(self.st.memory(), pfn, None);
+                self.st.rmap.referenced(self.st.memory(), pfn, None, None);
             }),
             Op::Truncate { pages } => {
                 let (memory, first) = (self.st.memory(), PageIndex(pages));

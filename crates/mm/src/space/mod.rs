@@ -45,7 +45,7 @@ use crate::arena::Arena;
 use crate::lock::Lock;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
-use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::semaphore::Semaphore;
 use crate::store::Store;
 use crate::units::*;
@@ -83,6 +83,10 @@ pub struct Space {
     vmas: Lock<VmaTree>,
     /// Has a 2 MiB entry ever been made in its tables? If not, nobody looks for one.
     large: AtomicBool,
+    /// Which arrival it was, of all that came to groups.
+    arrival: AtomicU64,
+    /// Bit n: it has run since aging on node n, modulo 64, last asked.
+    ran: AtomicU64,
 }
 
 impl Space {
@@ -98,6 +102,28 @@ impl Space {
         self.killed.load(Acquire)
     }
 
+    /// Which arrival it was, of all that came to groups.
+    pub fn arrival(&self) -> u64 {
+        self.arrival.load(Relaxed)
+    }
+
+    /// A CPU begins to run it.
+    #[inline]
+    pub fn note_run(&self) {
+        self.ran.store(u64::MAX, Relaxed);
+    }
+
+    /// Has it run since the last call for this node?
+    pub fn take_ran(&self, node: NodeId) -> bool {
+        let bit = 1 << (node.0 % 64);
+        self.ran.fetch_and(!bit, Relaxed) & bit != 0
+    }
+
+    /// The first range that ends after `from` and that `wanted` accepts.
+    pub fn range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
+        self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
+    }
+
     /// Is the space in use?
     pub fn is_alive(&self) -> bool {
         self.alive.load(Acquire)
@@ -109,6 +135,8 @@ impl Space {
 pub struct Spaces {
     list: Arena<Space>,
     last_vma: AtomicU32,
+    /// Spaces that have come to groups so far.
+    arrivals: AtomicU64,
 }
 
 impl Spaces {
@@ -139,6 +167,7 @@ impl Spaces {
         }
         let space = self.list.ensure(id.0);
         space.group.store(gfp.group.0 as u32, Relaxed);
+        self.note_arrival(space);
         space.killed.store(false, Relaxed);
         space.large.store(false, Relaxed);
         *space.vmas.lock() = VmaTree::default();
@@ -152,8 +181,19 @@ impl Spaces {
         // Ranges tell the reverse map which group uses them.
         let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
         let old = GroupId(space.group.swap(group.0 as u32, Relaxed) as u16);
+        self.note_arrival(space);
         space.vmas.lock().iter().for_each(|vma| vma.relink(st, id, group));
         Some(old)
+    }
+
+    fn note_arrival(&self, space: &Space) {
+        space.arrival.store(self.arrivals.fetch_add(1, Relaxed) + 1, Relaxed);
+        space.note_run();
+    }
+
+    /// Spaces that have come to groups so far.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals.load(Relaxed)
     }
 
     /// What khugepaged does between two sleeps, from the first space on.

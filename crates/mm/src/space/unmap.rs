@@ -187,7 +187,9 @@ fn zap_locked_if<M: Machine>(
         tables.take_each(from, end, wanted, swapped, |tables, emptied| {
             if emptied.is_large() {
                 let partly = reaches_out(emptied.range(), start, end);
-                return forget_large(st, tables, emptied.apart(), partly, recency, gather.gather());
+                let what = (emptied.mapped().head, emptied.entry());
+                forget_large(st, tables, what, partly, recency, gather.gather());
+                return gather.gather().emptied(base, emptied);
             }
             forget_run(st, tables, emptied, recency, &mut gather, &mut tally);
         });
@@ -256,33 +258,32 @@ fn tell_file<M: Machine>(st: &Store<M>, entry: Entry, head: Pfn, recency: bool) 
     }
 }
 
-/// The same for a 2 MiB entry. `partly`: more went than was to go, as it was not split before.
+/// A 2 MiB entry of a folio was emptied: see to what it said, but for its flush. (What was emptied stays with the caller, who keeps it
+/// in registers.) `partly`: more went than was to go, as it was not split before.
 #[cold]
 fn forget_large<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,
-    emptied: Emptied,
+    (head, entry): (Pfn, Entry),
     partly: bool,
     recency: bool,
     gather: &mut Gather,
 ) {
     let base = st.memory().ground();
     st.charge(Work::EntryClear, 1);
-    let pages = emptied.mapped();
-    let (head, kind) = (pages.head, resident_kind(st, pages.head));
+    let kind = resident_kind(st, head);
     if kind == Resident::Anon {
         assert!(!partly, "a large entry of anonymous memory reaches out of the range and was not split");
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(st, emptied.entry(), head, recency);
+        tell_file(st, entry, head, recency);
         st.count(Stat::ThpSplitPmd, i64::from(partly));
     }
-    tables.counts().add(kind, -i64::from(pages.count));
+    tables.counts().add(kind, -(TABLE_ENTRIES as i64));
     if st.rmap.remove_large(base, head) {
         st.lru.defer_split(base, head);
     }
-    gather.emptied(base, emptied);
 }
 
 /// What kind of page a folio counts as where it is mapped.

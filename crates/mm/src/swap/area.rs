@@ -33,8 +33,8 @@ pub(super) struct Slots {
     map: Vec<u32>,
     /// Folio + 1 or shadow, as the map says.
     value: Vec<u64>,
-    /// The group that a slot in use is charged to.
-    group: Vec<GroupId>,
+    /// The number of the group that a slot in use is charged to. (Numbers, because memory of zeroes is had without being touched.)
+    group: Vec<u16>,
     clusters: Clusters,
     /// By CPU and by size of what it swaps out: pages of one size lie together, so that runs stay free for others.
     current: Vec<[Option<Current>; RUN_ORDERS]>,
@@ -46,7 +46,7 @@ impl Slots {
         Slots {
             map: vec![0; slots as usize],
             value: vec![0; slots as usize],
-            group: vec![GroupId(0); slots as usize],
+            group: vec![0; slots as usize],
             clusters: Clusters::new(slots),
             current: vec![[None; RUN_ORDERS]; cpus],
             free: slots as u64,
@@ -170,17 +170,17 @@ impl Slots {
 
     /// Slots from this one on, just allocated, are charged to a group.
     pub(super) fn set_group(&mut self, slot: u32, count: u32, group: GroupId) {
-        self.group[slot as usize..(slot + count) as usize].fill(group);
+        self.group[slot as usize..(slot + count) as usize].fill(group.0);
     }
 
     /// The group that a slot is charged to, or was until it became free.
     pub(super) fn group(&self, slot: u32) -> GroupId {
-        self.group[slot as usize]
+        GroupId(self.group[slot as usize])
     }
 
     /// The groups of all slots in use.
     pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.map.iter().zip(&self.group).filter(|(map, _)| **map != 0).map(|(_, &group)| group)
+        self.map.iter().zip(&self.group).filter(|(map, _)| **map != 0).map(|(_, &group)| GroupId(group))
     }
 
     pub(super) fn entries(&self, slot: u32) -> u32 {

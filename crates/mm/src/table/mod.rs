@@ -15,6 +15,7 @@
 //! entries, so that a fault pays only for its own surroundings.
 #![expect(clippy::disallowed_methods, reason = "it keeps page tables, and makes what they give")]
 
+mod aging;
 mod detached;
 pub mod entry;
 mod large;
@@ -23,6 +24,7 @@ mod settled;
 mod walk;
 mod window;
 
+pub use aging::Middle;
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Rights};
 pub use run::Run;
@@ -207,8 +209,8 @@ impl Vacated {
     }
 
     /// These were flushed: if they are all, there are none left.
-    fn flushed(&mut self, page: Vpn, pages: u64) {
-        if page <= self.start && self.end.0 <= page.0 + pages {
+    fn flushed(&mut self, start: Vpn, end: Vpn) {
+        if start <= self.start && self.end <= end {
             *self = Vacated::NONE;
         }
     }

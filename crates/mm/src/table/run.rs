@@ -11,7 +11,6 @@
 //! every run is. The contract is that of Linux's `folio_pte_batch`.
 
 use super::{Absent, Bits, Entry, Locked, Slot};
-use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
 use crate::machine::Machine;
@@ -216,20 +215,15 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// Flush entries that were emptied. On return no CPU holds what they said, and others may take their place.
     pub fn flush(&mut self, emptied: Emptied) -> Refs {
-        let (page, pages) = emptied.place();
+        let (start, end) = emptied.range();
         let refs = self.base.tlb.flush_emptied(self.base, emptied);
-        let concern = Concern::FlushedAtOnce { space: self.space, first: page, count: pages };
-        self.base.event(Event::TlbHazard, concern.args());
-        self.vacated.flushed(page, pages);
+        self.vacated.flushed(start, end);
         refs
     }
 
     /// Flush entries that lost rights. On return no CPU has more than these say now.
     pub fn flush_tightened(&mut self, tightened: Tightened) {
-        let (page, pages) = tightened.place();
         self.base.tlb.flush_tightened(self.base, tightened);
-        let concern = Concern::FlushedAtOnce { space: self.space, first: page, count: pages };
-        self.base.event(Event::TlbHazard, concern.args());
     }
 
     /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.

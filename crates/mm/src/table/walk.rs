@@ -25,6 +25,11 @@ const fn shift(level: u32) -> u32 {
     level.wrapping_mul(LEVEL_BITS)
 }
 
+/// The first page beyond what the entry of `page` spans in the table of `level`.
+pub(super) fn behind(page: Vpn, level: u32) -> Vpn {
+    Vpn((page.0 | (span(level) - 1)) + 1)
+}
+
 /// Does all that the entry of a page spans in the table of `level` lie in a hole?
 #[inline]
 fn is_within(page: Vpn, level: u32, hole: (Vpn, Vpn)) -> bool {
@@ -65,19 +70,17 @@ impl<'a, M: Machine> Locked<'a, M> {
                 return None;
             }
             if entry.has(Bits::LARGE) {
-                let page = Vpn(page.0 & !(span(level) - 1));
-                return Some(Run {
-                    page,
-                    slot,
-                    entry,
-                    order: Order((level * LEVEL_BITS) as u8),
-                    count: 1,
-                    head: Pfn::NONE,
-                });
+                return Some(self.large_run(page, level, slot, entry));
             }
             table = entry.pfn();
         }
         None
+    }
+
+    /// The large entry of a page in a table of `level`.
+    pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> Run {
+        let page = Vpn(page.0 & !(span(level) - 1));
+        Run { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
     }
 
     /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries that

@@ -35,6 +35,18 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         self.cells.len()
     }
 
+    /// The page that a place is for.
+    #[inline]
+    pub fn page(&self, at: usize) -> Vpn {
+        Vpn(self.page.0 + at as u64)
+    }
+
+    /// The table that they stand in.
+    #[inline]
+    pub fn table(&self) -> Pfn {
+        self.first.table
+    }
+
     /// The tables.
     #[inline]
     pub fn tables(&mut self) -> &mut Locked<'a, M> {

@@ -315,8 +315,10 @@ impl EmptiedPages {
     /// Add a page whose entry has just been emptied.
     #[inline]
     pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
-        assert!(self.accept(writable) && !self.noted, "a page is flushed otherwise than those before it");
-        (self.space, self.table, self.writable) = (space, table, writable);
+        assert!(!self.noted, "{page} comes after a batch has taken those before it");
+        (self.space, self.table) = (space, table);
+        // Of those that are flushed together all are flushed as soon as one that could be stored to must be.
+        self.writable |= writable;
         self.pages.push(page);
     }
 
@@ -331,6 +333,7 @@ impl EmptiedPages {
     #[inline]
     pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(&Frame)) {
         assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
+        self.writable = false;
         for page in self.pages.drain(..) {
             let frame = &frames[page];
             forget(frame);

@@ -94,12 +94,6 @@ impl Emptied {
         self.what.order != Order::ZERO
     }
 
-    /// The first page, and the number of pages.
-    #[inline]
-    pub(crate) fn place(&self) -> (Vpn, u64) {
-        (self.what.page, self.what.pages as u64)
-    }
-
     /// What was cleared.
     #[inline(always)]
     pub(super) fn what(&self) -> &Cleared {
@@ -110,14 +104,6 @@ impl Emptied {
     #[inline(always)]
     pub(super) fn table(&self) -> Pfn {
         self.table
-    }
-
-    /// The same in a value of its own: the first need not be kept in memory for a call that is rarely made.
-    #[inline(always)]
-    pub fn apart(self) -> Emptied {
-        let apart = Emptied { what: self.what, table: self.table, uncounted: self.uncounted, raw: self.raw };
-        self.spend();
-        apart
     }
 
     /// Their content is given up, so that the addresses read something else from now on.
@@ -163,12 +149,6 @@ impl Tightened {
     #[inline(always)]
     pub(crate) fn raw(&self) -> u64 {
         self.raw
-    }
-
-    /// The first page, and the number of pages.
-    #[inline]
-    pub(crate) fn place(&self) -> (Vpn, u64) {
-        (self.what.page, self.what.pages as u64)
     }
 
     /// What lost rights.

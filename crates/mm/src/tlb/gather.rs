@@ -90,7 +90,7 @@ impl Gather {
     }
 
     /// Take entries that were emptied. Their references are dropped after the flush.
-    #[inline]
+    #[inline(always)]
     pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
         self.touch(base, emptied.what());
         self.drop_later(emptied);
@@ -303,7 +303,7 @@ fn not_flushed(space: SpaceId, flushed: SpaceId) -> ! {
 }
 
 /// Tell who traces that nobody holds what a flush was for.
-fn flushed<M: Machine>(base: &Base<M>, space: SpaceId, range: Option<Range>) {
+pub(super) fn flushed<M: Machine>(base: &Base<M>, space: SpaceId, range: Option<Range>) {
     if let Some(range) = range {
         let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
         base.event(Event::TlbHazard, concern.args());

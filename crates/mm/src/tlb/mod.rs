@@ -187,6 +187,11 @@ impl Tlb {
         self.contexts[space.0].cpus()
     }
 
+    /// Does a CPU run tasks of the space now?
+    pub fn is_running(&self, space: SpaceId) -> bool {
+        self.cpus_of(space).iter().any(|cpu| !self.cpus[cpu.index()].is_lazy())
+    }
+
     /// Somebody takes rights from entries of a space and will flush later: until [`Tlb::end_tightening`], what an entry
     /// forbids may still be allowed by a CPU's translation.
     pub fn begin_tightening(&self, space: SpaceId) {
@@ -254,7 +259,9 @@ impl Tlb {
 
     fn flush_cleared<M: Machine>(&self, base: &Base<M>, cleared: &Cleared) {
         stale(base, cleared, true);
-        self.flush(base, cleared.space, Range::entries(cleared.page, cleared.pages as u64, cleared.order));
+        let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
+        self.flush(base, cleared.space, range);
+        gather::flushed(base, cleared.space, Some(range));
     }
 
     /// One CPU does what a request asks, on that CPU.

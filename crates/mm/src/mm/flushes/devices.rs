@@ -31,7 +31,7 @@ impl Bench {
         let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
         for _ in 0..2 {
             let isolated = frames.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn));
-            reclaim::pageout(store, &self.mm.reclaim, &isolated.collect::<Vec<_>>());
+            reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
             self.end_transfers();
         }
         assert!(frames.iter().all(|&pfn| store.frames[pfn].refs() == 0), "a page was not freed");

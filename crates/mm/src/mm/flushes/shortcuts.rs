@@ -35,7 +35,7 @@ fn migrate_page<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn, gfp: Gfp) -> 
     let mut tables = tables.settle_at(run.slot, page);
     tables.install(run.slot, page, FolioPages::one(&st.frames, new), rights, writes);
     drop(tables);
-    st.lru.add(base, new);
+    st.lru.add(base, new, false);
     st.unlock_folio(old.head);
     st.put_refs(refs);
     Ok(true)

@@ -33,7 +33,7 @@ fn page_out(mm: &Mm<TestMachine>, space: SpaceId) {
     mm.madvise(space, AT, 100, Advice::PageOut).unwrap();
     end_transfers(mm);
     // What has been written is at the end of its list.
-    reclaim::group(&mm.store, &mm.reclaim, mm.group_of(space), 100);
+    reclaim::group(&mm.store, &mm.reclaim, mm, mm.group_of(space), 100);
     end_transfers(mm);
 }
 
@@ -153,7 +153,7 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     let space = with_pages(mm, group, 10);
     let child = mm.fork(space).unwrap();
     for _ in 0..3 {
-        reclaim::group(&mm.store, &mm.reclaim, group, 100);
+        reclaim::group(&mm.store, &mm.reclaim, mm, group, 100);
         end_transfers(mm);
     }
     let entry = |space| mm.store.tables.lock(mm.ground(), space).find(AT).map(|run| run.entry);

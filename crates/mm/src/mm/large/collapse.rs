@@ -398,7 +398,7 @@ fn khugepaged_asks_whether_pages_are_used() {
     let forget = |from, to| {
         for i in from..to {
             let pfn = world.head_at(0, FIRST + i);
-            st.rmap.referenced(st.memory(), pfn, None);
+            st.rmap.referenced(st.memory(), pfn, None, None);
             st.frames[pfn].clear(FrameFlags::REFERENCED);
         }
     };

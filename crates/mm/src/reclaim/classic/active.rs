@@ -36,7 +36,7 @@ impl<M: Machine> Reclaim<'_, M> {
         while let Some(pfn) = held.folios.pop_tail(&st.frames) {
             let frame = &st.frames[pfn];
             if evictable(frame) {
-                let found = st.rmap.referenced(st.memory(), pfn, sc.target);
+                let found = st.rmap.referenced(st.memory(), pfn, sc.target, None);
                 if found.locked {
                     st.lru.mlock(base, pfn);
                 } else if found.vmas != 0 && found.exec && list.is_file() {

@@ -55,7 +55,7 @@ impl<M: Machine> Reclaim<'_, M> {
         shrunk.reclaimed
     }
 
-    fn count_scan(self, sc: &ScanControl, file: bool, pages: u64) {
+    pub(in crate::reclaim) fn count_scan(self, sc: &ScanControl, file: bool, pages: u64) {
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgscanKswapd } else { Stat::PgscanDirect };
             self.st.count(by, pages as i64);
@@ -63,7 +63,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.count(if file { Stat::PgscanFile } else { Stat::PgscanAnon }, pages as i64);
     }
 
-    fn count_steal(self, sc: &ScanControl, file: bool, pages: u64) {
+    pub(in crate::reclaim) fn count_steal(self, sc: &ScanControl, file: bool, pages: u64) {
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgstealKswapd } else { Stat::PgstealDirect };
             self.st.count(by, pages as i64);

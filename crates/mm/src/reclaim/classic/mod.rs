@@ -7,7 +7,7 @@ mod active;
 mod inactive;
 
 use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
-use super::{DEF_PRIORITY, FrontEnd, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
+use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::alloc::Mark;
 use crate::knobs::Knob;
 use crate::lru::{LruList, LruVec};
@@ -21,7 +21,7 @@ fn is_low(vec: &LruVec, file: bool) -> bool {
     inactive_is_low(vec.pages(LruList::new(file, false)), vec.pages(LruList::new(file, true)))
 }
 
-impl<M: Machine> FrontEnd<M> for Classic {
+impl<M: Machine> Front<M> for Classic {
     fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
         let vec = cx.st.lru.vec(node, sc.top());
         sc.cost = vec.cost();

@@ -24,7 +24,7 @@ impl Bench {
         }
         tables.counts().add(Resident::Anon, i64::from(pages.count));
         drop(tables);
-        st.lru.add(base, pfn);
+        st.lru.add(base, pfn, false);
         pfn
     }
 
@@ -54,7 +54,7 @@ impl Bench {
 
     fn page_out(&self, pfn: Pfn) -> u64 {
         assert!(self.st.lru.isolate(self.st.memory().ground(), pfn));
-        pageout(&self.st, &self.state, &[pfn])
+        pageout(&self.st, &self.state, &NoSpaces, &[pfn])
     }
 
     fn sizes(&self, order: u8, stats: &[SizeStat]) -> Vec<u64> {
@@ -210,7 +210,7 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
         // The first time it is written.
         let reclaim = || {
             assert!(st.lru.isolate(st.memory().ground(), pfn));
-            pageout(st, &bench.state, &[pfn]);
+            pageout(st, &bench.state, &NoSpaces, &[pfn]);
         };
         if swapped {
             reclaim();

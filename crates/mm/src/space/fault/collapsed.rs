@@ -52,7 +52,7 @@ pub(in crate::space) fn map_copy<M: Machine>(
     tables.counts().add(Resident::Anon, PAGES as i64);
     st.charge(Work::EntrySet, 1);
     tables.settle().install_for(detached, whole, fault.rights(true));
-    st.lru.add(base, whole);
+    st.lru.add(base, whole, false);
     if vma.flags.contains(VmaFlags::LOCKED) {
         fault.mlock_page();
     }

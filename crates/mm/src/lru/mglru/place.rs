@@ -1,0 +1,207 @@
+//! Which generation a folio belongs to: when it comes, when it leaves, and when it was used.
+
+use super::{Generations, MgLru, queue};
+use crate::base::Base;
+use crate::frame::{Frame, FrameFlags, Generation};
+use crate::lru::policy::{End, Folio, Leave, Place, Policy, Used};
+use crate::lru::vec::{ByKind, ZONE_KINDS};
+use crate::lru::{Lru, LruList, LruVec};
+use crate::machine::Machine;
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// What tells uses of a folio since it came to its generation.
+pub(super) const USE_FLAGS: FrameFlags =
+    FrameFlags::USES.union(FrameFlags::REFERENCED).union(FrameFlags::WORKINGSET);
+
+/// Is it a folio of a file, or one that reclaim may drop like one?
+#[inline]
+pub(super) fn is_file(flags: FrameFlags) -> bool {
+    !flags.contains(FrameFlags::SWAPBACKED)
+}
+
+/// The sequence number that a folio with these flags gets.
+pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End) -> u64 {
+    let file = is_file(flags);
+    let (max, min) = (generations.max_seq(), generations.min_seq(file));
+    let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
+    // It cannot be dropped now: it has no place in swap yet, or reclaim waits for its write.
+    let not_now = !file && !flags.contains(FrameFlags::SWAPCACHE)
+        || flags.contains(FrameFlags::RECLAIM) && flags.intersects(busy);
+    if flags.contains(FrameFlags::ACTIVE) {
+        max
+    } else if not_now {
+        max - 1
+    } else if wanted == End::Tail || min + super::MIN_GENERATIONS >= max {
+        min
+    } else {
+        min + 1
+    }
+}
+
+/// Flags after one more use through a file descriptor; `None`: they tell all that they can.
+#[inline]
+pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
+    if !flags.contains(FrameFlags::REFERENCED) {
+        return Some(flags | FrameFlags::REFERENCED);
+    }
+    if !flags.contains(FrameFlags::WORKINGSET) {
+        return Some(flags | FrameFlags::WORKINGSET);
+    }
+    Some(flags.with_one_more_use()).filter(|&more| more != flags)
+}
+
+impl Policy for MgLru {
+    fn place(&self, vec: &LruVec, folio: Folio<'_>, wanted: End) -> Place {
+        let generations = &vec.generations;
+        let mut generation = Generation::of(0);
+        let before = folio.frame.update(|flags| {
+            debug_assert!(flags.generation().is_none());
+            generation = Generation::of(arrival(generations, flags, wanted));
+            let gone = FrameFlags::ACTIVE | FrameFlags::USES | FrameFlags::REFERENCED;
+            let kept = if flags.contains(FrameFlags::ACTIVE) { flags - gone } else { flags };
+            Some(kept.with_generation(Some(generation)))
+        });
+        let file = is_file(before);
+        generations.add(generation, file, folio.kind, folio.pages);
+        let list = generations.list(generation, file);
+        Place { queue: queue(generation, file, folio.kind), end: wanted, list }
+    }
+
+    fn leave(&self, vec: &LruVec, folio: Folio<'_>, why: Leave) -> LruList {
+        let generations = &vec.generations;
+        let before = folio.frame.update(|flags| {
+            let generation = flags.generation()?;
+            let out = flags.with_generation(None);
+            let active = why != Leave::Evict && generations.is_active(generation);
+            Some(if active { out | FrameFlags::ACTIVE } else { out })
+        });
+        let file = is_file(before);
+        let generation = before.generation().expect("a folio of a generation leaves it");
+        generations.add(generation, file, folio.kind, -folio.pages);
+        generations.list(generation, file)
+    }
+
+    /// What a fault needs is young; what was read ahead or through a file descriptor is old until it is used.
+    #[inline]
+    fn admit(&self, frame: &Frame, faulted: bool) {
+        if faulted {
+            frame.set(FrameFlags::ACTIVE);
+        }
+    }
+
+    #[inline]
+    fn used(&self, frame: &Frame) -> Used {
+        if !frame.has(FrameFlags::UNEVICTABLE) {
+            frame.update(after_use);
+        }
+        Used::Noted
+    }
+
+    fn deactivates_all(&self) -> bool {
+        true
+    }
+}
+
+/// Pages that changed generations, of one vector, whose sizes have not been told yet.
+pub struct Promotions {
+    node: NodeId,
+    group: GroupId,
+    youngest: Generation,
+    /// By generation and type.
+    moved: [[ByKind; 2]; Generation::COUNT],
+    /// Pages promoted since the sizes were told.
+    pages: u64,
+}
+
+impl Promotions {
+    /// The node of the vector.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The group of the vector.
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// Pages promoted since the sizes were told.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+}
+
+/// What reclaim learns of a vector while it looks around the entries of folios that it isolated.
+pub struct Look {
+    /// Neighbours that were used.
+    pub promotions: Promotions,
+    /// The youngest generation when this began.
+    pub seq: u64,
+    /// Tables that have many used entries.
+    pub dense: SmallVec<[Pfn; 16]>,
+}
+
+impl Look {
+    /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is evicted with it:
+    /// beside pages of a file, anonymous memory may not be swappable.
+    #[inline]
+    pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
+        let place = (self.promotions.node, self.promotions.group);
+        (frame.node(), frame.group()) == place && (is_file(frame.flags()) || !is_file(target.flags()))
+    }
+}
+
+impl Lru {
+    /// To look around entries of folios of a vector, if its policy does so.
+    pub fn look(&self, node: NodeId, group: GroupId) -> Option<Look> {
+        let generations = &self.vec(node, group).generations;
+        let seq = generations.max_seq();
+        let begin = || Look { promotions: self.promotions(node, group), seq, dense: SmallVec::new() };
+        generations.is_on().then(begin)
+    }
+
+    /// Nothing is promoted yet. Promotions go to what is the youngest generation of the vector now.
+    pub fn promotions(&self, node: NodeId, group: GroupId) -> Promotions {
+        let youngest = Generation::of(self.vec(node, group).generations.max_seq());
+        Promotions { node, group, youngest, moved: Default::default(), pages: 0 }
+    }
+
+    /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no lock. One
+    /// that is isolated is marked, so that reclaim spares it.
+    #[inline]
+    pub fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
+        let youngest = promotions.youngest;
+        let before = frame.update(|flags| match flags.generation() {
+            None => Some(flags | FrameFlags::REFERENCED),
+            Some(_) => Some((flags - USE_FLAGS).with_generation(Some(youngest))),
+        });
+        let Some(old) = before.generation().filter(|&old| old != youngest) else { return };
+        let (kind, file) = (self.kind(frame.zone()) as usize, is_file(before) as usize);
+        let pages = frame.pages() as i64;
+        promotions.moved[old.index()][file][kind] -= pages;
+        promotions.moved[youngest.index()][file][kind] += pages;
+        promotions.pages += pages as u64;
+    }
+
+    /// Tell the vector's sizes what was promoted. Afterwards promotions go to what is the youngest generation then.
+    pub fn tell_promotions<M: Machine>(&self, base: &Base<M>, promotions: &mut Promotions) {
+        let place = (promotions.node, promotions.group);
+        let vec = self.vec(place.0, place.1);
+        if promotions.pages > 0 {
+            let mut lists = vec.lock();
+            for generation in (0..Generation::COUNT as u64).map(Generation::of) {
+                for file in [false, true] {
+                    let by = core::mem::take(&mut promotions.moved[generation.index()][file as usize]);
+                    if by == [0; ZONE_KINDS] {
+                        continue;
+                    }
+                    vec.generations.add_all(generation, file, &by);
+                    let list = vec.generations.list(generation, file);
+                    self.account(base, &mut lists, place, list, &by);
+                }
+            }
+            promotions.pages = 0;
+        }
+        promotions.youngest = Generation::of(vec.generations.max_seq());
+    }
+}

@@ -1,0 +1,84 @@
+//! What an evicted folio leaves behind, and what a returning one gets.
+//!
+//! A shadow names the generation that was the oldest when the folio was evicted from it, and its tier. While that generation is still
+//! the oldest, a return counts as a refault of the tier: the controller learns from it. Later it says nothing any more.
+
+use super::place::{USE_FLAGS, is_file};
+use super::tiers::{tier, uses};
+use crate::base::Base;
+use crate::frame::{FrameFlags, Generation};
+use crate::lru::Lru;
+use crate::lru::policy::{Evicted, STAMP_BITS};
+use crate::machine::Machine;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// Bits of a stamp that hold uses.
+const USE_BITS: u32 = 2;
+/// Sequence numbers in a stamp.
+const SEQ_MASK: u64 = (1 << (STAMP_BITS - USE_BITS)) - 1;
+
+/// A stamp: the oldest generation, and the uses beyond the one that the shadow's own bit tells.
+fn stamp(min_seq: u64, uses: u32) -> u64 {
+    (min_seq & SEQ_MASK) << USE_BITS | uses.saturating_sub(1) as u64
+}
+
+impl Lru {
+    /// A folio of generations leaves memory. Its references are frozen.
+    pub(in crate::lru) fn evict_generation<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> Shadow {
+        let frame = &base.frames[pfn];
+        let (node, group, file) = (frame.node(), frame.group(), is_file(frame.flags()));
+        let generations = &self.vec(node, group).generations;
+        let uses = uses(frame.flags());
+        let min_seq = generations.min_seq(file);
+        generations.tiers.evicted(file, Generation::of(min_seq), tier(uses), frame.pages() as u64);
+        Evicted { group, node, stamp: stamp(min_seq, uses), workingset: uses > 0 }.pack()
+    }
+
+    /// Was the page of this shadow evicted from the generation that is still the oldest?
+    pub(in crate::lru) fn is_of_oldest(&self, evicted: Evicted, file: bool) -> bool {
+        let min_seq = self.vec(evicted.node, evicted.group).generations.min_seq(file);
+        evicted.stamp >> USE_BITS == min_seq & SEQ_MASK
+    }
+
+    /// A page is back. `faulted`: a fault needs it.
+    pub(in crate::lru) fn refault_generation<M: Machine>(
+        &self,
+        base: &Base<M>,
+        pfn: Pfn,
+        shadow: Shadow,
+        faulted: bool,
+    ) {
+        let (frame, evicted) = (&base.frames[pfn], Evicted::unpack(shadow));
+        let (file, pages) = (is_file(frame.flags()), frame.pages() as i64);
+        if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
+            return;
+        }
+        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages);
+        if !self.is_of_oldest(evicted, file) {
+            return;
+        }
+        let uses = (evicted.stamp & ((1 << USE_BITS) - 1)) as u32 + evicted.workingset as u32;
+        let generations = &self.vec(evicted.node, evicted.group).generations;
+        let oldest = Generation::of(generations.min_seq(file));
+        generations.tiers.refaulted(file, oldest, tier(uses), pages as u64);
+        base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+        if faulted || uses >= FrameFlags::MAX_USES {
+            frame.set(USE_FLAGS - FrameFlags::REFERENCED);
+            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_holds_a_generation_and_uses() {
+        for (uses, low) in [(0, 0), (1, 0), (2, 1), (4, 3)] {
+            assert_eq!(stamp(9, uses), 9 << USE_BITS | low);
+        }
+        assert!(stamp(u64::MAX, 4) < 1 << STAMP_BITS);
+    }
+}

@@ -1,0 +1,391 @@
+//! Generations: vectors of the reference, and random uses, agings, evictions, switches and groups.
+
+use super::place::arrival;
+use super::*;
+use crate::api::GroupLimits;
+use crate::base::Base;
+use crate::frame::{FrameFlags as F, List};
+use crate::lru::policy::{End, Evicted};
+use crate::lru::tests::{FRAMES, free_folio, new_folio, setup};
+use crate::lru::{Lru, PolicyKind, ROOT};
+use crate::stat::Stat;
+use crate::testing::TestMachine;
+use crate::units::*;
+use proptest::prelude::*;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+const NODE: NodeId = NodeId(0);
+const ALL: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60 };
+
+fn with_generations() -> (Base<TestMachine>, Lru) {
+    let (base, lru) = setup();
+    lru.set_policy(&base, PolicyKind::MgLru).unwrap();
+    (base, lru)
+}
+
+fn age(base: &Base<TestMachine>, lru: &Lru, group: GroupId) {
+    let seq = lru.vec(NODE, group).generations.max_seq();
+    assert!(lru.begin_generation(base, NODE, group, seq, true));
+}
+
+fn seq_of(lru: &Lru, base: &Base<TestMachine>, pfn: Pfn) -> Option<u64> {
+    let generations = &lru.vec(NODE, ROOT).generations;
+    let generation = base.frames[pfn].flags().generation()?;
+    (0..=generations.max_seq()).rev().find(|&seq| Generation::of(seq) == generation)
+}
+
+fn taken(base: &Base<TestMachine>, folios: &List) -> Vec<u32> {
+    folios.iter(&base.frames).map(|pfn| pfn.0).collect()
+}
+
+/// Everybody gets back what was isolated.
+fn put_back(base: &Base<TestMachine>, lru: &Lru, mut got: Evictable) {
+    assert!(lru.putback_batch(base, &mut got.folios).dead.is_empty());
+}
+
+/// reclaim.md, section 6: a window of four generations, and one of three.
+#[test]
+fn a_folio_that_was_not_used_begins_near_the_end() {
+    let (base, lru) = with_generations();
+    let generations = &lru.node_vec(NODE).generations;
+    let place = |flags, end| arrival(generations, flags, end);
+    let max = generations.max_seq();
+    assert_eq!((generations.min_seq(true), max), (0, 3));
+    assert_eq!(place(F::empty(), End::Head), 1, "of four, the second oldest");
+    assert_eq!(place(F::empty(), End::Tail), 0, "reclaim wants it next");
+    assert_eq!(place(F::ACTIVE, End::Head), 3);
+    assert_eq!(place(F::SWAPBACKED, End::Head), 2, "it has no place in swap yet");
+    assert_eq!(place(F::SWAPBACKED | F::SWAPCACHE, End::Head), 1);
+    assert_eq!(place(F::RECLAIM | F::DIRTY, End::Head), 2, "reclaim waits for its write");
+    // Empty generations are left behind: of three, new folios begin in the oldest.
+    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
+    put_back(&base, &lru, lru.isolate_oldest(&base, NODE, ROOT, ALL));
+    assert_eq!((generations.min_seq(true), generations.max_seq()), (1, 3));
+    assert_eq!(arrival(generations, F::empty(), End::Head), 1);
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn what_was_used_goes_to_the_youngest_and_is_sorted_when_it_is_met() {
+    let (base, lru) = with_generations();
+    for pfn in 0..4 {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+    }
+    let mut promotions = lru.promotions(NODE, ROOT);
+    lru.promote(&base.frames[Pfn(2)], &mut promotions);
+    assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "not told yet");
+    lru.tell_promotions(&base, &mut promotions);
+    assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 1);
+    assert_eq!(base.stats.read(Stat::NrActiveFile), 1);
+    lru.validate(&base).unwrap();
+    // The first generation is empty; the second has all of them, in the order in which they came.
+    let empty = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert_eq!((empty.taken, empty.progress), (0, 1));
+    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert_eq!((got.taken, got.sorted, got.file), (3, 1, true));
+    assert_eq!(taken(&base, &got.folios), [3, 1, 0]);
+    assert_eq!(seq_of(&lru, &base, Pfn(2)), Some(3));
+    // An isolated one that is used meanwhile is marked.
+    lru.promote(&base.frames[Pfn(0)], &mut promotions);
+    assert!(base.frames[Pfn(0)].has(F::REFERENCED));
+    put_back(&base, &lru, got);
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn the_two_youngest_generations_are_not_evicted_from() {
+    let (base, lru) = with_generations();
+    new_folio(&base, &lru, Pfn(0), ROOT, F::ACTIVE);
+    new_folio(&base, &lru, Pfn(1), ROOT, F::SWAPBACKED);
+    for _ in 0..4 {
+        assert_eq!(lru.isolate_oldest(&base, NODE, ROOT, ALL).taken, 0);
+    }
+    assert_eq!(lru.node_vec(NODE).generations.count(true), MIN_GENERATIONS);
+    age(&base, &lru, ROOT);
+    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert_eq!((taken(&base, &got.folios), got.file), (vec![1], false), "it was second and is third");
+    put_back(&base, &lru, got);
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn folios_with_many_uses_are_spared() {
+    let (base, lru) = with_generations();
+    for pfn in 0..2 {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+    }
+    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert_eq!((taken(&base, &got.folios), got.sorted), (vec![1], 1));
+    assert_eq!(seq_of(&lru, &base, Pfn(0)), Some(2), "it is one generation younger");
+    let uses = F::USES | F::REFERENCED | F::WORKINGSET;
+    assert!(!base.frames[Pfn(0)].has_any(uses), "and starts from the beginning");
+    let tiers = &lru.node_vec(NODE).generations.tiers;
+    assert_eq!(tiers.counted(true, 1, 3)[2], 1);
+    put_back(&base, &lru, got);
+}
+
+#[test]
+fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
+    let (base, lru) = with_generations();
+    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
+    (0..3).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 1, workingset: true });
+    assert!(lru.is_recent(shadow, true, 0));
+    lru.refault(&base, Pfn(0), shadow, 0, false);
+    let tiers = &lru.node_vec(NODE).generations.tiers;
+    assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses beyond the first: the third tier");
+    assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
+    // An empty oldest generation is left behind: from then on the shadow is too old.
+    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert!(!lru.is_recent(shadow, true, 0));
+    lru.refault(&base, Pfn(0), shadow, 0, false);
+    assert_eq!(base.stats.read(Stat::WorkingsetRefaultFile), 2);
+    assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
+}
+
+/// Where swapping is not possible, generations of anonymous memory get more than files', and then wrap.
+#[test]
+fn anonymous_memory_that_cannot_be_swapped_stays_behind() {
+    let (base, lru) = with_generations();
+    new_folio(&base, &lru, Pfn(0), ROOT, F::SWAPBACKED);
+    new_folio(&base, &lru, Pfn(1), ROOT, F::empty());
+    for _ in 0..6 {
+        let seq = lru.node_vec(NODE).generations.max_seq();
+        assert!(lru.begin_generation(&base, NODE, ROOT, seq, false));
+        lru.validate(&base).unwrap();
+        let got = lru.isolate_oldest(&base, NODE, ROOT, Wanted { swappiness: 0, ..ALL });
+        assert!(got.file);
+        put_back(&base, &lru, got);
+        lru.validate(&base).unwrap();
+    }
+}
+
+/// One step of a run.
+#[derive(Clone, Debug)]
+enum Step {
+    New(u32, u16, bool),
+    Free(u32),
+    Use(u32),
+    Promote(u32),
+    Tell,
+    Age(u16),
+    Evict(u16, bool, bool),
+    PutBack,
+    Move(u32, u8),
+    Switch(bool),
+    NewGroup,
+    RemoveGroup,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pfn = 0..FRAMES;
+    prop_oneof![
+        8 => (pfn.clone(), any::<u16>(), any::<bool>()).prop_map(|(pfn, flags, group)| Step::New(pfn, flags, group)),
+        3 => pfn.clone().prop_map(Step::Free),
+        6 => pfn.clone().prop_map(Step::Use),
+        6 => pfn.clone().prop_map(Step::Promote),
+        3 => Just(Step::Tell),
+        4 => (0..2_u16).prop_map(Step::Age),
+        6 => (0..2_u16, any::<bool>(), any::<bool>()).prop_map(|(at, low, swap)| Step::Evict(at, low, swap)),
+        6 => Just(Step::PutBack),
+        4 => (pfn, 0..7_u8).prop_map(|(pfn, how)| Step::Move(pfn, how)),
+        1 => any::<bool>().prop_map(Step::Switch),
+        1 => Just(Step::NewGroup),
+        1 => Just(Step::RemoveGroup),
+    ]
+}
+
+/// What is on its way in a run.
+struct World {
+    base: Base<TestMachine>,
+    lru: Lru,
+    group: Option<GroupId>,
+    live: [bool; FRAMES as usize],
+    isolated: List,
+    promotions: [Promotions; 2],
+}
+
+impl World {
+    fn new() -> World {
+        let (base, lru) = with_generations();
+        let promotions = [0, 1].map(|node| lru.promotions(NodeId(node), ROOT));
+        World { base, lru, group: None, live: [false; FRAMES as usize], isolated: List::new(), promotions }
+    }
+
+    fn group(&self, wanted: u16) -> GroupId {
+        self.group.filter(|_| wanted == 1).unwrap_or(ROOT)
+    }
+
+    fn is_held(&self, pfn: Pfn) -> bool {
+        self.isolated.iter(&self.base.frames).any(|held| held == pfn)
+    }
+
+    fn put_back(&mut self) {
+        let put = self.lru.putback_batch(&self.base, &mut self.isolated);
+        assert!(put.dead.is_empty(), "their owners hold them");
+    }
+
+    fn tell(&mut self) {
+        self.promotions.iter_mut().for_each(|promotions| self.lru.tell_promotions(&self.base, promotions));
+    }
+
+    fn step(&mut self, step: Step) {
+        let (base, lru) = (&self.base, &self.lru);
+        match step {
+            Step::New(pfn, bits, in_group) if !self.live[pfn as usize] => {
+                let possible = [F::SWAPBACKED, F::SWAPCACHE, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE];
+                let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+                let flags = flags.fold(F::empty(), |all, (_, &flag)| all | flag);
+                new_folio(base, lru, Pfn(pfn), self.group(in_group as u16), flags);
+                self.live[pfn as usize] = true;
+            }
+            Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(Pfn(pfn)) => {
+                // Only who is mapped can be promoted, and who is mapped is not freed: what was promoted is told first.
+                self.tell();
+                free_folio(&self.base, &self.lru, Pfn(pfn));
+                self.live[pfn as usize] = false;
+            }
+            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(base, Pfn(pfn)),
+            Step::Promote(pfn) if self.live[pfn as usize] => {
+                let frame = &base.frames[Pfn(pfn)];
+                if frame.group() == ROOT && lru.policy() == PolicyKind::MgLru {
+                    lru.promote(frame, &mut self.promotions[frame.node().index()]);
+                }
+            }
+            Step::Tell => self.tell(),
+            Step::Age(group) => {
+                // As a walk does: what it has promoted is told before the generation begins.
+                let group = self.group(group);
+                self.tell();
+                age(&self.base, &self.lru, group);
+                self.tell();
+            }
+            Step::Evict(group, low, swap) => {
+                let wanted = Wanted {
+                    highest: if low { ZoneKind::Dma32 } else { ZoneKind::Movable },
+                    swappiness: if swap { 60 } else { 0 },
+                };
+                let group = self.group(group);
+                let youngest = self.lru.vec(NODE, group).generations.max_seq();
+                let got = self.lru.isolate_oldest(&self.base, NODE, group, wanted);
+                let generations = &self.lru.vec(NODE, group).generations;
+                assert!(got.taken == 0 || generations.min_seq(got.file) < youngest);
+                let mut folios = got.folios;
+                self.isolated.splice_head(&self.base.frames, &mut folios);
+            }
+            Step::PutBack => self.put_back(),
+            Step::Move(pfn, how) if self.live[pfn as usize] => match how {
+                0 => lru.deactivate(base, Pfn(pfn)),
+                1 => lru.deactivate_file(base, Pfn(pfn)),
+                2 => lru.rotate_reclaimable(base, Pfn(pfn)),
+                3 => lru.mlock(base, Pfn(pfn)),
+                4 => lru.munlock(base, Pfn(pfn)),
+                5 => lru.activate(base, Pfn(pfn)),
+                _ => {
+                    if lru.isolate(base, Pfn(pfn)) {
+                        lru.putback(base, Pfn(pfn));
+                        assert!(!base.frames[Pfn(pfn)].put(1));
+                    }
+                }
+            },
+            Step::Switch(on) => {
+                self.tell();
+                let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
+                self.lru.set_policy(&self.base, policy).unwrap();
+            }
+            Step::NewGroup if self.group.is_none() => {
+                self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
+            }
+            Step::RemoveGroup => {
+                if let Some(group) = self.group.take() {
+                    lru.remove_group(base, group).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(400))]
+
+    /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the flags.
+    #[test]
+    fn queues_and_sizes_stay_true(steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+            world.tell();
+            world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
+        }
+        world.put_back();
+        world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
+        let listed = (0..FRAMES).filter(|&pfn| world.base.frames[Pfn(pfn)].has(F::LRU)).count();
+        prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
+    }
+}
+
+/// Threads that promote, age, evict, use and move the same folios, while the policy changes and a group goes: none is lost, and sizes
+/// are right at the end.
+#[cfg(not(feature = "one-thread"))]
+#[test]
+fn movers_on_many_threads_keep_sizes_true() {
+    extern crate std;
+    const ROUNDS: u32 = 3000;
+    let (base, lru) = with_generations();
+    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    for pfn in (0..FRAMES).map(Pfn) {
+        let kind = if pfn.0 % 2 == 0 { F::SWAPBACKED } else { F::empty() };
+        new_folio(&base, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
+    }
+    let work = |thread: u32| {
+        let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
+        let mut promotions = [0, 1].map(|node| lru.promotions(NodeId(node), ROOT));
+        for _ in 0..ROUNDS {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));
+            let from = if random & 1 == 0 { ROOT } else { group };
+            match random >> 28 {
+                0..3 => lru.mark_accessed(&base, pfn),
+                3..6 => {
+                    let frame = &base.frames[pfn];
+                    if frame.group() == ROOT {
+                        lru.promote(frame, &mut promotions[frame.node().index()]);
+                    }
+                }
+                6 => promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&base, promotions)),
+                7 => lru.deactivate(&base, pfn),
+                8 => lru.rotate_reclaimable(&base, pfn),
+                9 => {
+                    let seq = lru.vec(node, from).generations.max_seq();
+                    lru.begin_generation(&base, node, from, seq, random & 2 == 0);
+                }
+                10 if thread == 0 => {
+                    let on = random & 2 == 0;
+                    let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
+                    lru.set_policy(&base, policy).unwrap();
+                }
+                _ => {
+                    let mut got = lru.isolate_oldest(&base, node, from, ALL);
+                    lru.putback_batch(&base, &mut got.folios);
+                }
+            }
+        }
+        promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&base, promotions));
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        for thread in 0..3 {
+            scope.spawn(move || work(thread));
+        }
+        scope.spawn(|| lru.remove_group(&base, group).unwrap());
+    });
+    lru.validate(&base).unwrap();
+    let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(F::LRU)).count();
+    assert_eq!(listed as u32, FRAMES);
+    assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
+}

@@ -1,0 +1,216 @@
+//! Tiers of a generation, and the controller that compares how their evicted pages come back.
+
+use crate::frame::FrameFlags;
+use crate::frame::Generation;
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Tiers of a generation.
+pub const TIERS: usize = 4;
+/// Fewer refaults than this say nothing.
+const FEWEST: u64 = super::BATCH;
+
+/// Uses through file descriptors that count, from a folio's flags: one less than there were, at most 4.
+#[inline]
+pub const fn uses(flags: FrameFlags) -> u32 {
+    flags.uses() + flags.contains(FrameFlags::WORKINGSET) as u32
+}
+
+/// The tier of so many [`uses`]: the logarithm of uses + 1, rounded up.
+#[inline]
+pub const fn tier(uses: u32) -> usize {
+    (uses + 1).next_power_of_two().trailing_zeros() as usize
+}
+
+/// How a tier does: pages that came back, pages that were evicted or spared, and the weight of its refaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Position {
+    /// Pages that came back.
+    pub refaulted: u64,
+    /// Pages that were evicted or protected.
+    pub total: u64,
+    /// The larger, the more refaults are borne.
+    pub gain: u64,
+}
+
+/// Does `other` refault no more than `reference`, by their gains, or too little to tell? Then it may be evicted, too.
+pub fn is_no_worse(reference: Position, other: Position) -> bool {
+    if other.refaulted < FEWEST {
+        return true;
+    }
+    let left = other.refaulted as u128 * (reference.total + FEWEST) as u128 * reference.gain as u128;
+    left <= (reference.refaulted + 1) as u128 * other.total as u128 * other.gain as u128
+}
+
+/// What is counted of a type's tiers.
+#[derive(Default)]
+struct OfType {
+    /// Moving averages over the generations evicted before.
+    avg_refaulted: [AtomicU64; TIERS],
+    avg_total: [AtomicU64; TIERS],
+    /// In each generation of the window, while it was the oldest. The first tier is never protected.
+    refaulted: [[AtomicU64; TIERS]; Generation::COUNT],
+    evicted: [[AtomicU64; TIERS]; Generation::COUNT],
+    protected: [[AtomicU64; TIERS]; Generation::COUNT],
+}
+
+/// What is counted of a vector's tiers: anonymous, file. `evicted` and `refaulted` grow without the vector's lock.
+#[derive(Default)]
+pub struct Tiers {
+    types: [OfType; 2],
+}
+
+/// A slot of counters, for people: refaulted, evicted, protected.
+pub type Counted = [u64; 3];
+
+fn add(to: &AtomicU64, pages: u64) {
+    to.fetch_add(pages, Relaxed);
+}
+
+impl Tiers {
+    /// Pages of a tier were evicted while `oldest` was the oldest generation of their type.
+    #[inline]
+    pub fn evicted(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+        add(&self.types[file as usize].evicted[oldest.index()][tier], pages);
+    }
+
+    /// Pages came back that had been evicted from it.
+    #[inline]
+    pub fn refaulted(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+        add(&self.types[file as usize].refaulted[oldest.index()][tier], pages);
+    }
+
+    /// Pages were spared for their tier.
+    #[inline]
+    pub fn protected(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+        add(&self.types[file as usize].protected[oldest.index()][tier], pages);
+    }
+
+    /// How a tier does, with the averages.
+    pub fn position(&self, file: bool, oldest: Generation, tier: usize, gain: u64) -> Position {
+        let of = &self.types[file as usize];
+        let [refaulted, evicted, protected] = self.counted_in(file, oldest, tier);
+        Position {
+            refaulted: of.avg_refaulted[tier].load(Relaxed) + refaulted,
+            total: of.avg_total[tier].load(Relaxed) + evicted + protected,
+            gain,
+        }
+    }
+
+    /// What was counted in the generation of `seq`: refaulted, evicted, protected.
+    pub fn counted(&self, file: bool, seq: u64, tier: usize) -> Counted {
+        self.counted_in(file, Generation::of(seq), tier)
+    }
+
+    fn counted_in(&self, file: bool, generation: Generation, tier: usize) -> Counted {
+        let of = &self.types[file as usize];
+        [&of.refaulted, &of.evicted, &of.protected]
+            .map(|counts| counts[generation.index()][tier].load(Relaxed))
+    }
+
+    /// The averages: refaulted, total.
+    pub fn averages(&self, file: bool, tier: usize) -> [u64; 2] {
+        let of = &self.types[file as usize];
+        [of.avg_refaulted[tier].load(Relaxed), of.avg_total[tier].load(Relaxed)]
+    }
+
+    /// The generation is evicted: its counts go into the averages, by half.
+    pub fn carry_over(&self, file: bool, oldest: Generation) {
+        let of = &self.types[file as usize];
+        for tier in 0..TIERS {
+            let now = self.position(file, oldest, tier, 1);
+            of.avg_refaulted[tier].store(now.refaulted / 2, Relaxed);
+            of.avg_total[tier].store(now.total / 2, Relaxed);
+        }
+    }
+
+    /// A new generation begins in this slot.
+    pub fn clear(&self, file: bool, generation: Generation) {
+        let of = &self.types[file as usize];
+        for counts in [&of.refaulted, &of.evicted, &of.protected] {
+            counts[generation.index()].iter().for_each(|count| count.store(0, Relaxed));
+        }
+    }
+
+    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are borne, against fluctuations.
+    pub fn limit(&self, file: bool, oldest: Generation) -> usize {
+        let reference = self.position(file, oldest, 0, 1);
+        last_no_worse(reference, |tier| self.position(file, oldest, tier, 2))
+    }
+
+    /// Which type to evict from when both have folios of one age, and the highest of its tiers that may be evicted: the type whose
+    /// first tier refaults less, by swappiness. `oldest`: of anonymous memory, of files.
+    pub fn choose(&self, oldest: [Generation; 2], swappiness: u64) -> (bool, usize) {
+        let gain = [swappiness, super::super::MAX_SWAPPINESS - swappiness];
+        let first = |file: bool| self.position(file, oldest[file as usize], 0, gain[file as usize]);
+        let file = is_no_worse(first(false), first(true));
+        let of_type = |tier| self.position(file, oldest[file as usize], tier, gain[file as usize]);
+        (file, last_no_worse(first(!file), of_type))
+    }
+}
+
+fn last_no_worse(reference: Position, of_tier: impl Fn(usize) -> Position) -> usize {
+    (1..TIERS).find(|&tier| !is_no_worse(reference, of_tier(tier))).unwrap_or(TIERS) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(refaulted: u64, total: u64, gain: u64) -> Position {
+        Position { refaulted, total, gain }
+    }
+
+    /// reclaim.md, section 6, two bits of counter.
+    #[test]
+    fn tiers_of_accesses() {
+        let mut flags = FrameFlags::empty();
+        let mut tiers = std_alloc::vec::Vec::new();
+        for _ in 0..7 {
+            tiers.push(tier(uses(flags)));
+            flags = super::super::place::after_use(flags).unwrap_or(flags);
+        }
+        assert_eq!(tiers, [0, 0, 1, 2, 2, 3, 3]);
+    }
+
+    /// reclaim.md, 1.9 and section 6, swappiness 60.
+    #[test]
+    fn the_type_that_refaults_less_is_evicted() {
+        let oldest = [Generation::of(5), Generation::of(6)];
+        let choose = |anon: (u64, u64), file: (u64, u64)| {
+            let tiers = Tiers::default();
+            for (is_file, (refaulted, evicted)) in [(false, anon), (true, file)] {
+                tiers.refaulted(is_file, oldest[is_file as usize], 0, refaulted);
+                tiers.evicted(is_file, oldest[is_file as usize], 0, evicted);
+            }
+            tiers.choose(oldest, 60).0
+        };
+        assert!(!choose((0, 0), (1000, 10_000)), "anonymous memory has cost nothing so far");
+        assert!(choose((500, 10_000), (1000, 10_000)), "140 : 60 bears twice the refaults");
+    }
+
+    #[test]
+    fn a_tier_is_protected_when_it_refaults_twice_as_much_as_the_first() {
+        let limit = |refaulted, total| {
+            let (tiers, oldest) = (Tiers::default(), Generation::of(1));
+            tiers.refaulted(true, oldest, 0, 100);
+            tiers.evicted(true, oldest, 0, 10_000);
+            tiers.refaulted(true, oldest, 1, refaulted);
+            tiers.protected(true, oldest, 1, total);
+            tiers.limit(true, oldest)
+        };
+        assert_eq!([limit(150, 10_000), limit(250, 10_000), limit(63, 70)], [3, 0, 3]);
+    }
+
+    #[test]
+    fn averages_halve() {
+        let (tiers, oldest) = (Tiers::default(), Generation::of(2));
+        tiers.refaulted(false, oldest, 2, 10);
+        tiers.evicted(false, oldest, 2, 20);
+        tiers.protected(false, oldest, 2, 30);
+        tiers.carry_over(false, oldest);
+        tiers.clear(false, oldest);
+        assert_eq!(tiers.position(false, oldest, 2, 1), position(5, 25, 1));
+        tiers.carry_over(false, oldest);
+        assert_eq!(tiers.averages(false, 2), [2, 12]);
+    }
+}

@@ -1,0 +1,306 @@
+//! The window of generations: its sizes, and how it moves.
+
+use super::place::{USE_FLAGS, is_file};
+use super::tiers::Tiers;
+use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, queue};
+use crate::base::Base;
+use crate::frame::{Frame, Generation};
+use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
+use crate::lru::{Lru, LruList, LruVec};
+use crate::machine::{Machine, Work, ZoneKind};
+use crate::primitive::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use crate::units::*;
+
+/// The generations of a vector. Changed under the vector's lock, but for what tiers count; read without it.
+pub struct Generations {
+    /// Does the vector's policy use them?
+    on: AtomicBool,
+    max_seq: AtomicU64,
+    /// Anonymous, file.
+    min_seq: [AtomicU64; 2],
+    /// When each was made.
+    born: [AtomicU64; Generation::COUNT],
+    /// Pages by generation, type and kind of zone. While promotions wait to be told, one may be too large by what another is too
+    /// small, even below 0.
+    pages: [[[AtomicI64; ZONE_KINDS]; 2]; Generation::COUNT],
+    /// Uses, refaults and evictions by tier.
+    pub tiers: Tiers,
+}
+
+/// A vector begins with all four generations, empty.
+impl Default for Generations {
+    fn default() -> Generations {
+        Generations {
+            on: AtomicBool::new(false),
+            max_seq: AtomicU64::new(MAX_GENERATIONS - 1),
+            min_seq: Default::default(),
+            born: Default::default(),
+            pages: Default::default(),
+            tiers: Tiers::default(),
+        }
+    }
+}
+
+/// Sizes of a generation, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// Anonymous memory.
+    pub anon: u64,
+    /// Files.
+    pub file: u64,
+}
+
+impl Generations {
+    /// Does the vector's policy use them?
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    pub(in crate::lru) fn set_on(&self, on: bool) {
+        self.on.store(on, Release);
+    }
+
+    /// The youngest generation.
+    #[inline]
+    pub fn max_seq(&self) -> u64 {
+        self.max_seq.load(Acquire)
+    }
+
+    /// The oldest generation of a type.
+    #[inline]
+    pub fn min_seq(&self, file: bool) -> u64 {
+        self.min_seq[file as usize].load(Acquire)
+    }
+
+    /// Generations of a type.
+    #[inline]
+    pub fn count(&self, file: bool) -> u64 {
+        self.max_seq() - self.min_seq(file) + 1
+    }
+
+    /// The oldest generation of a type, as a slot.
+    pub fn oldest(&self, file: bool) -> Generation {
+        Generation::of(self.min_seq(file))
+    }
+
+    /// When the generation of `seq` was made.
+    pub fn born(&self, seq: u64) -> Nanos {
+        self.born[Generation::of(seq).index()].load(Relaxed)
+    }
+
+    /// All generations that there are were made now.
+    pub fn set_born(&self, now: Nanos) {
+        self.born.iter().for_each(|born| born.store(now, Relaxed));
+    }
+
+    /// Does it count as active: is it one of the two youngest?
+    #[inline]
+    pub fn is_active(&self, generation: Generation) -> bool {
+        let max = self.max_seq();
+        generation == Generation::of(max) || generation == Generation::of(max - 1)
+    }
+
+    /// The list that its folios count on.
+    #[inline]
+    pub fn list(&self, generation: Generation, file: bool) -> LruList {
+        LruList::new(file, self.is_active(generation))
+    }
+
+    #[inline]
+    fn cell(&self, generation: Generation, file: bool, kind: usize) -> &AtomicI64 {
+        &self.pages[generation.index()][file as usize][kind]
+    }
+
+    /// Pages came or, if less than 0, went. The vector's lock is held.
+    #[inline]
+    pub(in crate::lru) fn add(&self, generation: Generation, file: bool, kind: ZoneKind, pages: i64) {
+        self.cell(generation, file, kind as usize).fetch_add(pages, Relaxed);
+    }
+
+    pub(super) fn add_all(&self, generation: Generation, file: bool, pages: &ByKind) {
+        for (kind, &pages) in pages.iter().enumerate() {
+            self.cell(generation, file, kind).fetch_add(pages, Relaxed);
+        }
+    }
+
+    /// Pages of a generation by kind of zone.
+    pub fn by_kind(&self, generation: Generation, file: bool) -> ByKind {
+        core::array::from_fn(|kind| self.cell(generation, file, kind).load(Relaxed))
+    }
+
+    /// Pages of a generation.
+    pub fn pages(&self, seq: u64, file: bool) -> u64 {
+        self.by_kind(Generation::of(seq), file).iter().map(|&pages| pages.max(0) as u64).sum()
+    }
+
+    /// Sizes of the generation of `seq`; what lies outside the window of a type has none.
+    pub fn sizes(&self, seq: u64) -> Sizes {
+        let of = |file| if seq >= self.min_seq(file) { self.pages(seq, file) } else { 0 };
+        Sizes { anon: of(false), file: of(true) }
+    }
+
+    /// 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: where memory cannot be swapped, files may leave it behind.
+    pub fn is_valid(&self) -> bool {
+        let (anon, file) = (self.count(false), self.count(true));
+        (MIN_GENERATIONS..=anon).contains(&file) && anon <= MAX_GENERATIONS
+    }
+
+    /// The oldest generation of a type is done: its tiers' counts go into the averages.
+    fn drop_oldest(&self, file: bool, min_seq: u64) {
+        self.tiers.carry_over(file, self.oldest(file));
+        self.min_seq[file as usize].store(min_seq, Release);
+    }
+}
+
+impl Lru {
+    /// Move on a folio of the oldest generation, which stands in its queue: to the next one, unless it was promoted meanwhile. Returns
+    /// its generation. The caller moves it to that one's queue.
+    pub(super) fn next_generation<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (vec, lists): (&LruVec, &mut Lists),
+        frame: &Frame,
+        oldest: Generation,
+    ) -> Generation {
+        let generations = &vec.generations;
+        let next = Generation::of(oldest.index() as u64 + 1);
+        let before = frame.update(|flags| {
+            (flags.generation() == Some(oldest)).then(|| (flags - USE_FLAGS).with_generation(Some(next)))
+        });
+        if before.generation() != Some(oldest) {
+            return before.generation().expect("a folio in a queue of generations has one");
+        }
+        let (file, kind, pages) = (is_file(before), self.kind(frame.zone()), frame.pages() as i64);
+        generations.add(oldest, file, kind, -pages);
+        generations.add(next, file, kind, pages);
+        let (from, to) = (generations.list(oldest, file), generations.list(next, file));
+        if from != to {
+            let mut by = [0; ZONE_KINDS];
+            by[kind as usize] = pages;
+            let place = (frame.node(), frame.group());
+            self.account(base, lists, place, to, &by);
+            self.account(base, lists, place, from, &by.map(|pages| -pages));
+        }
+        next
+    }
+
+    /// Begin a new youngest generation after that of `seq`, if that still is the youngest. What is left of a fourth generation
+    /// joins the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues and gets younger.
+    pub fn begin_generation<M: Machine>(
+        &self,
+        base: &Base<M>,
+        node: NodeId,
+        group: GroupId,
+        seq: u64,
+        can_swap: bool,
+    ) -> bool {
+        let vec = self.vec(node, group);
+        let generations = &vec.generations;
+        'again: loop {
+            let mut lists = vec.lock();
+            debug_assert!(generations.is_valid());
+            if seq != generations.max_seq() {
+                return false;
+            }
+            for file in [true, false] {
+                if generations.count(file) < MAX_GENERATIONS {
+                    continue;
+                }
+                if (file || can_swap) && !self.empty_oldest(base, vec, &mut lists, file) {
+                    drop(lists);
+                    base.machine.resched();
+                    continue 'again;
+                }
+                generations.drop_oldest(file, generations.min_seq(file) + 1);
+            }
+            self.shift_active(base, (node, group), vec, &mut lists);
+            let next = Generation::of(seq + 1);
+            for file in [false, true] {
+                generations.tiers.clear(file, next);
+            }
+            generations.born[next.index()].store(base.machine.now(), Relaxed);
+            generations.max_seq.store(seq + 1, Release);
+            return true;
+        }
+    }
+
+    /// Move all folios of the oldest generation of a type to the next. `false`: these were many, and there are more.
+    fn empty_oldest<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, file: bool) -> bool {
+        let oldest = vec.generations.oldest(file);
+        let mut left = LARGE_BATCH;
+        for kind in ZoneKind::ALL {
+            let from = queue(oldest, file, kind);
+            while let Some(pfn) = lists.lists[from as usize].pop_tail(&base.frames) {
+                let frame = &base.frames[pfn];
+                let generation = self.next_generation(base, (vec, lists), frame, oldest);
+                let to = queue(generation, file, kind);
+                frame.set_queue(to);
+                lists.lists[to as usize].push_tail(&base.frames, pfn);
+                base.charge(Work::LruMove, 1);
+                left -= 1;
+                if left == 0 {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The window is about to move: the second youngest generation is inactive from then on. The slot of the new one may hold
+    /// anonymous memory that cannot be swapped, which is active from then on.
+    fn shift_active<M: Machine>(
+        &self,
+        base: &Base<M>,
+        place: (NodeId, GroupId),
+        vec: &LruVec,
+        lists: &mut Lists,
+    ) {
+        let generations = &vec.generations;
+        let max = generations.max_seq();
+        let (ages, next) = (Generation::of(max - 1), Generation::of(max + 1));
+        for file in [false, true] {
+            let (out, into) = (generations.by_kind(ages, file), generations.by_kind(next, file));
+            let by: ByKind = core::array::from_fn(|kind| out[kind] - into[kind]);
+            if by != [0; ZONE_KINDS] {
+                self.account(base, lists, place, LruList::new(file, false), &by);
+                self.account(base, lists, place, LruList::new(file, true), &by.map(|pages| -pages));
+            }
+        }
+    }
+
+    /// Leave empty oldest generations behind, as far as two stay. If memory can be swapped, neither type gets ahead of the other by
+    /// that. The vector is locked. Returns whether the window moved.
+    pub(super) fn leave_empty(&self, vec: &LruVec, lists: &Lists, can_swap: bool) -> bool {
+        let generations = &vec.generations;
+        debug_assert!(generations.is_valid());
+        let first = |file: bool| {
+            let is_empty = |seq: &u64| {
+                let generation = Generation::of(*seq);
+                ZoneKind::ALL
+                    .iter()
+                    .all(|&kind| lists.lists[queue(generation, file, kind) as usize].is_empty())
+            };
+            let last = generations.max_seq() + 1 - MIN_GENERATIONS;
+            let mut seq = generations.min_seq(file);
+            while seq < last && is_empty(&seq) {
+                seq += 1;
+            }
+            // Of two, none is left behind; of an empty third one, it is.
+            seq
+        };
+        let mut min = [if can_swap { first(false) } else { generations.min_seq(false) }, first(true)];
+        if can_swap {
+            min[0] = min[0].min(min[1]);
+            min[1] = min[0].max(generations.min_seq(true));
+        }
+        let mut moved = false;
+        for file in [false, true] {
+            if min[file as usize] != generations.min_seq(file) {
+                generations.drop_oldest(file, min[file as usize]);
+                moved = true;
+            }
+        }
+        moved
+    }
+}

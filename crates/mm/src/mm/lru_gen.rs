@@ -1,0 +1,89 @@
+//! Generations for people: the text that Linux's debugfs files `lru_gen` and `lru_gen_full` have, and their commands.
+
+use super::Mm;
+use crate::lru::mglru::{MAX_GENERATIONS, tiers::TIERS};
+use crate::machine::Machine;
+use crate::reclaim::{self, CommandError};
+use crate::units::*;
+use core::fmt::Write;
+use std_alloc::string::String;
+
+impl<M: Machine> Mm<M> {
+    /// Carry out commands that age a group's pages or evict its oldest ones; see [`reclaim::command`].
+    pub fn lru_gen_command(&self, text: &str) -> Result<(), CommandError> {
+        reclaim::command(&self.store, &self.reclaim, self, text)
+    }
+
+    /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: with what tiers and walks
+    /// have counted.
+    pub fn lru_gen(&self, full: bool) -> String {
+        let (lru, mut text) = (&self.store.lru, String::new());
+        for group in lru.groups.subtree(crate::lru::ROOT) {
+            writeln!(text, "memcg {:5} {}", group.0, self.group_path(group)).expect("a string takes all");
+            for node in (0..lru.nodes()).map(|node| NodeId(node as u8)) {
+                writeln!(text, " node {:5}", node.0).expect("a string takes all");
+                self.show_vec(&mut text, node, group, full).expect("a string takes all");
+            }
+        }
+        text
+    }
+
+    /// Numbers of the groups from below the root down to this one.
+    fn group_path(&self, group: GroupId) -> String {
+        let mut path = String::new();
+        for above in self.store.lru.groups.upwards(group).filter(|&above| above != crate::lru::ROOT) {
+            path.insert_str(0, &std_alloc::format!("/{}", above.0));
+        }
+        if path.is_empty() { String::from("/") } else { path }
+    }
+
+    fn show_vec(&self, text: &mut String, node: NodeId, group: GroupId, full: bool) -> core::fmt::Result {
+        let generations = &self.store.lru.vec(node, group).generations;
+        let max = generations.max_seq();
+        let first = if full { (max + 1).saturating_sub(MAX_GENERATIONS) } else { generations.min_seq(false) };
+        for seq in first..=max {
+            let age = self.machine().now().saturating_sub(generations.born(seq)) / 1_000_000;
+            write!(text, " {seq:10} {age:10}")?;
+            for file in [false, true] {
+                let gone = seq < generations.min_seq(file);
+                let (pages, mark) = if gone { (0, 'x') } else { (generations.pages(seq, file), ' ') };
+                write!(text, " {pages:10}{}", if full { mark } else { ' ' })?;
+            }
+            writeln!(text)?;
+            if full {
+                self.show_tiers(text, node, group, seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_tiers(&self, text: &mut String, node: NodeId, group: GroupId, seq: u64) -> core::fmt::Result {
+        let generations = &self.store.lru.vec(node, group).generations;
+        let youngest = seq == generations.max_seq();
+        for tier in 0..TIERS {
+            write!(text, "            {tier:10}")?;
+            for file in [false, true] {
+                let counted = if youngest {
+                    let [refaulted, total] = generations.tiers.averages(file, tier);
+                    [(refaulted, 'R'), (total, 'T'), (0, 'x')]
+                } else {
+                    let [refaulted, evicted, protected] = generations.tiers.counted(file, seq, tier);
+                    [(refaulted, 'r'), (evicted, 'e'), (protected, 'p')]
+                };
+                for (count, mark) in counted {
+                    write!(text, " {count:10}{mark}")?;
+                }
+            }
+            writeln!(text)?;
+        }
+        write!(text, "                      ")?;
+        let seen = self.reclaim.walked(node, group, seq);
+        for (count, mark) in seen.into_iter().zip(if youngest { "xxxx" } else { "tyfa" }.chars()) {
+            write!(text, " {:10}{mark}", if youngest { 0 } else { count })?;
+        }
+        writeln!(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

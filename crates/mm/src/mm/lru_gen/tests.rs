@@ -1,0 +1,151 @@
+use super::*;
+use crate::api::*;
+use crate::knobs::{Knob, Knobs};
+use crate::lru::{PolicyKind, ROOT};
+use crate::mm::Config;
+use crate::stat::Stat;
+use crate::testing::TestMachine;
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+const AT: Vpn = Vpn(0x5000);
+
+/// A memory manager with generations and swap, whose transfers end as soon as somebody waits.
+fn bench() -> &'static Mm<TestMachine> {
+    let swap = vec![SwapArea { device: DeviceId(0), pages: 1024, priority: 0 }];
+    let knobs = Knobs::default();
+    knobs.set(Knob::ReclaimPolicy, 1).unwrap();
+    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs, swap }).unwrap();
+    let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
+    *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
+    mm
+}
+
+fn end_transfers(mm: &Mm<TestMachine>) {
+    loop {
+        let Some(io) = mm.machine().ios.lock().pop_front() else { return };
+        mm.io_done(&io);
+    }
+}
+
+/// A space that has stored to so many pages.
+fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
+    let space = mm.create_space(group).unwrap();
+    mm.switch(Some(space));
+    let backing = Backing::Anonymous;
+    let prot = Prot::READ | Prot::WRITE;
+    let request = MapRequest { at: Some(AT), pages, prot, backing, locked: false, populate: false };
+    mm.mmap(space, &request).unwrap();
+    use_pages(mm, space, 0..pages);
+    space
+}
+
+/// The pages are used, as the access to an entry that is not young is told.
+fn use_pages(mm: &Mm<TestMachine>, space: SpaceId, pages: core::ops::Range<u64>) {
+    for page in pages {
+        assert!(mm.fault(space, Vpn(AT.0 + page), AccessKind::Store).is_ok());
+    }
+}
+
+/// Generations of the root group: number and anonymous pages.
+fn anon(mm: &Mm<TestMachine>) -> Vec<(u64, u64)> {
+    let text = mm.lru_gen(false);
+    let lines = text.lines().skip(2).take_while(|line| !line.contains("memcg") && !line.contains("node"));
+    let numbers =
+        |line: &str| line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<u64>>();
+    lines.map(numbers).map(|numbers| (numbers[0], numbers[2])).collect()
+}
+
+fn rss(mm: &Mm<TestMachine>, space: SpaceId) -> u64 {
+    mm.rss(space)
+}
+
+#[test]
+fn working_sets_are_told_by_generations() {
+    let mm = bench();
+    let space = with_pages(mm, ROOT, 64);
+    assert_eq!(anon(mm), [(0, 0), (1, 0), (2, 0), (3, 64)], "new pages are young");
+    mm.lru_gen_command("+ 0 0 3").unwrap();
+    assert_eq!(anon(mm).last(), Some(&(4, 0)));
+    use_pages(mm, space, 10..30);
+    mm.machine().advance(2_000_000);
+    mm.lru_gen_command("+ 0 0 4").unwrap();
+    assert_eq!(anon(mm), [(2, 0), (3, 44), (4, 20), (5, 0)], "44 were not used since");
+    assert!(mm.lru_gen(false).contains("memcg     0 /\n node     0\n"));
+    mm.store.lru.validate(mm.ground()).unwrap();
+    let full = mm.lru_gen(true);
+    assert_eq!(full.lines().count(), 2 + 4 * (1 + 4 + 1), "{full}");
+}
+
+#[test]
+fn proactive_reclaim_takes_the_oldest() {
+    let mm = bench();
+    let space = with_pages(mm, ROOT, 64);
+    mm.lru_gen_command("+ 0 0 3; + 0 0 4").unwrap();
+    use_pages(mm, space, 0..16);
+    mm.lru_gen_command("+ 0 0 5\n- 0 0 4 60 1000").unwrap();
+    end_transfers(mm);
+    // Each was written first, and is taken at the next look.
+    mm.lru_gen_command("- 0 0 4").unwrap();
+    assert_eq!(rss(mm, space), 16, "what was used is still there");
+    assert!(mm.ground().stats.read(Stat::PswpOut) >= 48);
+    mm.store.lru.validate(mm.ground()).unwrap();
+}
+
+#[test]
+fn commands_fail_as_linux_says() {
+    let mm = bench();
+    let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    mm.remove_group(group).unwrap();
+    for wrong in ["+ 0 0 4", "- 0 0 2", "+ 1 0 3", "+ 0 9 3", "+ 0 0 3 201", "hello", "+ 0 0"] {
+        assert_eq!(mm.lru_gen_command(wrong), Err(CommandError::Invalid), "{wrong}");
+    }
+    assert_eq!(mm.lru_gen_command("+ 0 0 3 60 0"), Err(CommandError::Range), "there are four already");
+    assert_eq!(mm.lru_gen_command("+ 0 0 1,,\n"), Ok(()), "that was made long ago");
+    assert_eq!(anon(mm).last(), Some(&(3, 0)));
+}
+
+#[test]
+fn knobs_of_the_policy_agree() {
+    let mm = bench();
+    let space = with_pages(mm, ROOT, 20);
+    let read = |knob| mm.ground().knobs.get(knob);
+    assert_eq!((read(Knob::ReclaimPolicy), read(Knob::LruGenEnabled)), (1, 7));
+    mm.set_knob(Knob::LruGenEnabled, 6).unwrap();
+    assert_eq!((read(Knob::ReclaimPolicy), mm.store.lru.policy()), (0, PolicyKind::Classic));
+    assert_eq!(mm.ground().stats.read(Stat::NrActiveAnon), 20, "the youngest became active");
+    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
+    assert_eq!((read(Knob::LruGenEnabled), anon(mm).last()), (7, Some(&(3, 20))));
+    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.exit_space(space);
+    mm.store.lru.validate(mm.ground()).unwrap();
+}
+
+/// Hardware that leaves young bits to software: nobody clears many of them, and pages stay where they are.
+#[test]
+fn without_young_bits_aging_walks_no_tables() {
+    let mm = bench();
+    let space = with_pages(mm, ROOT, 64);
+    mm.set_knob(Knob::LruGenEnabled, 1).unwrap();
+    mm.lru_gen_command("+ 0 0 3").unwrap();
+    use_pages(mm, space, 0..16);
+    mm.lru_gen_command("+ 0 0 4").unwrap();
+    assert_eq!(anon(mm), [(2, 0), (3, 64), (4, 0), (5, 0)]);
+}
+
+/// Groups of two spaces: aging of one leaves the other's pages alone.
+#[test]
+fn each_group_ages_by_itself() {
+    let mm = bench();
+    let groups = [0, 1].map(|_| mm.create_group(ROOT, GroupLimits::default()).unwrap());
+    let spaces = groups.map(|group| with_pages(mm, group, 32));
+    mm.lru_gen_command("+ 1 0 3").unwrap();
+    let vec = |group| &mm.store.lru.vec(NodeId(0), group).generations;
+    assert_eq!((vec(groups[0]).max_seq(), vec(groups[1]).max_seq()), (4, 3));
+    assert_eq!((vec(groups[0]).pages(3, false), vec(groups[1]).pages(3, false)), (32, 32));
+    spaces.iter().for_each(|&space| mm.exit_space(space));
+    groups.iter().for_each(|&group| mm.remove_group(group).unwrap());
+    mm.store.lru.validate(mm.ground()).unwrap();
+}

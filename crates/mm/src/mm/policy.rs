@@ -1,0 +1,95 @@
+//! Which replacement policy: chosen at the start, changed while the machine runs, and what aging may ask of address spaces.
+
+use super::Mm;
+use crate::api::Error;
+use crate::knobs::{Knob, Knobs};
+use crate::lru::PolicyKind;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::reclaim::{AddressSpaces, Member, Retries, WalkRange, caps};
+use crate::space::VmaFlags;
+use crate::units::*;
+
+/// Let the vectors' policy be what knobs say, before there are folios.
+pub(super) fn choose_at_start<M: Machine>(memory: &Memory<M>) {
+    let knobs = &memory.knobs;
+    let changed = [Knob::ReclaimPolicy, Knob::LruGenEnabled];
+    for knob in changed.into_iter().filter(|&knob| knobs.get(knob) != knob.info().default) {
+        let policy = wanted(knobs, knob);
+        agree(knobs, policy);
+        memory.lru.set_policy(memory.ground(), policy).expect("nobody else is there");
+    }
+}
+
+/// The policy that a knob asks for.
+fn wanted(knobs: &Knobs, knob: Knob) -> PolicyKind {
+    let generations = match knob {
+        Knob::LruGenEnabled => knobs.get(knob) & caps::CORE != 0,
+        _ => knobs.get(Knob::ReclaimPolicy) == 1,
+    };
+    if generations { PolicyKind::MgLru } else { PolicyKind::Classic }
+}
+
+/// Both knobs tell the same.
+fn agree(knobs: &Knobs, policy: PolicyKind) {
+    let on = u64::from(policy == PolicyKind::MgLru);
+    let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
+    let told = knobs.set(Knob::ReclaimPolicy, on).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    told.expect("the values lie in the knobs' ranges");
+}
+
+impl<M: Machine> Mm<M> {
+    /// A knob was changed: if it chooses a policy, the folios of all lists go over to that.
+    pub(super) fn follow_policy(&self, knob: Knob) -> Result<(), Error> {
+        if !matches!(knob, Knob::ReclaimPolicy | Knob::LruGenEnabled) {
+            return Ok(());
+        }
+        let (knobs, lru) = (&self.ground().knobs, &self.store.lru);
+        let policy = wanted(knobs, knob);
+        let changed = if policy == lru.policy() { Ok(()) } else { lru.set_policy(self.ground(), policy) };
+        agree(knobs, lru.policy());
+        changed
+    }
+
+    /// A CPU begins to run a space.
+    pub(super) fn note_run(&self, space: SpaceId) {
+        if let Some(space) = self.spaces.get(space) {
+            space.note_run();
+        }
+    }
+}
+
+impl<M: Machine> AddressSpaces for Mm<M> {
+    fn bound(&self) -> u32 {
+        self.store.tlb.bound()
+    }
+
+    fn member(&self, space: SpaceId) -> Option<Member> {
+        let space = self.spaces.get(space)?;
+        Some(Member { group: space.group(), arrival: space.arrival() })
+    }
+
+    fn arrivals(&self) -> u64 {
+        self.spaces.arrivals()
+    }
+
+    fn take_ran(&self, space: SpaceId, node: NodeId) -> bool {
+        let ran = self.spaces.get(space).is_some_and(|space| space.take_ran(node));
+        // One that is never interrupted does not begin to run again.
+        ran || self.store.tlb.is_running(space)
+    }
+
+    fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
+        let tells = |vma: &crate::space::VmaView| {
+            !vma.prot.is_empty() && vma.has_recency() && !vma.flags.contains(VmaFlags::LOCKED)
+        };
+        let vma = self.spaces.get(space)?.range_from(from, tells)?;
+        let swapbacked = vma.file.is_none_or(|(file, _)| self.store.cache.file(file).is_shmem());
+        Some(WalkRange { start: vma.start, end: vma.end(), swapbacked })
+    }
+
+    fn thrashes(&self) {
+        let wanted = "all memory was used within lru_gen.min_ttl_ms";
+        self.out_of_memory(wanted, None, &mut Retries::default());
+    }
+}

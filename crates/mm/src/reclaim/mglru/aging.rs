@@ -1,0 +1,241 @@
+//! Aging: when a vector gets a new generation, and who looks at which space for it.
+//!
+//! Spaces are visited in the order of their numbers. Several who age a vector at a time get different ones; who is told that there
+//! are no more begins the generation, though others may still be on their way. A space that came to the group since the last time
+//! around is looked at whole; one that has not run since then is left out.
+
+use super::bloom::Filters;
+use super::walk::Walk;
+use crate::knobs::Knob;
+use crate::lock::Lock;
+use crate::lru::ROOT;
+use crate::lru::mglru::{Generations, MIN_GENERATIONS};
+use crate::machine::{Machine, Scope};
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
+use crate::reclaim::{AddressSpaces, DEF_PRIORITY, Reclaim, ScanControl};
+use crate::units::*;
+
+/// Bits of the knob `lru_gen.enabled`.
+pub mod caps {
+    /// Generations.
+    pub const CORE: u64 = 1;
+    /// Walks of page tables.
+    pub const MM_WALK: u64 = 2;
+    /// Entries that lead to tables tell which were not used.
+    pub const NONLEAF_YOUNG: u64 = 4;
+}
+
+/// What walks have seen of tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalkStat {
+    /// Entries that were looked at.
+    LeafTotal,
+    /// Those that were young.
+    LeafYoung,
+    /// Tables that were walked.
+    NonleafFound,
+    /// Those that were dense.
+    NonleafAdded,
+}
+
+/// Slots of [`WalkStat`]s: by the sequence number, modulo this.
+const HISTORY: usize = 4;
+
+/// Who is next.
+#[derive(Default)]
+struct Cursor {
+    /// The number to begin with.
+    next: u32,
+    /// Is somebody on the way?
+    begun: bool,
+    /// Arrivals when this time around began, and when the last one did.
+    arrivals: u64,
+    seen: u64,
+}
+
+/// What aging knows of a vector.
+pub(in crate::reclaim) struct Aging {
+    /// The last generation for which all spaces were visited.
+    seq: AtomicU64,
+    cursor: Lock<Cursor>,
+    pub(super) filters: Filters,
+    stats: [[AtomicU64; 4]; HISTORY],
+}
+
+impl Default for Aging {
+    fn default() -> Aging {
+        // One less than the youngest generation that a vector begins with.
+        let seq = AtomicU64::new(Generations::default().max_seq() - 1);
+        Aging { seq, cursor: Lock::default(), filters: Filters::default(), stats: Default::default() }
+    }
+}
+
+/// What there is to do for who ages a vector.
+enum Next {
+    /// Visit a space; the whole of it, if it is new.
+    Visit(SpaceId, bool),
+    /// There are no more: begin the generation.
+    Last,
+    /// Others have done all of it.
+    Done,
+}
+
+impl Aging {
+    pub(super) fn count(&self, stat: WalkStat, by: u64) {
+        if by > 0 {
+            let slot = self.seq.load(Relaxed) + 1;
+            self.stats[slot as usize % HISTORY][stat as usize].fetch_add(by, Relaxed);
+        }
+    }
+
+    /// What the walk that made the generation after `seq` has seen.
+    pub(in crate::reclaim) fn stats(&self, seq: u64) -> [u64; 4] {
+        core::array::from_fn(|stat| self.stats[seq as usize % HISTORY][stat].load(Relaxed))
+    }
+
+    /// The next space for who makes the generation after `seq`.
+    fn next(&self, spaces: &dyn AddressSpaces, place: (NodeId, GroupId), seq: u64, force: bool) -> Next {
+        let mut cursor = self.cursor.lock();
+        if seq <= self.seq.load(Relaxed) {
+            return Next::Done;
+        }
+        if !cursor.begun {
+            cursor.begun = true;
+            cursor.arrivals = spaces.arrivals();
+            self.filters.reset(seq + 1);
+        }
+        let bound = spaces.bound();
+        while cursor.next < bound {
+            let space = SpaceId(cursor.next);
+            cursor.next += 1;
+            let Some(member) = spaces.member(space).filter(|member| member.group == place.1) else {
+                continue;
+            };
+            let whole = force || member.arrival > cursor.seen;
+            if spaces.take_ran(space, place.0) || whole {
+                return Next::Visit(space, whole);
+            }
+        }
+        self.end(&mut cursor, seq);
+        Next::Last
+    }
+
+    /// Nobody looks at page tables for the generation after `seq`. `false`: it has been made.
+    fn pass(&self, seq: u64) -> bool {
+        let mut cursor = self.cursor.lock();
+        let due = seq > self.seq.load(Relaxed);
+        if due {
+            self.end(&mut cursor, seq);
+        }
+        due
+    }
+
+    fn end(&self, cursor: &mut Cursor, seq: u64) {
+        *cursor = Cursor { seen: cursor.arrivals, arrivals: cursor.arrivals, ..Cursor::default() };
+        self.seq.store(seq, Relaxed);
+        self.stats[(seq + 1) as usize % HISTORY].iter().for_each(|stat| stat.store(0, Relaxed));
+    }
+}
+
+/// Must the vector age before more can be evicted, and how many pages do the types hold that eviction looks at? It is best to have
+/// three generations of about a third each.
+pub(super) fn should_age(generations: &Generations, can_swap: bool) -> (bool, u64) {
+    let max = generations.max_seq();
+    let min = generations.min_seq(!can_swap);
+    if min + MIN_GENERATIONS > max {
+        return (true, 0);
+    }
+    let (mut young, mut old, mut total) = (0, 0, 0);
+    for file in [false, true].into_iter().filter(|&file| file || can_swap) {
+        for seq in generations.min_seq(file)..=max {
+            let pages = generations.pages(seq, file);
+            total += pages;
+            if seq == max {
+                young += pages;
+            } else if seq + MIN_GENERATIONS == max {
+                old += pages;
+            }
+        }
+    }
+    // With four there is enough that is cold.
+    let few = min + MIN_GENERATIONS == max;
+    (few && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total), total)
+}
+
+/// The priority to begin with when much is wanted of a node: as many pages are scanned at a time as are wanted.
+pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
+    let bits = |pages: u64| i64::from(u64::BITS - pages.leading_zeros());
+    let priority = bits(reclaimable) - 1 - bits(wanted - 1);
+    priority.clamp(i64::from(DEF_PRIORITY / 2), i64::from(DEF_PRIORITY)) as u32
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a storm of faults.
+    fn walks_tables(self) -> bool {
+        let enabled = self.st.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
+        enabled && self.st.machine.has_hw_pte_young()
+    }
+
+    /// Give a vector a new generation after that of `seq`, if it has none yet: look at the spaces of its group first, or at as many as
+    /// others have left. `force`: at all of their tables. Returns whether this call began it.
+    pub(in crate::reclaim) fn age(
+        self,
+        node: NodeId,
+        group: GroupId,
+        seq: u64,
+        can_swap: bool,
+        force: bool,
+    ) -> bool {
+        let _scope = self.st.scope(Scope::AgeVec);
+        let (lru, aging) = (&self.st.lru, self.state.aging(node, group));
+        let last = if self.walks_tables() {
+            self.walk_spaces(node, group, seq, can_swap, force)
+        } else {
+            aging.pass(seq)
+        };
+        last && lru.begin_generation(self.st.memory().ground(), node, group, seq, can_swap)
+    }
+
+    fn walk_spaces(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> bool {
+        let nonleaf = self.st.machine.has_hw_nonleaf_young()
+            && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
+        let aging = self.state.aging(node, group);
+        let promotions = self.st.lru.promotions(node, group);
+        let mut walk = Walk { cx: self, aging, node, group, seq, can_swap, force, nonleaf, promotions };
+        loop {
+            match aging.next(self.spaces, (node, group), seq, force) {
+                Next::Visit(space, whole) => {
+                    walk.force = whole;
+                    walk.space(space);
+                }
+                Next::Last => return true,
+                Next::Done => return false,
+            }
+        }
+    }
+
+    /// How hard kswapd and direct reclaim begin to try on a node.
+    pub(super) fn set_initial_priority(self, node: NodeId, sc: &mut ScanControl) {
+        if sc.priority != DEF_PRIORITY || sc.nr_to_reclaim < crate::lru::mglru::BATCH {
+            return;
+        }
+        let vec = self.st.lru.node_vec(node);
+        let mut reclaimable = vec.pages(crate::lru::LruList::InactiveFile);
+        if self.can_swap(ROOT) {
+            reclaimable += vec.pages(crate::lru::LruList::InactiveAnon);
+        }
+        sc.priority = initial_priority(reclaimable, sc.nr_to_reclaim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// reclaim.md, section 6.
+    #[test]
+    fn the_first_priority_follows_from_what_is_wanted() {
+        let first = [64, 4096, 32768, 262_144].map(|wanted| initial_priority(1 << 22, wanted));
+        assert_eq!(first, [12, 10, 7, 6]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Eviction: how much to take from a vector, and what becomes of what was taken.
+
+use super::aging::should_age;
+use super::groups::Turn;
+use crate::alloc::{Mark, Reserve};
+use crate::event::Event;
+use crate::frame::{Frame, FrameFlags, List};
+use crate::lru::evictable;
+use crate::lru::mglru::{BATCH, Evictable, Wanted};
+use crate::machine::{Machine, Scope};
+use crate::reclaim::shrink::Shrunk;
+use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl, compact_gap};
+use crate::units::*;
+
+/// What a folio that reclaim did not free is marked with.
+const USED: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED).union(FrameFlags::WORKINGSET);
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// A pass over all groups of a node.
+    pub(super) fn shrink_generations(self, node: NodeId, sc: &mut ScanControl) {
+        let before = sc.nr_reclaimed;
+        // Folios without mappings that need no write are taken first anyway: who may take only those would look at all for few.
+        if sc.may_writepage && sc.may_unmap {
+            self.set_initial_priority(node, sc);
+            if sc.kswapd {
+                // What was reclaimed in earlier passes is no reason to end this one.
+                sc.nr_reclaimed = 0;
+            }
+            self.state.groups(node).pass(&self.st.lru.groups, |groups, group| {
+                let turn = self.shrink_one(node, group, sc, groups.is_at_tail(group));
+                (turn, self.is_enough(node, sc))
+            });
+            sc.nr_reclaimed += self.split_deferred(node, sc);
+            if sc.kswapd {
+                sc.nr_reclaimed += before;
+            }
+        }
+        if sc.nr_reclaimed > before {
+            self.made_progress(node);
+        }
+    }
+
+    /// Reclaim from one group. Says where it goes from here in the order of groups.
+    fn shrink_one(self, node: NodeId, group: GroupId, sc: &mut ScanControl, at_tail: bool) -> Turn {
+        let groups = &self.st.lru.groups;
+        groups.calculate_protection(sc.top(), group);
+        if groups.below_min(sc.top(), group) {
+            return Turn::Young;
+        }
+        if groups.below_low(sc.top(), group) && !at_tail {
+            return Turn::Tail;
+        }
+        if self.evict(node, group, sc) {
+            return Turn::Young;
+        }
+        if self.is_sizable(node, group, sc) {
+            Turn::Stay
+        } else if at_tail {
+            Turn::Young
+        } else {
+            Turn::Tail
+        }
+    }
+
+    /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios, and aged.
+    pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
+        let _scope = self.st.scope(Scope::EvictFolios);
+        let swappiness = self.swappiness(group, sc);
+        let (mut scanned, mut aged) = (0, false);
+        sc.met = Met::default();
+        loop {
+            let Some(share) = self.share(node, group, swappiness > 0, sc) else {
+                aged = true;
+                break;
+            };
+            let progress = if share > 0 { self.evict_some(node, group, swappiness, sc) } else { 0 };
+            scanned += progress;
+            if progress == 0 || scanned >= share || self.is_enough(node, sc) {
+                break;
+            }
+            self.st.machine.resched();
+        }
+        if sc.met.unqueued_dirty > 0 && sc.met.unqueued_dirty == sc.met.file_taken {
+            // All that was taken of files is dirty, and nobody writes it.
+            self.st.cache.want_flusher(self.st.memory());
+        }
+        aged
+    }
+
+    /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
+    fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
+        if self.st.lru.groups.below_min(sc.top(), group) {
+            return None;
+        }
+        let generations = &self.st.lru.vec(node, group).generations;
+        let seq = generations.max_seq();
+        let (short, total) = should_age(generations, can_swap);
+        // At the first priority there may be enough elsewhere.
+        if !short || sc.priority == DEF_PRIORITY {
+            return Some(total >> sc.priority);
+        }
+        if self.age(node, group, seq, can_swap, false) { None } else { Some(0) }
+    }
+
+    /// Does reclaim of a node have all that it wants?
+    fn is_enough(self, node: NodeId, sc: &ScanControl) -> bool {
+        // Groups that reclaim for themselves all take their share.
+        if sc.is_group() {
+            return false;
+        }
+        if sc.nr_reclaimed >= sc.nr_to_reclaim.max(compact_gap(sc.order)) {
+            return true;
+        }
+        if !sc.kswapd || sc.order > Order::ZERO {
+            return false;
+        }
+        self.st
+            .alloc
+            .zones_of(node, sc.reclaim_idx)
+            .all(|zone| zone.watermark_ok_above(BATCH, Mark::High, sc.reclaim_idx, Reserve::None))
+    }
+
+    /// Evict from the oldest generation of a vector. Returns how far that got: 0 if no further.
+    pub(super) fn evict_some(
+        self,
+        node: NodeId,
+        group: GroupId,
+        swappiness: u64,
+        sc: &mut ScanControl,
+    ) -> u64 {
+        let st = self.st;
+        let wanted = Wanted { highest: sc.reclaim_idx, swappiness };
+        let mut got = st.lru.isolate_oldest(st.memory().ground(), node, group, wanted);
+        self.count_isolated(sc, &got);
+        if got.taken == 0 {
+            return got.progress;
+        }
+        if got.file {
+            sc.met.file_taken += got.taken;
+        }
+        let mut folios = core::mem::take(&mut got.folios);
+        for again in [false, true] {
+            let shrunk = self.shrink_folio_list(node, &mut folios, sc, false);
+            self.note_shrunk(node, sc, &got, &shrunk);
+            let mut clean = self.mark_kept(&mut folios, again);
+            self.put_back(&mut folios);
+            if clean.is_empty() {
+                break;
+            }
+            folios = core::mem::take(&mut clean);
+        }
+        got.progress
+    }
+
+    fn count_isolated(self, sc: &ScanControl, got: &Evictable) {
+        self.count_scan(sc, got.file, got.taken);
+        if !sc.is_group() {
+            self.st.count(crate::stat::Stat::Pgrefill, got.sorted as i64);
+        }
+    }
+
+    fn note_shrunk(self, node: NodeId, sc: &mut ScanControl, got: &Evictable, shrunk: &Shrunk) {
+        sc.met.unqueued_dirty += shrunk.met.unqueued_dirty;
+        sc.nr_reclaimed += shrunk.reclaimed;
+        self.count_steal(sc, got.file, shrunk.reclaimed);
+        let args = [node.0 as u64, got.progress, shrunk.reclaimed, sc.priority as u64];
+        self.st.event(Event::MmVmscanLruShrinkInactive, args);
+    }
+
+    /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write decides.
+    /// Returns those that nothing speaks for (their write may have ended just now), unless they were tried `again` already.
+    fn mark_kept(self, folios: &mut List, again: bool) -> List {
+        let frames = &self.st.frames;
+        let (mut kept, mut clean) = (List::new(), List::new());
+        while let Some(pfn) = folios.pop_tail(frames) {
+            let frame = &frames[pfn];
+            if !again && is_free_to_go(frame) {
+                clean.push_head(frames, pfn);
+                continue;
+            }
+            mark(frame);
+            kept.push_head(frames, pfn);
+        }
+        *folios = kept;
+        clean
+    }
+}
+
+/// Does nothing keep the folio but chance?
+fn is_free_to_go(frame: &Frame) -> bool {
+    let kept = FrameFlags::ACTIVE
+        | FrameFlags::REFERENCED
+        | FrameFlags::LOCKED
+        | FrameFlags::DIRTY
+        | FrameFlags::WRITEBACK;
+    evictable(frame) && !frame.has_any(kept) && frame.mapcount() == 0
+}
+
+fn mark(frame: &Frame) {
+    if !evictable(frame) {
+        return;
+    }
+    frame.update(|flags| {
+        let written = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
+        if flags.contains(FrameFlags::RECLAIM) && written {
+            // It goes to the second youngest, and comes back to the oldest when its write ends. Its uses still count then.
+            let used = flags.contains(FrameFlags::WORKINGSET);
+            return used.then_some(flags | FrameFlags::REFERENCED);
+        }
+        Some((flags - USED) | FrameFlags::ACTIVE)
+    });
+}

@@ -1,0 +1,103 @@
+//! The front end of MGLRU: ages vectors, and evicts from their oldest generations.
+//!
+//! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A vector that is short of
+//! cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what was used goes to the youngest
+//! generation, and a new one begins. Evicting a folio that turns out to be used costs one walk of the reverse map; to make more of it,
+//! the entries around are looked at, too ([`Look`]).
+//!
+//! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each vector's controller
+//! has its own), the marks that say what the pass means for the disks, and the loop for large blocks.
+//!
+//! Source: mm/vmscan.c of Linux 6.12 (Yu Zhao).
+
+pub(super) mod aging;
+mod bloom;
+pub(super) mod command;
+mod evict;
+pub(super) mod groups;
+mod walk;
+
+use super::{Front, Reclaim, ScanControl};
+use crate::frame::List;
+use crate::knobs::Knob;
+use crate::lru::mglru::Look;
+use crate::machine::Machine;
+use crate::units::*;
+
+/// Generations.
+pub(super) struct MgLru;
+
+impl<M: Machine> Front<M> for MgLru {
+    fn shrink_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) -> bool {
+        if !sc.is_group() {
+            cx.shrink_generations(node, sc);
+        }
+        !sc.is_group()
+    }
+
+    fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
+        if cx.evict(node, group, sc) {
+            cx.state.groups(node).rotate(group, groups::Turn::Young);
+        }
+    }
+
+    fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
+        let ttl = cx.st.knobs.get(Knob::LruGenMinTtlMs) * 1_000_000;
+        let lru = &cx.st.lru;
+        for group in lru.groups.subtree(crate::lru::ROOT) {
+            lru.groups.calculate_protection(crate::lru::ROOT, group);
+        }
+        cx.set_initial_priority(node, sc);
+        if ttl > 0 && !lru.groups.subtree(crate::lru::ROOT).any(|group| cx.is_stale(node, group, ttl, sc)) {
+            cx.spaces.thrashes();
+        }
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// To look around used entries of isolated folios, which are of one vector, if its policy does so.
+    pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<Look> {
+        let first = folios.tail()?;
+        self.st.lru.look(node, self.st.frames[first].group())
+    }
+
+    /// Tell what was learned: sizes of generations, and tables that are worth a walk.
+    pub(super) fn end_look(self, mut look: Look) {
+        self.st.lru.tell_promotions(self.st.memory().ground(), &mut look.promotions);
+        let aging = self.state.aging(look.promotions.node(), look.promotions.group());
+        look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
+    }
+
+    /// Is something of the vector older than `ttl`, so that it may be evicted without disturbing what is in use?
+    fn is_stale(self, node: NodeId, group: GroupId, ttl: Nanos, sc: &ScanControl) -> bool {
+        let (groups, generations) = (&self.st.lru.groups, &self.st.lru.vec(node, group).generations);
+        if groups.below_min(sc.top(), group) || !self.is_sizable(node, group, sc) {
+            return false;
+        }
+        let born = generations.born(generations.min_seq(true));
+        born + ttl <= self.st.machine.now()
+    }
+
+    /// Has the vector so much that a scan at this priority takes anything?
+    fn is_sizable(self, node: NodeId, group: GroupId, sc: &ScanControl) -> bool {
+        let generations = &self.st.lru.vec(node, group).generations;
+        let can_swap = self.swappiness(group, sc) > 0;
+        let types = [false, true].into_iter().filter(|&file| file || can_swap);
+        let pages: u64 = types
+            .flat_map(|file| (generations.min_seq(file)..=generations.max_seq()).map(move |seq| (seq, file)))
+            .map(|(seq, file)| generations.pages(seq, file))
+            .sum();
+        pages >> sc.priority > 0
+    }
+
+    /// How much swapping is wanted of a group: 0 if it is not allowed, or there is hardly room.
+    fn swappiness(self, group: GroupId, sc: &ScanControl) -> u64 {
+        if !sc.may_swap || self.st.swap.free_for(group) < crate::lru::mglru::BATCH {
+            return 0;
+        }
+        sc.swappiness.unwrap_or_else(|| self.st.knobs.get(Knob::Swappiness))
+    }
+}
+
+#[cfg(test)]
+mod tests;

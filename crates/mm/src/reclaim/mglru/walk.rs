@@ -1,0 +1,187 @@
+//! The walk of one space's page tables: what was used goes to the youngest generation.
+//!
+//! Tables are visited one by one, each under its own hold of the tree's lock, which is only tried for: who changes the tables goes
+//! first, and a table that was left out is one that is not found young. Ranges may change between two holds; then the walk forgets
+//! the use of an entry that it was not meant to look at, which costs a mistake and nothing else.
+
+use super::aging::{Aging, WalkStat};
+use crate::frame::{Frame, FrameFlags};
+use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
+
+use crate::machine::{Machine, Work};
+use crate::reclaim::spaces::WalkRange;
+use crate::reclaim::{AddressSpaces, Reclaim};
+use crate::store::Store;
+use crate::table::{Bits, Entry, Locked, Middle, Run};
+use crate::units::*;
+
+/// A walk on behalf of one vector.
+pub(super) struct Walk<'a, M> {
+    pub cx: Reclaim<'a, M>,
+    pub aging: &'a Aging,
+    pub node: NodeId,
+    pub group: GroupId,
+    /// The youngest generation when the walk began.
+    pub seq: u64,
+    /// May anonymous memory be swapped? If not, its age is of no use.
+    pub can_swap: bool,
+    /// Look at all tables, whether or not they promise anything.
+    pub force: bool,
+    /// May entries that lead to tables tell which were not used?
+    pub nonleaf: bool,
+    pub promotions: Promotions,
+}
+
+/// What was found in a table.
+#[derive(Default)]
+struct Seen {
+    total: u32,
+    young: u32,
+}
+
+impl<'a, M: Machine> Walk<'a, M> {
+    /// Walk a space, unless the vector gets a new generation meanwhile.
+    pub fn space(&mut self, space: SpaceId) {
+        let spaces = self.cx.spaces;
+        let mut page = Vpn(0);
+        while let Some(range) = self.next_range(spaces, space, page) {
+            page = page.max(range.start);
+            if self.is_late() {
+                break;
+            }
+            page = self.step(space, page, range);
+            if self.promotions.pages() >= LARGE_BATCH {
+                self.tell();
+            }
+            self.cx.st.machine.resched();
+        }
+        self.tell();
+    }
+
+    fn is_late(&self) -> bool {
+        self.cx.st.lru.vec(self.node, self.group).generations.max_seq() != self.seq
+    }
+
+    fn tell(&mut self) {
+        let st = self.cx.st;
+        st.lru.tell_promotions(st.memory().ground(), &mut self.promotions);
+    }
+
+    fn next_range(&self, spaces: &dyn AddressSpaces, space: SpaceId, from: Vpn) -> Option<WalkRange> {
+        let mut from = from;
+        loop {
+            let range = spaces.next_range(space, from)?;
+            if self.can_swap || !range.swapbacked {
+                return Some(range);
+            }
+            from = range.end;
+        }
+    }
+
+    /// Look at what one entry of the second level spans of a range, or step over a hole. Returns where to go on.
+    fn step(&mut self, space: SpaceId, page: Vpn, range: WalkRange) -> Vpn {
+        let st = self.cx.st;
+        let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
+        let Some(mut tables) = st.tables.try_lock(st.memory().ground(), space) else { return behind };
+        match tables.middle(page) {
+            Middle::Hole(behind) => behind,
+            Middle::Large(run) => {
+                self.aging.count(WalkStat::LeafTotal, 1);
+                if self.look_at_large(&mut tables, &run) {
+                    self.aging.count(WalkStat::LeafYoung, 1);
+                }
+                behind
+            }
+            Middle::Table { slot, table, young } => {
+                if !self.force && self.nonleaf {
+                    if !young {
+                        return behind;
+                    }
+                    tables.clear_table_young(slot);
+                }
+                if !self.force && !self.aging.filters.has(self.seq, table) {
+                    return behind;
+                }
+                self.aging.count(WalkStat::NonleafFound, 1);
+                let seen = self.look_at_table(&mut tables, page, behind, (space, range));
+                self.aging.count(WalkStat::LeafTotal, u64::from(seen.total));
+                self.aging.count(WalkStat::LeafYoung, u64::from(seen.young));
+                if is_dense(seen.total, seen.young) {
+                    self.aging.count(WalkStat::NonleafAdded, 1);
+                    self.aging.filters.add(self.seq + 1, table);
+                }
+                behind
+            }
+        }
+    }
+
+    /// Look at the entries of a table from `page` on, in all ranges that have a part in it.
+    fn look_at_table(
+        &mut self,
+        tables: &mut Locked<'_, M>,
+        page: Vpn,
+        behind: Vpn,
+        (space, mut range): (SpaceId, WalkRange),
+    ) -> Seen {
+        let mut seen = Seen::default();
+        let mut page = page;
+        loop {
+            let end = range.end.min(behind);
+            self.look_at_entries(tables, page, end, &mut seen);
+            if end >= behind {
+                return seen;
+            }
+            match self.next_range(self.cx.spaces, space, end) {
+                Some(next) if next.start < behind => (page, range) = (next.start.max(end), next),
+                _ => return seen,
+            }
+        }
+    }
+
+    fn look_at_entries(&mut self, tables: &mut Locked<'_, M>, page: Vpn, end: Vpn, seen: &mut Seen) {
+        let st = self.cx.st;
+        let Some(mut window) = tables.window(page, end.0 - page.0) else { return };
+        let places = window.places();
+        let mut cleared = 0;
+        for at in 0..places {
+            let entry = window.read(at);
+            if !entry.has(Bits::YOUNG) || !entry.is_present() {
+                continue;
+            }
+            let Some(frame) = self.folio(entry) else { continue };
+            window.clear_young(at);
+            cleared += 1;
+            st.lru.promote(frame, &mut self.promotions);
+        }
+        seen.total += places as u32;
+        seen.young += cleared;
+        st.charge(Work::EntryScan, places as u64 - u64::from(cleared));
+        st.charge(Work::EntryClear, u64::from(cleared));
+    }
+
+    fn look_at_large(&mut self, tables: &mut Locked<'_, M>, run: &Run) -> bool {
+        let st = self.cx.st;
+        let young = run.entry.has(Bits::YOUNG).then(|| self.folio(run.entry)).flatten();
+        if let Some(frame) = young {
+            tables.clear_young(run);
+            st.charge(Work::EntryClear, 1);
+            st.lru.promote(frame, &mut self.promotions);
+        }
+        young.is_some()
+    }
+
+    /// The folio that an entry maps, if it belongs to the vector and its age is of use.
+    fn folio(&self, entry: Entry) -> Option<&'a Frame> {
+        let st: &'a Store<M> = self.cx.st;
+        let frames = &st.frames;
+        let page = entry.pfn();
+        // The zero page has no age.
+        if page == st.zero {
+            return None;
+        }
+        let frame = &frames[frames.head(page)];
+        let ours = frame.node() == self.node && frame.group() == self.group;
+        let of_use = self.can_swap || !frame.has(FrameFlags::SWAPBACKED);
+        (ours && of_use).then_some(frame)
+    }
+}

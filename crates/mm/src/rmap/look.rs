@@ -1,0 +1,90 @@
+//! Looking around an entry that was used.
+//!
+//! To find the entries of a folio costs a walk of the reverse map, and what is next to a used page was often used, too. So once reclaim
+//! stands at a used entry, it looks at those around it in the same table: the folios of used ones go to the youngest generation before
+//! reclaim meets them. A table with many of them is worth the next aging's walk.
+
+use super::Span;
+use crate::frame::Frame;
+use crate::lru::mglru::{BATCH, Look, is_dense};
+use crate::machine::{Machine, Work};
+use crate::memory::Memory;
+use crate::table::{Bits, Locked};
+use crate::units::*;
+
+/// The pages around one of a span, in its table: at most [`BATCH`], with the page in the middle, or nearer to an end of the span or
+/// the table.
+fn around(span: &Span, page: Vpn) -> (Vpn, Vpn) {
+    let table = page.0 & !(TABLE_ENTRIES as u64 - 1);
+    let (first, end) =
+        (table.max(span.start.0), (table + TABLE_ENTRIES as u64).min(span.start.0 + span.pages));
+    let start = page.0.saturating_sub(BATCH / 2).min(end.saturating_sub(BATCH)).max(first);
+    (Vpn(start), Vpn((start + BATCH).min(end)))
+}
+
+/// Look at the entries around that of `page`, which was used to reach `target`.
+pub(super) fn look_around<M: Machine>(
+    memory: &Memory<M>,
+    tables: &mut Locked<'_, M>,
+    span: &Span,
+    page: Vpn,
+    target: &Frame,
+    look: &mut Look,
+) {
+    let (start, end) = around(span, page);
+    if end.0 - start.0 <= 1 {
+        return;
+    }
+    let Some(mut window) = tables.window(start, end.0 - start.0) else { return };
+    let places = window.places();
+    let mut cleared = 0;
+    for at in 0..places {
+        let entry = window.read(at);
+        if !entry.is_present() || !entry.has(Bits::YOUNG) {
+            continue;
+        }
+        let frame = &memory.frames[memory.frames.head(entry.pfn())];
+        if !look.wants(target, frame) {
+            continue;
+        }
+        window.clear_young(at);
+        cleared += 1;
+        memory.lru.promote(frame, &mut look.promotions);
+    }
+    let table = window.table();
+    memory.charge(Work::EntryScan, places as u64 - cleared);
+    memory.charge(Work::EntryClear, cleared);
+    // The target was young, too.
+    if is_dense(places as u32, cleared as u32 + 1) && look.dense.last() != Some(&table) {
+        look.dense.push(table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rmap::SpanFlags;
+
+    #[test]
+    fn the_window_lies_in_the_span_and_the_table() {
+        let span = |start, pages| Span {
+            vma: VmaId(1),
+            space: SpaceId(0),
+            group: GroupId(0),
+            start: Vpn(start),
+            pages,
+            index: PageIndex(0),
+            flags: SpanFlags::empty(),
+        };
+        let window = |span: Span, page| {
+            let (start, end) = around(&span, Vpn(page));
+            (start.0, end.0)
+        };
+        assert_eq!(window(span(0, 4096), 700), (668, 732), "in the middle");
+        assert_eq!(window(span(0, 4096), 513), (512, 576), "at the table's beginning");
+        assert_eq!(window(span(0, 4096), 1022), (960, 1024), "at the table's end");
+        assert_eq!(window(span(690, 20), 700), (690, 710), "a short span");
+        assert_eq!(window(span(690, 100), 700), (690, 754), "at the span's beginning");
+        assert_eq!(window(span(700, 1), 700), (700, 701), "a page");
+    }
+}

@@ -1,0 +1,56 @@
+//! What aging asks of page tables: where there are tables at all, and whether they were used.
+
+use super::{Bits, LEVELS, Locked, Run, Slot, USER_END};
+use crate::machine::{Machine, Work};
+use crate::primitive::Ordering::*;
+use crate::units::*;
+
+/// What stands above the entries of 2 MiB.
+#[derive(Clone, Copy, Debug)]
+pub enum Middle {
+    /// Nothing is mapped before this page.
+    Hole(Vpn),
+    /// One entry maps all of it.
+    Large(Run),
+    /// A table of the lowest level.
+    Table {
+        /// The place of the entry that leads to it.
+        slot: Slot,
+        /// The table.
+        table: Pfn,
+        /// Was the entry used since the last look, if the machine notes that?
+        young: bool,
+    },
+}
+
+impl<M: Machine> Locked<'_, M> {
+    /// What stands above the entry of a page. Of a space that has ended nothing does.
+    pub fn middle(&self, page: Vpn) -> Middle {
+        let mut table = self.root;
+        if !table.is_some() {
+            return Middle::Hole(USER_END);
+        }
+        for level in (1..LEVELS).rev() {
+            let slot = self.slot(table, page, level);
+            let entry = self.read(slot);
+            self.base.charge(Work::EntryScan, 1);
+            if !entry.is_present() {
+                return Middle::Hole(super::walk::behind(page, level));
+            }
+            if entry.has(Bits::LARGE) {
+                return Middle::Large(self.large_run(page, level, slot, entry));
+            }
+            table = entry.pfn();
+            if level == 1 {
+                return Middle::Table { slot, table, young: entry.has(Bits::YOUNG) };
+            }
+        }
+        unreachable!("the lowest table was found")
+    }
+
+    /// Forget that an entry that leads to a table was used.
+    pub fn clear_table_young(&mut self, slot: Slot) {
+        self.cell(slot).fetch_and(!Bits::YOUNG.bits(), AcqRel);
+        self.base.charge(Work::EntryClear, 1);
+    }
+}
