@@ -543,9 +543,10 @@ fn a_reclaimer_may_wake_before_it_went_to_sleep() {
     bench.st.machine.advance(1000);
     *bench.st.machine.idle.lock() = Some(Box::new(|machine| {
         machine.set_clock(900);
-        Reclaim { st: &bench.st, state: &bench.state }.unthrottle(NodeId(0), Throttle::Isolated);
+        Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }
+            .unthrottle(NodeId(0), Throttle::Isolated);
     }));
-    Reclaim { st: &bench.st, state: &bench.state }.throttle(NodeId(0), Throttle::Isolated);
+    Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }.throttle(NodeId(0), Throttle::Isolated);
     assert_eq!(bench.st.machine.now(), 900);
 }
 
