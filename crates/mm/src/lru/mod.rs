@@ -45,6 +45,7 @@ use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
 use batch::take;
+use classic::Classic;
 use policy::{End, Folio, Leave, Place, Policy, PolicyCell};
 use std_alloc::boxed::Box;
 use vec::{ByKind, Lists};
@@ -179,7 +180,9 @@ impl Lru {
     /// range where accesses say something about the future. The caller holds a reference.
     pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
         base.charge(Work::LruAdd, 1);
-        self.policy().admit(&base.frames[pfn], faulted);
+        if self.policy() != PolicyKind::Classic {
+            self.policy().admit(&base.frames[pfn], faulted);
+        }
         self.insert(base, pfn, End::Head);
     }
 
@@ -199,10 +202,7 @@ impl Lru {
         if frame.has(FrameFlags::MLOCKED) {
             base.count(Stat::NrMlock, -(frame.pages() as i64));
         }
-        let before = frame.clear(FrameFlags::LRU | LIST_FLAGS);
-        if before.generation().is_some() {
-            frame.set_queue(0);
-        }
+        frame.clear(FrameFlags::LRU | LIST_FLAGS);
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
@@ -297,8 +297,28 @@ impl Lru {
     /// Take a folio off its queue.
     fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
         let frame = &base.frames[pfn];
-        held.lists.lists[queue_of(frame) as usize].remove(&base.frames, pfn);
-        let list = PolicyKind::of(frame.flags()).leave(held.vec, self.folio(frame), why);
+        match PolicyKind::of(frame.flags()) {
+            PolicyKind::Classic => {
+                let list = Classic.leave(held.vec, self.folio(frame), why);
+                held.lists.lists[list as usize].remove(&base.frames, pfn);
+                self.account_one(base, held, frame, list, -(frame.pages() as i64));
+            }
+            policy => self.unlink_placed(base, held, (pfn, frame), policy, why),
+        }
+    }
+
+    /// The same of a folio whose queue stands in its record.
+    #[inline(never)]
+    fn unlink_placed<M: Machine>(
+        &self,
+        base: &Base<M>,
+        held: &mut Held<'_>,
+        (pfn, frame): (Pfn, &Frame),
+        policy: PolicyKind,
+        why: Leave,
+    ) {
+        held.lists.lists[frame.queue() as usize].remove(&base.frames, pfn);
+        let list = policy.leave(held.vec, self.folio(frame), why);
         frame.set_queue(0);
         self.account_one(base, held, frame, list, -(frame.pages() as i64));
     }
@@ -316,20 +336,23 @@ impl Lru {
     }
 
     /// Where a folio goes; its record is told.
-    #[inline]
+    #[inline(always)]
     fn place(&self, vec: &LruVec, frame: &Frame, end: End) -> Place {
+        match vec.policy() {
+            PolicyKind::Classic => Classic.place(vec, self.folio(frame), end),
+            policy => self.place_by(policy, vec, frame, end),
+        }
+    }
+
+    #[inline(never)]
+    fn place_by(&self, policy: PolicyKind, vec: &LruVec, frame: &Frame, end: End) -> Place {
         if frame.has(FrameFlags::UNEVICTABLE) {
             let list = LruList::Unevictable;
             return Place { queue: list as u8, end, list };
         }
-        match vec.policy() {
-            PolicyKind::Classic => PolicyKind::Classic.place(vec, self.folio(frame), end),
-            policy => {
-                let place = policy.place(vec, self.folio(frame), end);
-                frame.set_queue(place.queue);
-                place
-            }
-        }
+        let place = policy.place(vec, self.folio(frame), end);
+        frame.set_queue(place.queue);
+        place
     }
 
     #[inline]
