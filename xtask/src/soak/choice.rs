@@ -10,6 +10,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
     ("tlb.pay_all", &["0", "1"]),
     ("rmap.batch", &["1", "1", "0"]),
+    ("reclaim.policy", &["classic", "mglru"]),
     ("file.max_order", &["0", "2", "5", "9"]),
     ("shmem.max_order", &["0", "2", "4", "9"]),
     ("queue.read_ahead_kb", &["128", "512", "2048"]),
@@ -87,8 +88,12 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
             choose("built-in machine")
         ),
     };
-    // What has a dot is a knob.
-    let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
+    // Generations never swap with a swappiness of 0, as in Linux: what does not fit is out of memory then.
+    let choose = |name| match (choose(name), choose("reclaim.policy")) {
+        ("0", "mglru") if name == "vm.swappiness" => "1",
+        (chosen, _) => chosen,
+    };
+    // What has a dot is a knob. = CHOICES.iter().filter(|(name, _)| name.contains('.'));
     let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
     let watch = match choose("preempt") {
         "off" => "--bound".to_owned(),
@@ -113,13 +118,14 @@ pub fn covering() -> Vec<String> {
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(
-            "run chaos:{}:600 --memory {memory} --machine {} --seed {i} --set tlb.unmap={} --set file.max_order={order} --set \
-             shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
+            "run chaos:{}:600 --memory {memory} --machine {} --seed {i} --set tlb.unmap={} --set reclaim.policy={} --set \
+             file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set khugepaged.scan_sleep_millisecs=2 --set \
              khugepaged.alloc_sleep_millisecs=2{} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             MACHINES[i % 5],
             POLICIES[i % 6],
+            ["classic", "mglru"][i / 3 % 2],
             u8::from(order == 9),
             limits.concat(),
         )
