@@ -67,7 +67,7 @@ fn choice(seed: u64, name: &str) -> &'static str {
 
 /// The case of a seed: what follows `pagefold` on its command line. `only`: the kind of program.
 pub fn case(seed: u64, only: Option<&str>) -> String {
-    let choose = |name| choice(seed, name);
+    let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
         "chaos" => format!(
             "chaos:{}:{} --machine random:{}",
@@ -89,11 +89,12 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
         ),
     };
     // Generations never swap with a swappiness of 0, as in Linux: what does not fit is out of memory then.
-    let choose = |name| match (choose(name), choose("reclaim.policy")) {
+    let choose = |name: &str| match (choose(name), choose("reclaim.policy")) {
         ("0", "mglru") if name == "vm.swappiness" => "1",
         (chosen, _) => chosen,
     };
-    // What has a dot is a knob. = CHOICES.iter().filter(|(name, _)| name.contains('.'));
+    // What has a dot is a knob.
+    let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
     let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
     let watch = match choose("preempt") {
         "off" => "--bound".to_owned(),
