@@ -99,7 +99,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
         }
-        if self.age(node, group, seq, can_swap, false) { None } else { Some(0) }
+        let aged = self.age(node, group, seq, can_swap, false)
+            || !sc.kswapd && sc.priority < DEF_PRIORITY - 1 && self.await_generation(node, group, seq);
+        if aged { None } else { Some(0) }
     }
 
     /// Does reclaim of a node have all that it wants?
