@@ -82,7 +82,7 @@ impl Bench {
         pfn
     }
 
-    fn anons(&self, count: u64, group: GroupId, bits: Bits) -> Vec<Pfn> {
+    pub(super) fn anons(&self, count: u64, group: GroupId, bits: Bits) -> Vec<Pfn> {
         (0..count).map(|index| self.anon(index, group, bits)).collect()
     }
 

@@ -123,7 +123,7 @@ impl Aging {
     }
 
     /// Nobody looks at page tables for the generation after `seq`. `false`: it has been made.
-    fn pass(&self, seq: u64) -> bool {
+    pub(super) fn pass(&self, seq: u64) -> bool {
         let mut cursor = self.cursor.lock();
         let due = seq > self.seq.load(Relaxed);
         if due {

@@ -88,7 +88,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
-    fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
+    pub(super) fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
         if self.st.lru.groups.below_min(sc.top(), group) {
             return None;
         }
