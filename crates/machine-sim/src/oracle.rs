@@ -103,6 +103,17 @@ struct Taken {
     pages: Vec<(u64, Private)>,
 }
 
+/// Where a store went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Went {
+    /// To this page of this file.
+    ToFile(u64, u64),
+    /// To a page of the file that was mapped there: one that has no name, or that has gone to swap meanwhile.
+    ToFileMapped,
+    /// To memory of the space's own, or to a page that was cut off its file.
+    Elsewhere,
+}
+
 /// A call that takes something away has begun.
 #[derive(Debug)]
 #[must_use]
@@ -513,14 +524,8 @@ impl Oracle {
     }
 
     /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away or maps another
-    /// there, `file` tells the page of a file with a name that the store went to.
-    pub(crate) fn store(
-        &mut self,
-        space: u32,
-        page: u64,
-        stamp: Stamp,
-        file: impl FnOnce() -> Option<(u64, u64)>,
-    ) {
+    /// there, `went` tells where it went.
+    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> Went) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
                 self.file_write(file, page - start + offset, stamp);
@@ -528,13 +533,14 @@ impl Oracle {
             Some(_) => {
                 self.space(space).pages.insert(page, Private::Is(stamp));
             }
-            None => self.store_in_flux(space, page, stamp, file()),
+            None => self.store_in_flux(space, page, stamp, went()),
         }
     }
 
-    /// A store raced with a call that takes the page away. Where a file is shown, it is the file that has it; memory of the space's own
-    /// may be lost or moved with it.
-    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, file: Option<(u64, u64)>) {
+    /// A store raced with a call that takes the page away. If it went to a file, the file has it, also when the call has ended; memory
+    /// of the space's own may be lost or moved with it. That a file was shown there says nothing: what takes its place may be mapped
+    /// already.
+    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: Went) {
         let mut written = None;
         for flux in &mut self.flux {
             let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken) else { continue };
@@ -550,7 +556,12 @@ impl Oracle {
                 _ => taken.pages.push((page, Private::Any)),
             }
         }
-        if let Some((file, index)) = file.or(written) {
+        let written = match went {
+            Went::ToFile(file, index) => Some((file, index)),
+            Went::ToFileMapped => written,
+            Went::Elsewhere => None,
+        };
+        if let Some((file, index)) = written {
             self.file_write(file, index, stamp);
         }
     }

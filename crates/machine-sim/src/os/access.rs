@@ -1,10 +1,11 @@
 //! One access: translation, fault, and the oracle's judgement.
 
 use super::{ADDRESS_BITS, SimOs};
+use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
-use mm::frame::Owner;
+use mm::frame::{FrameFlags, Owner};
 use mm::machine::Machine;
 use mm::units::{Pfn, Vpn};
 use program::{Access, Mode, Program, Signal};
@@ -129,7 +130,7 @@ impl<P: Program> SimOs<'_, P> {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.named_page(cached.pfn())));
+            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.went(cached.pfn())));
         }
         if let Err(text) = verdict {
             let now = self.machine.now();
@@ -148,12 +149,18 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// The oracle's name of the page of a file that a frame holds, if that file has a name.
-    fn named_page(&self, pfn: Pfn) -> Option<(u64, u64)> {
+    /// Where a store to a frame goes, as the oracle names it.
+    fn went(&self, pfn: Pfn) -> Went {
         let frames = &self.world.mm.ground().frames;
-        let Owner::File(id) = frames[frames.head(pfn)].owner() else { return None };
-        let file = self.world.kernel.borrow().files.iter().position(|file| file.id == id)?;
-        Some((file as u64, frames.index_of(pfn).0))
+        let head = &frames[frames.head(pfn)];
+        let Owner::File(id) = head.owner() else {
+            let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);
+            return if swapped { Went::ToFileMapped } else { Went::Elsewhere };
+        };
+        match self.world.kernel.borrow().files.iter().position(|file| file.id == id) {
+            Some(file) => Went::ToFile(file as u64, frames.index_of(pfn).0),
+            None => Went::ToFileMapped,
+        }
     }
 
     /// Count an access through a translation that the page table no longer has. It may be right all the same.
