@@ -103,6 +103,17 @@ struct Taken {
     pages: Vec<(u64, Private)>,
 }
 
+/// Where a store went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Went {
+    /// To this page of this file.
+    ToFile(u64, u64),
+    /// To a page of the file that was mapped there: one that has no name, or that has gone to swap meanwhile.
+    ToFileMapped,
+    /// To memory of the space's own, or to a page that was cut off its file.
+    Elsewhere,
+}
+
 /// A call that takes something away has begun.
 #[derive(Debug)]
 #[must_use]
@@ -117,17 +128,6 @@ pub(crate) enum Forget {
     Perhaps,
     /// It is as it was.
     Not,
-}
-
-/// Where a store went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Went {
-    /// To this page of a file with a name.
-    Named(u64, u64),
-    /// To shared memory without a name.
-    Nameless,
-    /// To memory of the space's own.
-    Own,
 }
 
 /// The oracle's verdict on its run.
@@ -523,8 +523,8 @@ impl Oracle {
         if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
     }
 
-    /// A store left `stamp`. To be called after [`Oracle::access`]. `went` is asked where a call is under way that takes the page away or
-    /// maps another there.
+    /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away or maps another
+    /// there, `went` tells where it went.
     pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> Went) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
@@ -537,8 +537,9 @@ impl Oracle {
         }
     }
 
-    /// A store raced with a call that takes the page away. If it went to a file, it is the file that has it; memory of the space's own
-    /// may be lost or moved with it.
+    /// A store raced with a call that takes the page away. If it went to a file, the file has it, also when the call has ended; memory
+    /// of the space's own may be lost or moved with it. That a file was shown there says nothing: what takes its place may be mapped
+    /// already.
     fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: Went) {
         let mut written = None;
         for flux in &mut self.flux {
@@ -556,9 +557,9 @@ impl Oracle {
             }
         }
         let written = match went {
-            Went::Named(file, index) => Some((file, index)),
-            Went::Nameless => written,
-            Went::Own => None,
+            Went::ToFile(file, index) => Some((file, index)),
+            Went::ToFileMapped => written,
+            Went::Elsewhere => None,
         };
         if let Some((file, index)) = written {
             self.file_write(file, index, stamp);

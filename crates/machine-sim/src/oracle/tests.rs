@@ -14,7 +14,7 @@ fn oracle() -> Oracle {
 
 fn put(oracle: &mut Oracle, space: u32, page: u64, old: Stamp, new: Stamp) {
     oracle.access(space, page, Store, old).unwrap();
-    oracle.store(space, page, new, || Went::Own);
+    oracle.store(space, page, new, || Went::Elsewhere);
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_store_beside_a_call_is_the_files_only_if_it_went_there() {
     oracle.map(1, 10, 8, RW, shared);
     let call = oracle.begin_take(1, 10, 8, 0);
     // To what is there already, to what was there.
-    oracle.store(1, 10, 5, || Went::Own);
-    oracle.store(1, 11, 6, || Went::Named(7, 1));
+    oracle.store(1, 10, 5, || Went::Elsewhere);
+    oracle.store(1, 11, 6, || Went::ToFile(7, 1));
     let stored = oracle.end_take(call, true);
     oracle.map(1, 10, 8, RW, What::Anonymous);
     oracle.stored_meanwhile(1, stored);
@@ -218,5 +218,24 @@ fn a_cut_during_a_move_leaves_either() {
         oracle.end_truncate(cutting, 50 << 12);
         oracle.access(1, 320, Load, if dropped { 0 } else { 7 }).unwrap();
         assert!(oracle.access(1, 305, Load, 0).is_err(), "it lies before the cut");
+    }
+}
+
+/// Something is mapped over a file and populated: stores meanwhile go to the one or the other, as the frame says.
+#[test]
+fn a_store_beside_a_call_that_maps_over_a_file_is_the_files_only_if_it_went_there() {
+    for (went, expected) in [(Went::ToFile(3, 5), 7), (Went::Elsewhere, 1)] {
+        let mut oracle = oracle();
+        oracle.create_file(3, 50 << 12, 0);
+        oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: false });
+        put(&mut oracle, 1, 205, 0, 1);
+        let over = oracle.begin_take(1, 200, 50, 1);
+        oracle.access(1, 205, Store, 0).unwrap();
+        oracle.store(1, 205, 7, || went);
+        let stored = oracle.end_take(over, true);
+        oracle.map(1, 200, 50, RW, What::Anonymous);
+        oracle.stored_meanwhile(1, stored);
+        oracle.file_read(3, 5, expected, oracle.now()).unwrap();
+        oracle.access(1, 205, Load, 7).unwrap();
     }
 }

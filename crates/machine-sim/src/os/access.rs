@@ -5,7 +5,7 @@ use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
-use mm::frame::Owner;
+use mm::frame::{FrameFlags, Owner};
 use mm::machine::Machine;
 use mm::units::{Pfn, Vpn};
 use program::{Access, Mode, Program, Signal};
@@ -130,7 +130,7 @@ impl<P: Program> SimOs<'_, P> {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.went_to(cached.pfn())));
+            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.went(cached.pfn())));
         }
         if let Err(text) = verdict {
             let now = self.machine.now();
@@ -149,13 +149,17 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// What the oracle calls the page that a frame holds.
-    fn went_to(&self, pfn: Pfn) -> Went {
+    /// Where a store to a frame goes, as the oracle names it.
+    fn went(&self, pfn: Pfn) -> Went {
         let frames = &self.world.mm.ground().frames;
-        let Owner::File(id) = frames[frames.head(pfn)].owner() else { return Went::Own };
+        let head = &frames[frames.head(pfn)];
+        let Owner::File(id) = head.owner() else {
+            let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);
+            return if swapped { Went::ToFileMapped } else { Went::Elsewhere };
+        };
         match self.world.kernel.borrow().files.iter().position(|file| file.id == id) {
-            Some(file) => Went::Named(file as u64, frames.index_of(pfn).0),
-            None => Went::Nameless,
+            Some(file) => Went::ToFile(file as u64, frames.index_of(pfn).0),
+            None => Went::ToFileMapped,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::chaos::seeds_of;
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::Knob;
 use program::rng::Rng;
-use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal};
+use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal};
 use std::ops::Range;
 
 const PAGE: u64 = 4096;
@@ -148,5 +148,54 @@ fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
 fn stores_to_shmem_that_is_being_swapped_out() {
     let program =
         Race { pages: 8, in_memory: true, rounds: 60, tasks: 4, threads: true, act: store_beside_swapping };
+    race(program, 0..20, 64 << 20, large_folios);
+}
+
+/// One thread stores to pages that another has written back and a third takes out of the page table. Then they are dropped where
+/// they are clean, and looked at.
+fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
+    let Racer { race: Race { pages, rounds, tasks, .. }, role, fd } = *racer;
+    let mut rng = Rng::new(os.seed());
+    let len = pages * PAGE;
+    if role == 1 {
+        os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, len, Prot::RW) }).unwrap();
+    }
+    os.barrier(0, tasks);
+    for round in 0..rounds as u32 {
+        if role == 3 {
+            (0..pages).try_for_each(|page| os.store(AT + page * PAGE))?;
+        }
+        os.barrier(2 * round + 1, tasks);
+        match role {
+            1 => os.fsync(fd).unwrap(),
+            2 => os.madvise(AT, len, Advice::DontNeed).unwrap(),
+            _ => {
+                for _ in 0..rng.below(4 * pages) {
+                    os.compute(rng.below(10_000));
+                    os.store(AT + rng.below(pages) * PAGE)?;
+                }
+            }
+        }
+        os.barrier(2 * round + 2, tasks);
+        if role == 3 {
+            os.fadvise(fd, 0, len, FileAdvice::DontNeed).unwrap();
+            (0..pages).try_for_each(|page| os.load(AT + page * PAGE))?;
+        }
+    }
+    Ok(())
+}
+
+/// A call had taken an entry away and not flushed yet when its page was written back: nothing mapped the page, so nothing was flushed,
+/// and what a CPU stored after that was not written, and lost with the page, which was clean.
+#[test]
+fn stores_to_a_page_that_is_written_back_while_it_is_unmapped() {
+    let program = Race {
+        pages: 8,
+        in_memory: false,
+        rounds: 60,
+        tasks: 4,
+        threads: true,
+        act: write_back_beside_unmapping,
+    };
     race(program, 0..20, 64 << 20, large_folios);
 }

@@ -5,13 +5,17 @@
 //! for the folio is a [`Fate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can reach it
 //! through an old translation; a folio whose entries could have been written through is settled before its content goes to
 //! the store.
+//!
+//! A folio may be cut off its file between its isolation and its lock: the cache's reference is gone then, and ours keeps it.
+//! Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written; it is freed
+//! when it is put back.
 
 use super::references::Verdict;
 use super::stretch::{Place, Stretch};
 use super::{Met, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
-use crate::frame::{Frame, FrameFlags, List};
+use crate::frame::{Frame, FrameFlags, List, Owner};
 use crate::lru::evictable;
 use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
@@ -243,7 +247,8 @@ impl<M: Machine> Reclaim<'_, M> {
             return Fate::Activate;
         }
         if frame.has(FrameFlags::DIRTY) {
-            if pages > 1 && frame.has(FrameFlags::SWAPBACKED) && !frame.is_anon() {
+            let shmem = frame.has(FrameFlags::SWAPBACKED) && matches!(frame.owner(), Owner::File(_));
+            if pages > 1 && shmem {
                 if !self.split_for_swap(pfn, pages, pass) {
                     return Fate::Activate;
                 }

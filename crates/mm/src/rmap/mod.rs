@@ -28,7 +28,7 @@ pub use unmap::{UnmapMode, Unmapped};
 pub use walk::Referenced;
 
 use crate::arena::Arena;
-use crate::frame::{FolioPages, Owner};
+use crate::frame::{FolioPages, Frame, Owner};
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
@@ -143,6 +143,14 @@ impl Rmap {
     }
 }
 
+/// Where a span shows pages of a folio of its owner, some of which it holds.
+fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
+    let index = frame.page_index().0;
+    let first = index.max(span.index.0);
+    let end = (index + frame.pages() as u64).min(span.index.0 + span.pages);
+    (Vpn(span.start.0 + (first - span.index.0)), Vpn(span.start.0 + (end - span.index.0)))
+}
+
 /// Call `visit` for each run below `spans`, the locked list of the folio's owner, that maps some of its pages, until it says that
 /// it has seen enough.
 fn walk_spans<M: Machine>(
@@ -156,11 +164,7 @@ fn walk_spans<M: Machine>(
     for span in spans.holding(index, pages) {
         memory.charge(Work::RmapVma, 1);
         let mut tables = memory.tables.lock(memory.ground(), span.space);
-        // The part of the folio that the span shows.
-        let first = index.0.max(span.index.0);
-        let behind = (index.0 + pages).min(span.index.0 + span.pages);
-        let end = Vpn(span.start.0 + (behind - span.index.0));
-        let mut page = Vpn(span.start.0 + (first - span.index.0));
+        let (mut page, end) = shown(frame, span);
         while page < end {
             let Some(run) = tables.find_run(page, end) else {
                 // There is no table for it, nor for those that would share it.

@@ -1,12 +1,13 @@
 //! Looking at the entries that map a folio: was it used, may it be written.
 
 use super::look::look_around;
-use super::{Rmap, SpanFlags, walk_spans};
+use super::{Rmap, SpanFlags, shown, walk_spans};
 use crate::frame::{FrameFlags, Owner};
 use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
+use crate::tlb::Range;
 use crate::units::*;
 
 /// What the entries of a folio say about its use.
@@ -71,22 +72,37 @@ impl Rmap {
 
     /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
     /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
+    ///
+    /// Entries do not say it all: who has emptied one, with its mark noted and its mapping counted off, may have yet to flush, as
+    /// calls flush once at their end. Such a call is under way where the space says so
+    /// ([`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening)), and its range is registered until it has flushed: so the flush is made
+    /// here. It is asked for after the walk: what is emptied later has lost its right to write already. (Linux flushes
+    /// such entries before it lets go of their table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
-        debug_assert!(memory.frames[pfn].has(FrameFlags::LOCKED));
-        if memory.frames[pfn].mapcount() == 0 || !matches!(memory.frames[pfn].owner(), Owner::File(_)) {
-            return false;
-        }
+        let frame = &memory.frames[pfn];
+        debug_assert!(frame.has(FrameFlags::LOCKED));
+        let Owner::File(_) = frame.owner() else { return false };
+        let Some(list) = self.spans(frame.owner()) else { return false };
+        let spans = list.lock();
         let mut dirty = false;
-        self.walk(memory, pfn, |tables, _, run| {
-            if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                let tightened = tables.forbid_writes_and_clean(run);
-                memory.charge(Work::EntryClear, run.count as u64);
-                dirty |= tightened.entry().has(Bits::DIRTY);
-                tables.flush_tightened(tightened);
+        if frame.mapcount() > 0 {
+            walk_spans(memory, pfn, &spans, |tables, _, run| {
+                if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
+                    let tightened = tables.forbid_writes_and_clean(run);
+                    memory.charge(Work::EntryClear, run.count as u64);
+                    dirty |= tightened.entry().has(Bits::DIRTY);
+                    tables.flush_tightened(tightened);
+                }
+                true
+            });
+        }
+        for span in spans.holding(frame.page_index(), frame.pages() as u64) {
+            if memory.tlb.is_tightening(span.space) {
+                let (first, end) = shown(frame, span);
+                memory.tlb.flush(memory.ground(), span.space, Range::pages(first, end.0 - first.0));
             }
-            true
-        });
+        }
         dirty
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! Whatever the policy, a page that waits has left its debt with its space and file first (see `ledger`), so that who
 //! changes an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which a CPU may
-//! still store is flushed at the end of the batch: a store that comes later would be lost.
+//! still store is flushed at the end of the batch: a store that comes later would be lost. What an entry says is not enough to tell: a
+//! call may have taken its right to write and not flushed yet.
 //!
 //! `list` differs from the published patch, which hands physical addresses to an instruction that takes linear ones: here
 //! a list holds spaces and pages.
@@ -129,7 +130,8 @@ impl Batch {
     /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
     fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         let context = &tlb.contexts[cleared.space.0];
-        let must = cleared.writable || cleared.dropped || context.must_flush();
+        let stores = cleared.writable || context.may_be_stored_to();
+        let must = stores || cleared.dropped || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
         match self.policy {
             ABIS if cleared.never_used => {
@@ -155,7 +157,7 @@ impl Batch {
                     let entries = cleared.pages >> order.0;
                     let context = context.id.load(Acquire);
                     let listed = Listed { context, page, entries, order, generation };
-                    self.add(base, tlb, debt, cleared.writable, listed);
+                    self.add(base, tlb, debt, stores, listed);
                 }
                 Some(debt.generation)
             }
@@ -196,13 +198,15 @@ impl Batch {
     ) -> Option<Generation> {
         debug_assert!(self.joins());
         emptied.noted = true;
-        let must = emptied.writable || tlb.contexts[emptied.space.0].must_flush();
+        let context = &tlb.contexts[emptied.space.0];
+        let stores = emptied.writable || context.may_be_stored_to();
+        let must = stores || context.never_deferred.load(Relaxed);
         let (_, debt) = owe(base, tlb, emptied.space, Some(emptied.file))?;
         if !must && self.defers() {
             self.defer(base, tlb, &emptied.pages, &debt);
             base.count(Stat::TlbDeferred, emptied.pages.len() as i64);
         } else {
-            self.join(tlb, &debt, emptied.writable);
+            self.join(tlb, &debt, stores);
         }
         Some(debt.generation)
     }
@@ -344,10 +348,11 @@ impl EmptiedPages {
 }
 
 impl Context {
-    /// Must what reclaim unmaps be flushed at the end of its batch, whatever the policy?
+    /// Can CPUs store through entries that forbid it, because somebody has taken the right and not flushed yet? Such an entry is
+    /// like one that allows it: it is flushed at the end of the batch, and before its page is written.
     #[inline]
-    fn must_flush(&self) -> bool {
-        (self.tightening.load(Acquire) > 0 && !published::is(F9)) || self.never_deferred.load(Relaxed)
+    fn may_be_stored_to(&self) -> bool {
+        self.tightening.load(Acquire) > 0 && !published::is(F9)
     }
 }
 

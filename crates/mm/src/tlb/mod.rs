@@ -203,6 +203,12 @@ impl Tlb {
         self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
     }
 
+    /// Has somebody changed entries of a space, and not flushed yet? Who asks has seen a change that was made meanwhile, by a folio's
+    /// mapcount or under the lock of the space's tables, or it was made before [`Tlb::begin_tightening`] or comes after.
+    pub fn is_tightening(&self, space: SpaceId) -> bool {
+        self.contexts[space.0].tightening.load(Acquire) > 0
+    }
+
     /// Make every CPU that may hold translations of `range` drop them, before this returns.
     pub fn flush<M: Machine>(&self, base: &Base<M>, space: SpaceId, range: Range) {
         let _scope = base.scope(Scope::FlushTlbMmRange);

@@ -8,6 +8,7 @@ use super::*;
 use crate::alloc::{Mark, Reserve};
 use crate::memory::Gfp;
 use crate::reclaim;
+use core::cell::Cell;
 use std_alloc::vec::Vec;
 
 impl Bench {
@@ -30,11 +31,16 @@ impl Bench {
         let store = &self.mm.store;
         let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
         for _ in 0..2 {
-            let isolated = frames.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn));
-            reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
+            self.reclaim(&frames);
             self.end_transfers();
         }
         assert!(frames.iter().all(|&pfn| store.frames[pfn].refs() == 0), "a page was not freed");
+    }
+
+    fn reclaim(&self, frames: &[Pfn]) {
+        let store = &self.mm.store;
+        let isolated = frames.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn));
+        reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
     }
 
     /// The first page is read again, which harms nobody.
@@ -170,6 +176,50 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
                 assert!(bench.mm.ground().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
                 bench.check(name, stands);
             }
+        }
+    }
+}
+
+/// The same when another CPU is in the middle of a call, and has yet to flush what it has changed: entries then forbid, or are no
+/// more, through which CPUs can store.
+#[test]
+fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
+    type Writes = fn(&Bench, &[Pfn]);
+    let (sync, reclaim): (Writes, Writes) = (|bench, _| bench.sync(), |bench, frames| bench.reclaim(frames));
+    let fork: Call = |bench| _ = bench.mm.fork(bench.space).unwrap();
+    let forget: Call = |bench| advise(bench, Advice::DontNeed);
+    let calls: [(&str, Kind, Call, Writes); 7] = [
+        ("write-back beside munmap", DiskFile, unmap, sync),
+        ("write-back beside MADV_DONTNEED", DiskFile, forget, sync),
+        ("write-back beside mmap over", DiskFile, map_memory, sync),
+        ("write-back beside mprotect", DiskFile, protect, sync),
+        ("reclaim beside mprotect", Anonymous, protect, reclaim),
+        ("reclaim beside fork", Anonymous, fork, reclaim),
+        ("reclaim of shmem beside mprotect", SharedFile, protect, reclaim),
+    ];
+    for policy in 0..=5 {
+        for (name, kind, call, write) in calls {
+            let bench = Bench::with_device(kind, policy);
+            bench.sync();
+            bench.use_pages(true);
+            let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
+            let machine = bench.mm.machine();
+            *machine.submitted.lock() = Some(Box::new(move |machine| {
+                let frame = machine.ios.lock().back().expect("just submitted").frame;
+                let stores = |cpu, page| machine.held(CpuId(cpu), page) == Some((frame, true));
+                let any = pages().any(|page| stores(0, page) || stores(1, page));
+                assert!(!any, "tlb.unmap={policy}, {name}: {frame} can be stored to");
+            }));
+            let written = Cell::new(false);
+            *machine.watcher.lock() = Some(Box::new(move |_, event, _| {
+                if event == Event::TlbFlush && !written.replace(true) {
+                    write(bench, &frames);
+                }
+            }));
+            call(bench);
+            bench.stop_watching();
+            bench.end_transfers();
+            assert!(bench.mm.ground().stats.read(crate::stat::Stat::NrWritten) > 0, "{name}");
         }
     }
 }

@@ -235,3 +235,23 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
         bench.validate();
     }
 }
+
+/// Who isolates a folio has not locked it yet: a cut may come first.
+#[test]
+fn a_folio_of_shmem_that_was_cut_off_after_its_isolation_is_not_split() {
+    let bench = Bench::new(64);
+    let st = &bench.st;
+    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    st.cache.write(st.memory(), file, 0, PAGE_SIZE, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
+    let pfn = st.cache.lookup(st.memory(), file, PageIndex(0)).unwrap().head;
+    st.put(pfn);
+    assert!(st.lru.isolate(st.memory().ground(), pfn));
+    st.cache.set_size(file, 0);
+    st.cache.truncate(st.memory(), file, PageIndex(0));
+    assert!(st.frames[pfn].has(FrameFlags::DIRTY) && st.frames[pfn].order() == Order(4));
+    assert_eq!(pageout(st, &bench.state, &NoSpaces, &[pfn]), 0);
+    assert_eq!((bench.stat(Stat::NrShmem), bench.stat(Stat::PswpOut)), (0, 0));
+    assert!(st.frames[pfn].has(FrameFlags::BUDDY), "it is free");
+    bench.validate();
+}
