@@ -352,9 +352,13 @@ impl Oracle {
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
-    /// The file has `size` bytes now. What lay beyond is gone, private copies of it too.
-    pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64) {
+    /// The file has `size` bytes now, if the call was `done`: not by a process that was killed before. What lay beyond is gone,
+    /// private copies of it too.
+    pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
+        if !done {
+            return;
+        }
         let Some(file) = self.files.get_mut(&id) else { return };
         // Not where it may have ended when the call began: somebody may have written beyond that since.
         let first = size.div_ceil(4096);

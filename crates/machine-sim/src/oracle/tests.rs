@@ -102,10 +102,13 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
     oracle.access(1, 205, Load, 3).unwrap();
     oracle.access(2, 301, Load, 2).unwrap();
     let call = oracle.begin_truncate(7, 5 * 4096, 3);
-    oracle.end_truncate(call, 5 * 4096);
+    oracle.end_truncate(call, 5 * 4096, false);
+    oracle.access(2, 301, Load, 2).unwrap();
+    let call = oracle.begin_truncate(7, 5 * 4096, 3);
+    oracle.end_truncate(call, 5 * 4096, true);
     oracle.refused((2, 301), Load, true, oracle.now()).unwrap();
     let call = oracle.begin_truncate(7, 8 * 4096, 3);
-    oracle.end_truncate(call, 8 * 4096);
+    oracle.end_truncate(call, 8 * 4096, true);
     oracle.access(2, 301, Load, 0).unwrap();
     oracle.access(1, 204, Load, 1004).unwrap();
 }
@@ -212,10 +215,10 @@ fn a_cut_during_a_move_leaves_either() {
         put(&mut oracle, 1, 205, 0, 8);
         let moving = oracle.begin_take(1, 200, 50, 8);
         let cutting = oracle.begin_truncate(3, 10 << 12, 8);
-        oracle.end_truncate(cutting, 10 << 12);
+        oracle.end_truncate(cutting, 10 << 12, true);
         oracle.end_move(moving, 300, 50);
         let cutting = oracle.begin_truncate(3, 50 << 12, 8);
-        oracle.end_truncate(cutting, 50 << 12);
+        oracle.end_truncate(cutting, 50 << 12, true);
         oracle.access(1, 320, Load, if dropped { 0 } else { 7 }).unwrap();
         assert!(oracle.access(1, 305, Load, 0).is_err(), "it lies before the cut");
     }

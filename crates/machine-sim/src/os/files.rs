@@ -51,7 +51,8 @@ impl<P: Program> SimOs<'_, P> {
             let device = self.machine.spec().file_device() as u8;
             content.borrow_mut().discard(device, first + from, to.saturating_sub(from));
         }
-        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size)));
+        let done = result.is_ok();
+        self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size, done)));
         result
     }
 

@@ -3,7 +3,7 @@
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
-use program::{Advice, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
+use program::{Advice, Errno, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
 
@@ -146,6 +146,33 @@ fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
         let [scanned, written] = [Stat::PgscanDirect, Stat::PswpOut].map(|stat| outcome.stat(stat));
         assert!(scanned < 4 * written, "{swap}: {scanned} pages scanned to write {written}");
     }
+}
+
+/// A task of a process that was killed goes on until it meets a signal, and its calls are not done any more: what it would have
+/// cut is still there for others.
+#[test]
+fn a_killed_process_cuts_nothing() {
+    const SIZE: u64 = 8 * PAGE;
+    fn cut_when_killed(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+        let spec = FileSpec { name: "f", size: SIZE, in_memory: false, writable: true };
+        let fd = os.open(spec).unwrap();
+        if role == 1 {
+            const LEN: u64 = 32 << 20;
+            let at = os.mmap(Map::anonymous(LEN)).unwrap();
+            let met = (0..LEN / PAGE).try_for_each(|page| os.store(at + page * PAGE));
+            assert_eq!(met, Err(Signal::Kill));
+            assert_eq!(os.ftruncate(fd, 0), Err(Errno::NoMem));
+            return met;
+        }
+        assert_eq!(os.pwrite(fd, 0, SIZE), Ok(SIZE));
+        let child = os.fork(1).unwrap();
+        os.join(child);
+        assert_eq!(os.pread(fd, 0, SIZE), Ok(SIZE));
+        Ok(())
+    }
+    let outcome = run(&with_slow_swap("1M", 1), &Play(cut_when_killed));
+    let killed = outcome.unwrap_or_else(|error| panic!("{error}")).stat(Stat::OomKill);
+    assert_eq!(killed, 1);
 }
 
 /// The last task of a process ends while another CPU, whose clock is ahead, has run the end of a task of it, and nothing since: on

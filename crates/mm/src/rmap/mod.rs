@@ -10,6 +10,12 @@
 //!
 //! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
 //! list, then the space's tables.
+//!
+//! *A walk beside mremap and fork.* Both bring entries from one range to another, under the locks of tables, of which a walk takes
+//! one after the other. Had it been at the new range, where nothing was yet, before it comes to the old one, where nothing is any more, it would
+//! miss the entry, and a cut of a file would leave it behind. So a list stays in the order of registration, whatever leaves it: who
+//! brings an entry to a range has registered that range just before, later than the one that the entry comes from. A walk, which holds the
+//! list all the time, meets the entry in the old place or in the new one, or in both.
 
 mod count;
 mod look;

@@ -52,7 +52,7 @@ impl Span {
     }
 }
 
-/// The spans of one owner.
+/// The spans of one owner, in the order in which they were registered, which walks keep to (see the room's essay).
 #[derive(Default)]
 pub(super) struct Spans {
     list: Vec<Span>,
@@ -79,7 +79,7 @@ impl Spans {
     pub(super) fn remove(&mut self, vma: VmaId) {
         // The newest are the most likely to go.
         let at = self.list.iter().rposition(|span| span.vma == vma).expect("a registered span");
-        self.list.swap_remove(at);
+        self.list.remove(at);
     }
 
     pub(super) fn replace(&mut self, span: Span) {

@@ -202,6 +202,25 @@ fn writing_back_takes_the_right_to_write_and_flushes() {
     assert!(!bench.rmap.mkclean(&bench.memory, pfn));
 }
 
+/// mremap has registered the new place, somebody else's range goes, and a cut comes by before the entry has moved and after.
+#[test]
+fn a_walk_meets_an_entry_that_moves_meanwhile() {
+    let bench = Bench::new();
+    let owner = Owner::File(FILE);
+    let (other, old, new) = (Vpn(300), Vpn(200), Vpn(100));
+    for (vma, start) in [other, old, new].into_iter().enumerate() {
+        let span = Bench::span(0, bench.spaces[0], SpanFlags::SHARED);
+        bench.rmap.link(owner, Span { vma: VmaId(vma as u32), start, ..span });
+    }
+    bench.rmap.unlink(owner, VmaId(0));
+    let (mut entry, mut met) = (old, false);
+    bench.rmap.for_shown(FILE, PageIndex(0), PageIndex(8), &mut |_, start, end| {
+        met |= (start..end).contains(&entry);
+        entry = new;
+    });
+    assert!(met);
+}
+
 #[test]
 fn a_set_whose_last_range_goes_is_used_again() {
     let bench = Bench::new();

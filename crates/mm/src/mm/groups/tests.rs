@@ -181,6 +181,24 @@ fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
     assert!(!mm.killed(space));
 }
 
+/// Else the file's page, which is the only one that can be reclaimed, goes for the copy's, and is read again to be copied: for ever.
+#[test]
+fn a_store_to_a_private_file_in_a_group_with_room_for_one_page_ends() {
+    let (mm, group) = bench(GroupLimits { max: 33, swap_max: 0, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 32);
+    let reads = AtomicU64::new(0);
+    *mm.machine().submitted.lock() = Some(Box::new(move |_| {
+        assert!(reads.fetch_add(1, Relaxed) < 100, "the page is read again and again");
+        end_transfers(mm);
+    }));
+    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, PAGE_SIZE);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
+    mm.mmap(space, &MapRequest { at: Some(Vpn(0x9000)), backing, ..request() }).unwrap();
+    assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "one page has room");
+    mm.madvise(space, Vpn(0x9000), 1, Advice::DontNeed).unwrap();
+    assert_eq!(mm.fault(space, Vpn(0x9000), AccessKind::Store), Err(FaultError::Killed));
+}
+
 fn request() -> MapRequest {
     let prot = Prot::READ | Prot::WRITE;
     MapRequest { at: None, pages: 1, prot, backing: Backing::Anonymous, locked: false, populate: false }

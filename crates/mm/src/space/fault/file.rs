@@ -284,17 +284,27 @@ impl<M: Machine> Fault<'_, M> {
 
     /// A store to a private range: a copy of the file's page. It is locked until the copy is mapped: a cut takes copies of what it
     /// cuts off away, too, after it has had the lock.
+    ///
+    /// The page for the copy is had first. Were there room in the group for one page only, and it had the file's page first, the room
+    /// for the other would be made of that each time, and each time there would be progress.
     #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoCowFault);
-        let page = self.get_page(file, index)?;
+        let new = self.new_anon_page()?;
+        let page = match self.get_page(file, index) {
+            Ok(page) => page,
+            Err(stop) => {
+                self.st.put(new);
+                return Err(stop);
+            }
+        };
         self.st.lock_folio(page.folio);
         let mut outcome = Ok(Served::MINOR);
         if self.st.cache.is_page(self.st.memory(), page.folio, file, index) {
-            outcome = self.new_anon_page().and_then(|new| {
-                self.st.copy(new, page.pfn, 1);
-                self.map_new_anon(new, Entry::NONE)
-            });
+            self.st.copy(new, page.pfn, 1);
+            outcome = self.map_new_anon(new, Entry::NONE);
+        } else {
+            self.st.put(new);
         }
         self.st.unlock_folio(page.folio);
         self.st.put(page.folio);
