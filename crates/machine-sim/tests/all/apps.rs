@@ -1,0 +1,48 @@
+//! Every application on small machines under the oracle, and that it is what it claims to be.
+
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::Program;
+use program::apps::{self, App, Ask};
+
+const MIB: u64 = 1 << 20;
+
+fn app(name: &str, mib: u64, threads: Option<u32>) -> App {
+    apps::from_name(name, Ask { bytes: mib * MIB, threads, law: None, writes: None }).unwrap().unwrap()
+}
+
+fn outcome<P: Program>(program: &P, memory: u64, knobs: &[(Knob, u64)], seed: u64) -> Outcome {
+    let machine = MachineSpec::preset("laptop").unwrap();
+    let knobs = knobs.to_vec();
+    let config = RunConfig { memory: Some(memory), verify: true, knobs, seed, ..RunConfig::new(machine) };
+    let outcome = run(&config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
+    let ended = (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len());
+    assert_eq!(ended, (0, 0, 0), "{}: {:?}", program.name(), outcome.signals);
+    assert!(outcome.oracle.checked > 100 && outcome.progress > 100, "{}", program.name());
+    outcome
+}
+
+#[test]
+fn applications_do_the_same_work_whatever_the_policy_and_evict_when_memory_is_short() {
+    for (name, _) in apps::LIST {
+        let run = |app: &App, memory, knobs: &[_]| outcome(app, memory, knobs, 1);
+        let work = |outcome: &Outcome| (outcome.accesses, outcome.progress, outcome.tasks);
+        let (app, again) = (app(name, 20, None), app(name, 20, None));
+        let half = (app.footprint() / 2).max(8 * MIB);
+        let mglru = run(&app, half, &[(Knob::ReclaimPolicy, 1)]);
+        let roomy = run(&again, 64 * MIB, &[]);
+        assert_eq!(work(&mglru), work(&roomy), "{name}");
+        let stolen =
+            |outcome: &Outcome| outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        assert!(stolen(&mglru) > 0, "{name} was to be short of memory");
+    }
+}
+
+#[test]
+fn applications_run_clean_with_another_number_of_tasks() {
+    for (name, _) in apps::LIST {
+        let run = outcome(&app(name, 18, Some(3)), 9 * MIB, &[(Knob::TlbUnmap, 3)], 2);
+        assert!(run.tasks >= 3, "{name}: {} tasks", run.tasks);
+    }
+}

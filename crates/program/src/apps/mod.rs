@@ -1,0 +1,136 @@
+//! Applications: what memory sees of real programs that benchmarks of replacement policies run.
+//!
+//! docs/programs.md tells of each what is modelled, where its numbers come from, and what is a guess. One unit of progress is
+//! one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed alone, never on when
+//! others do what, so all policies are given the same work.
+
+mod kv;
+mod parts;
+
+use crate::keys::Law;
+use crate::{Os, Program, Role, Signal};
+use kv::Kv;
+use parts::{Job, PAGE, lead};
+
+/// Smallest footprint.
+const LEAST: u64 = 1 << 20;
+/// Most tasks.
+const THREADS: u32 = 1024;
+
+/// What an application is asked to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// Bytes to touch.
+    pub bytes: u64,
+    /// Tasks, if not as many as it has by itself.
+    pub threads: Option<u32>,
+    /// The distribution of its keys, if not its own.
+    pub law: Option<Law>,
+    /// Writes among a hundred operations, if not its own share.
+    pub writes: Option<u32>,
+}
+
+impl Ask {
+    /// At least 16 pages for each task.
+    fn tasks(&self, usual: u32) -> u32 {
+        let most = (self.bytes / PAGE / 16).min(u64::from(THREADS)) as u32;
+        self.threads.unwrap_or(usual).clamp(1, most)
+    }
+}
+
+/// One row of the list: how an application is made, and what it understands besides its size and its tasks.
+struct Row {
+    name: &'static str,
+    help: &'static str,
+    /// May a distribution and a share of writes be given?
+    takes: Takes,
+    make: fn(&Ask) -> Kind,
+}
+
+/// What may be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Takes {
+    law: bool,
+    writes: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Kv(Kv),
+}
+
+const TABLE: &[Row] = &[
+    Row {
+        name: "memcached",
+        help: "store small objects in slabs, then SET and GET them by DISTRIBUTION (uniform), N% of them SETs (9%)",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::Kv(Kv::memcached(ask)),
+    },
+    Row {
+        name: "redis",
+        help: "the same for redis: each task is a server with objects of its own, in allocations by size",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::Kv(Kv::redis(ask)),
+    },
+];
+
+/// Names of the applications with a line of help each.
+pub const LIST: &[(&str, &str)] = &{
+    let mut list = [("", ""); TABLE.len()];
+    let mut i = 0;
+    while i < list.len() {
+        list[i] = (TABLE[i].name, TABLE[i].help);
+        i += 1;
+    }
+    list
+};
+
+/// An application.
+#[derive(Debug)]
+pub struct App {
+    name: &'static str,
+    kind: Kind,
+}
+
+/// What an application does not understand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It chooses no keys by a distribution that could be given.
+    Law,
+    /// Its share of writes is part of what it is.
+    Writes,
+}
+
+/// The application of that name.
+pub fn from_name(name: &str, ask: Ask) -> Option<Result<App, Refused>> {
+    let row = TABLE.iter().find(|row| row.name == name)?;
+    let bytes = ask.bytes.max(LEAST).next_multiple_of(PAGE);
+    Some(match row.takes {
+        Takes { law: false, .. } if ask.law.is_some() => Err(Refused::Law),
+        Takes { writes: false, .. } if ask.writes.is_some() => Err(Refused::Writes),
+        _ => Ok(App { name: row.name, kind: (row.make)(&Ask { bytes, ..ask }) }),
+    })
+}
+
+/// Play a part of a job whose first task has role 0.
+fn play<J: Job, O: Os>(job: &J, os: &mut O, role: Role) -> Result<(), Signal> {
+    if role == 0 { lead(job, os, 0) } else { job.task(os, role) }
+}
+
+impl Program for App {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn footprint(&self) -> u64 {
+        match &self.kind {
+            Kind::Kv(job) => job.footprint(),
+        }
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        match &self.kind {
+            Kind::Kv(job) => play(job, os, role),
+        }
+    }
+}

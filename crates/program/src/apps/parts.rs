@@ -1,0 +1,96 @@
+//! What several applications are made of: tasks, memory with a fixed place.
+
+use crate::{Access, Map, MapSource, Mode, Os, Prot, Role, Signal};
+use alloc::vec::Vec;
+
+pub(super) const PAGE: u64 = 4096;
+/// Where the first piece of memory is mapped: fixed places are known to every task.
+const BASE: u64 = 0x10_0000_0000;
+/// Pieces begin at multiples of this, so that each could have 2 MiB entries of its own.
+const ALIGN: u64 = 2 << 20;
+
+/// A call that may only fail for want of memory.
+pub(super) fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
+    result.map_err(|_| Signal::Kill)
+}
+
+/// What a number of tasks do together.
+pub(super) trait Job {
+    /// How many tasks, the first included.
+    fn tasks(&self, cpus: u32) -> u32;
+    /// Are they processes, not threads?
+    fn processes(&self) -> bool {
+        false
+    }
+    /// What the first does before the others are born.
+    fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal>;
+    /// What each does; the first is number 0.
+    fn task<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal>;
+}
+
+/// Be the first task of a job: start the others in the roles after `first`, do one's own part, and wait for them.
+pub(super) fn lead<J: Job, O: Os>(job: &J, os: &mut O, first: Role) -> Result<(), Signal> {
+    job.set_up(os)?;
+    let others = first + 1..first + job.tasks(os.cpus());
+    let start = |role| must(if job.processes() { os.fork(role) } else { os.spawn(role) });
+    let others = others.map(start).collect::<Result<Vec<_>, _>>()?;
+    job.task(os, 0)?;
+    others.into_iter().for_each(|task| os.join(task));
+    Ok(())
+}
+
+/// The part of `all` that is a task's.
+pub(super) fn part(all: u64, task: u32, tasks: u32) -> core::ops::Range<u64> {
+    let from = |task: u32| (u128::from(all) * u128::from(task) / u128::from(tasks)) as u64;
+    from(task)..from(task + 1)
+}
+
+/// A piece of memory at a fixed place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Heap {
+    pub(super) start: u64,
+    pub(super) len: u64,
+}
+
+impl Heap {
+    /// The first piece, of `len` bytes, rounded up to pages.
+    pub(super) fn first(len: u64) -> Heap {
+        Heap { start: BASE, len: len.max(1).next_multiple_of(PAGE) }
+    }
+
+    /// The piece after this one.
+    pub(super) fn then(self, len: u64) -> Heap {
+        Heap { start: (self.start + self.len).next_multiple_of(ALIGN), ..Heap::first(len) }
+    }
+
+    /// Map it, private to the process.
+    pub(super) fn map<O: Os>(self, os: &mut O) -> Result<(), Signal> {
+        self.map_as(os, MapSource::Anonymous, Prot::RW)
+    }
+
+    /// Map it.
+    pub(super) fn map_as<O: Os>(self, os: &mut O, source: MapSource, prot: Prot) -> Result<(), Signal> {
+        let Heap { start, len } = self;
+        let map = Map { addr: Some(start), len, prot, source, populate: false, locked: false };
+        let at = must(os.mmap(map))?;
+        assert_eq!(at, start, "a fixed mapping stands where it was asked for");
+        Ok(())
+    }
+
+    /// Touch every word of `len` bytes from `offset` on.
+    pub(super) fn touch<O: Os>(self, os: &mut O, offset: u64, len: u64, mode: Mode) -> Result<(), Signal> {
+        assert!(offset + len <= self.len, "{len} bytes at {offset} are not in {self:?}");
+        touch(os, self.start + offset, len, mode)
+    }
+}
+
+/// Touch every word of `len` bytes from `addr` on.
+pub(super) fn touch<O: Os>(os: &mut O, addr: u64, len: u64, mode: Mode) -> Result<(), Signal> {
+    let (mut at, end) = (addr & !7, addr + len);
+    while at < end {
+        let next = end.min((at / PAGE + 1) * PAGE);
+        os.access(Access { addr: at, count: (next - at).div_ceil(8) as u32, mode })?;
+        at = next;
+    }
+    Ok(())
+}
