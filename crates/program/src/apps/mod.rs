@@ -4,11 +4,13 @@
 //! one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed alone, never on when
 //! others do what, so all policies are given the same work.
 
+mod fio;
 mod kv;
 mod parts;
 
 use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
+use fio::Fio;
 use kv::Kv;
 use parts::{Job, PAGE, lead};
 
@@ -57,6 +59,7 @@ struct Takes {
 #[derive(Debug)]
 enum Kind {
     Kv(Kv),
+    Fio(Fio),
 }
 
 const TABLE: &[Row] = &[
@@ -71,6 +74,12 @@ const TABLE: &[Row] = &[
         help: "the same for redis: each task is a server with objects of its own, in allocations by size",
         takes: Takes { law: true, writes: true },
         make: |ask| Kind::Kv(Kv::redis(ask)),
+    },
+    Row {
+        name: "fio",
+        help: "jobs, one for each CPU, read blocks of 4 KiB of files of their own by read(2), by DISTRIBUTION (uniform)",
+        takes: Takes { law: true, writes: false },
+        make: |ask| Kind::Fio(Fio::new(ask)),
     },
 ];
 
@@ -125,12 +134,14 @@ impl Program for App {
     fn footprint(&self) -> u64 {
         match &self.kind {
             Kind::Kv(job) => job.footprint(),
+            Kind::Fio(job) => job.footprint(),
         }
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match &self.kind {
             Kind::Kv(job) => play(job, os, role),
+            Kind::Fio(job) => play(job, os, role),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What several applications are made of: tasks, memory with a fixed place.
+//! What several applications are made of: tasks, memory with a fixed place, and files.
 
-use crate::{Access, Map, MapSource, Mode, Os, Prot, Role, Signal};
+use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Role, Signal};
 use alloc::vec::Vec;
 
 pub(super) const PAGE: u64 = 4096;
@@ -93,4 +93,22 @@ pub(super) fn touch<O: Os>(os: &mut O, addr: u64, len: u64, mode: Mode) -> Resul
         at = next;
     }
     Ok(())
+}
+
+/// Open a file on the disk; the first to do so makes it.
+pub(super) fn open<O: Os>(os: &mut O, name: &str, size: u64) -> Result<u32, Signal> {
+    must(os.open(FileSpec { name, size, in_memory: false, writable: true }))
+}
+
+/// Read all of a range.
+pub(super) fn read<O: Os>(os: &mut O, fd: u32, offset: u64, len: u64) -> Result<(), Signal> {
+    let got = must(os.pread(fd, offset, len))?;
+    assert_eq!(got, len, "the file has what was written to it");
+    Ok(())
+}
+
+/// Do something with a range, piece by piece.
+pub(super) fn pieces(range: core::ops::Range<u64>, piece: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = range.end;
+    range.step_by(piece as usize).map(move |at| (at, piece.min(end - at)))
 }
