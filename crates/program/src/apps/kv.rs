@@ -75,17 +75,17 @@ impl Kv {
     /// The table of a server, and then each kind of piece.
     fn heaps(&self, server: u32) -> Vec<Heap> {
         let objects = self.shared_by_a_table();
-        let mut heaps: Vec<Heap> = Vec::new();
-        for _ in 0..=server {
-            let table = objects.next_power_of_two() * POINTER;
-            let table = heaps.last().map_or(Heap::first(table), |last| last.then(table));
-            heaps = self.pieces.iter().fold([table].into(), |mut heaps, piece| {
-                let last: &Heap = heaps.last().expect("the table");
-                heaps.push(last.then(objects * piece));
-                heaps
-            });
-        }
-        heaps
+        let lens = || {
+            core::iter::once(objects.next_power_of_two() * POINTER)
+                .chain(self.pieces.iter().map(|piece| objects * piece))
+        };
+        // All servers' lie one after the other.
+        let lens = (0..=server).flat_map(|_| lens());
+        let place = |last: &mut Option<Heap>, len| {
+            *last = Some(last.map_or(Heap::first(len), |last| last.then(len)));
+            *last
+        };
+        lens.scan(None, place).skip(server as usize * (1 + self.pieces.len())).collect()
     }
 
     /// Bytes of all of it.
@@ -94,18 +94,25 @@ impl Kv {
         servers * self.heaps(0).iter().map(|heap| heap.len).sum::<u64>()
     }
 
+    /// Look a key's pointer up, or enter it.
+    fn pointer<O: Os>(&self, os: &mut O, table: Heap, key: u64, mode: Mode) -> Result<(), Signal> {
+        let bucket = scattered(key, self.shared_by_a_table().next_power_of_two());
+        table.touch(os, bucket * POINTER, POINTER, mode)
+    }
+
     /// One SET or GET.
     fn operation<O: Os>(&self, os: &mut O, heaps: &[Heap], key: u64, set: bool) -> Result<(), Signal> {
-        let buckets = heaps[0].len / POINTER;
-        let bucket = scattered(key, buckets.min(self.shared_by_a_table().next_power_of_two()));
-        heaps[0].touch(os, bucket * POINTER, POINTER, Mode::Load)?;
-        for (heap, piece) in heaps[1..].iter().zip(self.pieces) {
-            let value = core::ptr::eq(piece, self.pieces.last().expect("a value"));
-            let mode = if set && value { Mode::Store } else { Mode::Load };
-            heap.touch(os, key * piece, *piece, mode)?;
-            if value && !set {
-                heap.touch(os, key * piece, 8, Mode::Store)?;
-            }
+        let [table, keys @ .., values] = heaps else { unreachable!("a store has a table and values") };
+        let [key_pieces @ .., value] = self.pieces else { unreachable!("an object has a value") };
+        self.pointer(os, *table, key, Mode::Load)?;
+        for (heap, piece) in keys.iter().zip(key_pieces) {
+            heap.touch(os, key * piece, *piece, Mode::Load)?;
+        }
+        if set {
+            values.touch(os, key * value, *value, Mode::Store)?;
+        } else {
+            values.touch(os, key * value, *value, Mode::Load)?;
+            values.touch(os, key * value, 8, Mode::Store)?;
         }
         os.compute(WORK);
         Ok(())
@@ -113,8 +120,7 @@ impl Kv {
 
     fn load<O: Os>(&self, os: &mut O, heaps: &[Heap], keys: core::ops::Range<u64>) -> Result<(), Signal> {
         for key in keys.clone() {
-            let bucket = scattered(key, self.shared_by_a_table().next_power_of_two());
-            heaps[0].touch(os, bucket * POINTER, POINTER, Mode::Store)?;
+            self.pointer(os, heaps[0], key, Mode::Store)?;
             for (heap, piece) in heaps[1..].iter().zip(self.pieces) {
                 heap.touch(os, key * piece, *piece, Mode::Store)?;
             }

@@ -4,41 +4,26 @@
 //! one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed alone, never on when
 //! others do what, so all policies are given the same work.
 
+mod ask;
 mod fio;
 mod kv;
+mod lsm;
+mod mongodb;
 mod parts;
+mod pool;
+mod shape;
+mod ycsb;
 
-use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
+pub use ask::Ask;
 use fio::Fio;
 use kv::Kv;
+use mongodb::MongoDb;
 use parts::{Job, PAGE, lead};
+use ycsb::Ycsb;
 
 /// Smallest footprint.
 const LEAST: u64 = 1 << 20;
-/// Most tasks.
-const THREADS: u32 = 1024;
-
-/// What an application is asked to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
-    /// Bytes to touch.
-    pub bytes: u64,
-    /// Tasks, if not as many as it has by itself.
-    pub threads: Option<u32>,
-    /// The distribution of its keys, if not its own.
-    pub law: Option<Law>,
-    /// Writes among a hundred operations, if not its own share.
-    pub writes: Option<u32>,
-}
-
-impl Ask {
-    /// At least 16 pages for each task.
-    fn tasks(&self, usual: u32) -> u32 {
-        let most = (self.bytes / PAGE / 16).min(u64::from(THREADS)) as u32;
-        self.threads.unwrap_or(usual).clamp(1, most)
-    }
-}
 
 /// One row of the list: how an application is made, and what it understands besides its size and its tasks.
 struct Row {
@@ -60,6 +45,8 @@ struct Takes {
 enum Kind {
     Kv(Kv),
     Fio(Fio),
+    MongoDb(MongoDb),
+    Ycsb(Ycsb),
 }
 
 const TABLE: &[Row] = &[
@@ -80,6 +67,30 @@ const TABLE: &[Row] = &[
         help: "jobs, one for each CPU, read blocks of 4 KiB of files of their own by read(2), by DISTRIBUTION (uniform)",
         takes: Takes { law: true, writes: false },
         make: |ask| Kind::Fio(Fio::new(ask)),
+    },
+    Row {
+        name: "mongodb",
+        help: "YCSB on a server with a cache of its own, a file of 32 KiB pages, journal and checkpoints; zipf, 5% writes",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::MongoDb(MongoDb::new(ask)),
+    },
+    Row {
+        name: "cassandra",
+        help: "YCSB on a server with a Java heap, mapped files of sorted runs, commit log and compaction; zipf, 5% writes",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::Ycsb(Ycsb::cassandra(ask)),
+    },
+    Row {
+        name: "lsm",
+        help: "YCSB on LevelDB: read(2) of 4 KiB blocks, log, sorted runs that are merged; zipf, 50% writes",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::Ycsb(Ycsb::lsm(ask)),
+    },
+    Row {
+        name: "get-scan",
+        help: "the same store, read only: GETs by DISTRIBUTION (zipf) and, one in 2000, SCANs of 10000 records",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::Ycsb(Ycsb::get_scan(ask)),
     },
 ];
 
@@ -135,6 +146,8 @@ impl Program for App {
         match &self.kind {
             Kind::Kv(job) => job.footprint(),
             Kind::Fio(job) => job.footprint(),
+            Kind::MongoDb(job) => job.footprint(),
+            Kind::Ycsb(job) => job.footprint(),
         }
     }
 
@@ -142,6 +155,8 @@ impl Program for App {
         match &self.kind {
             Kind::Kv(job) => play(job, os, role),
             Kind::Fio(job) => play(job, os, role),
+            Kind::MongoDb(job) => play(job, os, role),
+            Kind::Ycsb(job) => play(job, os, role),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What several applications are made of: tasks, memory with a fixed place, and files.
+//! What several applications are made of: tasks, memory with a fixed place, files, and a log.
 
 use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Role, Signal};
 use alloc::vec::Vec;
@@ -107,8 +107,44 @@ pub(super) fn read<O: Os>(os: &mut O, fd: u32, offset: u64, len: u64) -> Result<
     Ok(())
 }
 
+/// Write all of a range.
+pub(super) fn write<O: Os>(os: &mut O, fd: u32, offset: u64, len: u64) -> Result<(), Signal> {
+    let put = must(os.pwrite(fd, offset, len))?;
+    assert_eq!(put, len, "a write that is not refused is whole");
+    Ok(())
+}
+
 /// Do something with a range, piece by piece.
 pub(super) fn pieces(range: core::ops::Range<u64>, piece: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = range.end;
     range.step_by(piece as usize).map(move |at| (at, piece.min(end - at)))
+}
+
+/// A task's part of a log: appended to, synced, and begun again when it is full, as logs are whose files are recycled.
+#[derive(Debug)]
+pub(super) struct Log {
+    fd: u32,
+    range: core::ops::Range<u64>,
+    at: u64,
+    records: u32,
+    every: u32,
+}
+
+impl Log {
+    /// On `range` of the file, synced after so many records.
+    pub(super) fn new(fd: u32, range: core::ops::Range<u64>, every: u32) -> Log {
+        Log { fd, at: range.start, range, records: 0, every }
+    }
+
+    /// Append a record.
+    pub(super) fn append<O: Os>(&mut self, os: &mut O, len: u64) -> Result<(), Signal> {
+        let len = len.min(self.range.end - self.range.start);
+        if self.at + len > self.range.end {
+            self.at = self.range.start;
+        }
+        write(os, self.fd, self.at, len)?;
+        self.at += len;
+        self.records += 1;
+        if self.records.is_multiple_of(self.every) { must(os.fsync(self.fd)) } else { Ok(()) }
+    }
 }
