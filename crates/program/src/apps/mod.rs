@@ -9,9 +9,11 @@ mod fio;
 mod kv;
 mod lsm;
 mod mongodb;
+mod oltp;
 mod parts;
 mod pool;
 mod shape;
+mod warehouse;
 mod ycsb;
 
 use crate::{Os, Program, Role, Signal};
@@ -19,6 +21,7 @@ pub use ask::Ask;
 use fio::Fio;
 use kv::Kv;
 use mongodb::MongoDb;
+use oltp::Oltp;
 use parts::{Job, PAGE, lead};
 use ycsb::Ycsb;
 
@@ -47,6 +50,7 @@ enum Kind {
     Fio(Fio),
     MongoDb(MongoDb),
     Ycsb(Ycsb),
+    Oltp(Oltp),
 }
 
 const TABLE: &[Row] = &[
@@ -91,6 +95,18 @@ const TABLE: &[Row] = &[
         help: "the same store, read only: GETs by DISTRIBUTION (zipf) and, one in 2000, SCANs of 10000 records",
         takes: Takes { law: true, writes: true },
         make: |ask| Kind::Ycsb(Ycsb::get_scan(ask)),
+    },
+    Row {
+        name: "postgresql",
+        help: "TPC-C on processes with a small shared buffer pool, files of 8 KiB pages, a log synced at commit",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Oltp(Oltp::postgresql(ask)),
+    },
+    Row {
+        name: "mariadb",
+        help: "TPC-C on threads with a buffer pool of most of memory, files of 16 KiB pages, a log synced at commit",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Oltp(Oltp::mariadb(ask)),
     },
 ];
 
@@ -148,6 +164,7 @@ impl Program for App {
             Kind::Fio(job) => job.footprint(),
             Kind::MongoDb(job) => job.footprint(),
             Kind::Ycsb(job) => job.footprint(),
+            Kind::Oltp(job) => job.footprint(),
         }
     }
 
@@ -157,6 +174,7 @@ impl Program for App {
             Kind::Fio(job) => play(job, os, role),
             Kind::MongoDb(job) => play(job, os, role),
             Kind::Ycsb(job) => play(job, os, role),
+            Kind::Oltp(job) => play(job, os, role),
         }
     }
 }
