@@ -13,6 +13,7 @@ mod oltp;
 mod parts;
 mod pool;
 mod shape;
+mod sort;
 mod warehouse;
 mod ycsb;
 
@@ -23,6 +24,7 @@ use kv::Kv;
 use mongodb::MongoDb;
 use oltp::Oltp;
 use parts::{Job, PAGE, lead};
+use sort::Sort;
 use ycsb::Ycsb;
 
 /// Smallest footprint.
@@ -51,6 +53,7 @@ enum Kind {
     MongoDb(MongoDb),
     Ycsb(Ycsb),
     Oltp(Oltp),
+    Sort(Sort),
 }
 
 const TABLE: &[Row] = &[
@@ -107,6 +110,18 @@ const TABLE: &[Row] = &[
         help: "TPC-C on threads with a buffer pool of most of memory, files of 16 KiB pages, a log synced at commit",
         takes: Takes { law: false, writes: false },
         make: |ask| Kind::Oltp(Oltp::mariadb(ask)),
+    },
+    Row {
+        name: "terasort",
+        help: "Hadoop's sort: processes map, spill, merge, shuffle and reduce files of four times what they hold",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Sort(Sort::terasort(ask)),
+    },
+    Row {
+        name: "spark-sort",
+        help: "Spark's sort: threads of one heap map, spill, shuffle and reduce",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Sort(Sort::spark(ask)),
     },
 ];
 
@@ -165,6 +180,7 @@ impl Program for App {
             Kind::MongoDb(job) => job.footprint(),
             Kind::Ycsb(job) => job.footprint(),
             Kind::Oltp(job) => job.footprint(),
+            Kind::Sort(job) => job.footprint(),
         }
     }
 
@@ -175,6 +191,7 @@ impl Program for App {
             Kind::MongoDb(job) => play(job, os, role),
             Kind::Ycsb(job) => play(job, os, role),
             Kind::Oltp(job) => play(job, os, role),
+            Kind::Sort(job) => play(job, os, role),
         }
     }
 }
