@@ -6,12 +6,14 @@
 
 mod ask;
 mod fio;
+mod groups;
 mod kv;
 mod lsm;
 mod mongodb;
 mod oltp;
 mod parts;
 mod pool;
+mod search;
 mod shape;
 mod sort;
 mod warehouse;
@@ -20,10 +22,12 @@ mod ycsb;
 use crate::{Os, Program, Role, Signal};
 pub use ask::Ask;
 use fio::Fio;
+use groups::TwoGroups;
 use kv::Kv;
 use mongodb::MongoDb;
 use oltp::Oltp;
 use parts::{Job, PAGE, lead};
+use search::Search;
 use sort::Sort;
 use ycsb::Ycsb;
 
@@ -54,6 +58,8 @@ enum Kind {
     Ycsb(Ycsb),
     Oltp(Oltp),
     Sort(Sort),
+    Search(Search),
+    TwoGroups(TwoGroups),
 }
 
 const TABLE: &[Row] = &[
@@ -123,6 +129,18 @@ const TABLE: &[Row] = &[
         takes: Takes { law: false, writes: false },
         make: |ask| Kind::Sort(Sort::spark(ask)),
     },
+    Row {
+        name: "file-search",
+        help: "read all files of a tree by read(2), ten times over, a task for each CPU",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Search(Search::new(ask)),
+    },
+    Row {
+        name: "two-groups",
+        help: "lsm without writes, and file-search, each in a control group with less memory than it touches",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::TwoGroups(TwoGroups::new(ask)),
+    },
 ];
 
 /// Names of the applications with a line of help each.
@@ -181,6 +199,8 @@ impl Program for App {
             Kind::Ycsb(job) => job.footprint(),
             Kind::Oltp(job) => job.footprint(),
             Kind::Sort(job) => job.footprint(),
+            Kind::Search(job) => job.footprint(),
+            Kind::TwoGroups(job) => job.footprint(),
         }
     }
 
@@ -192,6 +212,8 @@ impl Program for App {
             Kind::Ycsb(job) => play(job, os, role),
             Kind::Oltp(job) => play(job, os, role),
             Kind::Sort(job) => play(job, os, role),
+            Kind::Search(job) => play(job, os, role),
+            Kind::TwoGroups(job) => job.run(os, role),
         }
     }
 }
