@@ -119,6 +119,15 @@ impl Named {
         builtin::LIST.iter().chain(apps::LIST).copied().chain(others)
     }
 
+    /// May it be killed for want of memory without the run having failed?
+    pub fn may_die(&self) -> bool {
+        match self {
+            Named::Chaos(_) => true,
+            Named::App(app) => app.may_die(),
+            _ => false,
+        }
+    }
+
     /// The program of that name.
     pub fn new(words: Words<'_>) -> Result<Named, Wrong> {
         let Words { name, bytes, threads, law, writes } = words;

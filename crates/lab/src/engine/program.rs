@@ -60,7 +60,7 @@ impl Program {
 
     /// May it be killed for want of memory without the run having failed?
     pub(super) fn may_die(&self) -> bool {
-        matches!(self, Program::Named(Named::Chaos(_)))
+        matches!(self, Program::Named(program) if program.may_die())
     }
 
     /// What the random program has met in its run: its operations, and what the memory manager counted of what it did.

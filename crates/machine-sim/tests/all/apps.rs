@@ -47,6 +47,23 @@ fn applications_run_clean_with_another_number_of_tasks() {
     }
 }
 
+/// A program of the desktop that is killed for want of memory is left alone, and the others go on.
+#[test]
+fn a_desktop_without_swap_loses_programs() {
+    let laptop = include_str!("../../machines/laptop.toml");
+    let text: String =
+        laptop.lines().filter(|line| !line.starts_with("swap")).flat_map(|line| [line, "\n"]).collect();
+    let machine = MachineSpec::from_toml("swapless", &text).unwrap();
+    let config = RunConfig { memory: Some(8 * MIB), verify: true, ..RunConfig::new(machine) };
+    let desktop = app("desktop", 24, None);
+    let outcome = run(&config, &desktop).unwrap();
+    assert_eq!(outcome.oracle.violations, 0);
+    assert!(!outcome.oom.is_empty() && outcome.stat(Stat::OomKill) > 0, "nobody was killed");
+    let started = outcome.metric("operation_time_count").unwrap();
+    assert!((6.0..=12.0).contains(&started), "{started} programs started");
+    assert!((12..36).contains(&outcome.progress), "{} of 36 steps", outcome.progress);
+}
+
 #[test]
 fn a_group_with_less_memory_than_its_program_touches_reclaims_even_if_the_machine_has_plenty() {
     let outcome = outcome(&app("two-groups", 24, None), 64 * MIB, &[], 1);

@@ -5,6 +5,7 @@
 //! others do what, so all policies are given the same work.
 
 mod ask;
+mod desktop;
 mod fio;
 mod groups;
 mod kv;
@@ -21,6 +22,7 @@ mod ycsb;
 
 use crate::{Os, Program, Role, Signal};
 pub use ask::Ask;
+use desktop::Desktop;
 use fio::Fio;
 use groups::TwoGroups;
 use kv::Kv;
@@ -60,6 +62,7 @@ enum Kind {
     Sort(Sort),
     Search(Search),
     TwoGroups(TwoGroups),
+    Desktop(Desktop),
 }
 
 const TABLE: &[Row] = &[
@@ -141,6 +144,12 @@ const TABLE: &[Row] = &[
         takes: Takes { law: true, writes: true },
         make: |ask| Kind::TwoGroups(TwoGroups::new(ask)),
     },
+    Row {
+        name: "desktop",
+        help: "open programs (THREADS of them, 12) one after the other and go back to some; --all shows launch times as operation_time",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Desktop(Desktop::new(ask)),
+    },
 ];
 
 /// Names of the applications with a line of help each.
@@ -181,6 +190,13 @@ pub fn from_name(name: &str, ask: Ask) -> Option<Result<App, Refused>> {
     })
 }
 
+impl App {
+    /// May it be killed for want of memory without the run having failed?
+    pub fn may_die(&self) -> bool {
+        matches!(self.kind, Kind::Desktop(_))
+    }
+}
+
 /// Play a part of a job whose first task has role 0.
 fn play<J: Job, O: Os>(job: &J, os: &mut O, role: Role) -> Result<(), Signal> {
     if role == 0 { lead(job, os, 0) } else { job.task(os, role) }
@@ -201,6 +217,7 @@ impl Program for App {
             Kind::Sort(job) => job.footprint(),
             Kind::Search(job) => job.footprint(),
             Kind::TwoGroups(job) => job.footprint(),
+            Kind::Desktop(job) => job.footprint(),
         }
     }
 
@@ -214,6 +231,7 @@ impl Program for App {
             Kind::Sort(job) => play(job, os, role),
             Kind::Search(job) => play(job, os, role),
             Kind::TwoGroups(job) => job.run(os, role),
+            Kind::Desktop(job) => job.run(os, role),
         }
     }
 }
