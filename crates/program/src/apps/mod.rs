@@ -17,6 +17,8 @@ mod pool;
 mod search;
 mod shape;
 mod sort;
+#[cfg(test)]
+mod tests;
 mod warehouse;
 mod ycsb;
 
