@@ -128,6 +128,8 @@ pub struct SimMachine {
     pub(crate) stopping: Cell<bool>,
     /// Nanoseconds that takes of frames waited for a payment.
     pub(crate) takeoff: RefCell<Histogram>,
+    /// How long the program's own operations took, as it says.
+    pub(crate) operations: RefCell<Histogram>,
     /// How old debts were when they were paid, in nanoseconds.
     pub(crate) age: RefCell<Histogram>,
     /// Units of work done and picoseconds spent on it.
@@ -191,6 +193,7 @@ impl SimMachine {
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
+            operations: RefCell::new(Histogram::new()),
             age: RefCell::new(Histogram::new()),
             work: std::array::from_fn(|_| Cell::new(0)),
             fault: config.faulty,

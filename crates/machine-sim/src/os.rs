@@ -604,4 +604,8 @@ impl<P: Program> Os for SimOs<'_, P> {
     fn progress(&mut self, units: u64) {
         self.world.kernel.borrow_mut().progress += units;
     }
+
+    fn took(&mut self, nanos: u64) {
+        self.machine.operations.borrow_mut().record(nanos);
+    }
 }

@@ -161,6 +161,12 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");
     count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
     count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");
+    // Most programs tell nothing of their operations.
+    let told = (machine.operations.borrow().total() > 0).then_some((
+        "operation_time",
+        &machine.operations,
+        "time that the program's own operations took",
+    ));
     for (name, histogram, help) in [
         ("takeoff", &machine.takeoff, "time that a take of a frame waited for the flush that it owed"),
         (
@@ -168,7 +174,10 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
             &machine.age,
             "age of the oldest part of a debt that a CPU still owed when it was paid",
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(told)
+    {
         let histogram = histogram.borrow();
         for (quantile, value) in
             [("p50", histogram.quantile(50)), ("p99", histogram.quantile(99)), ("max", histogram.max())]

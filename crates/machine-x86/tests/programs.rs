@@ -5,7 +5,7 @@ mod hosted;
 use hosted::{Report, Setup, run};
 use machine_x86::user::scenarios;
 use mm::knobs::Knob;
-use program::builtin;
+use program::{apps, builtin};
 use trace::Image;
 use trace::codec::Encoder;
 use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
@@ -55,6 +55,13 @@ fn unchecked_programs_make_the_same_accesses() {
 fn every_built_in_program_reads_what_it_wrote() {
     for &(name, _) in builtin::LIST {
         fine(&Setup::new(&format!("{name}:1048576:3")));
+    }
+}
+
+#[test]
+fn every_application_reads_what_it_wrote() {
+    for &(name, _) in apps::LIST {
+        fine(&Setup::new(&format!("{name}:2097152:3")));
     }
 }
 

@@ -10,8 +10,10 @@
 
 extern crate alloc;
 
+pub mod apps;
 pub mod builtin;
 pub mod chaos;
+pub mod keys;
 pub mod named;
 pub mod os;
 pub mod rng;

@@ -1,10 +1,14 @@
-//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`.
+//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`. An application's may end with
+//! a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
+use crate::apps::{self, App, Ask, Refused};
 use crate::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop};
 use crate::chaos::{self, Chaos};
+use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 /// Bytes that a program touches if nothing is said.
 const DEFAULT_BYTES: u64 = 64 << 20;
@@ -24,6 +28,8 @@ pub enum Named {
     LruFileMmapRead(LruFileMmapRead),
     /// Private mappings of files given up again and again, for a second.
     PageoutLoop(PageoutLoop),
+    /// What memory sees of a real program.
+    App(App),
     /// Everything at random.
     Chaos(Chaos),
 }
@@ -37,6 +43,10 @@ pub struct Words<'a> {
     pub bytes: u64,
     /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each.
     pub threads: Option<u32>,
+    /// How an application chooses keys, if it was said.
+    pub law: Option<Law>,
+    /// Writes among a hundred of an application's operations, if it was said.
+    pub writes: Option<u32>,
 }
 
 /// What is wrong with a name.
@@ -51,16 +61,46 @@ pub enum Wrong {
 impl<'a> Words<'a> {
     /// Take a name apart; `bytes` reads a number of bytes and says what is wrong with it.
     pub fn parse(text: &'a str, bytes: impl Fn(&str) -> Result<u64, String>) -> Result<Words<'a>, Wrong> {
-        let mut parts = text.split(':');
+        let mut parts = text.split(':').peekable();
         let name = parts.next().unwrap_or_default();
-        let size = parts.next().map_or(Ok(DEFAULT_BYTES), bytes).map_err(Wrong::Other)?;
+        let mut words = Words { name, bytes: DEFAULT_BYTES, threads: None, law: None, writes: None };
         let most = if name == CHAOS { chaos::MOST_OPERATIONS } else { MAX_THREADS };
-        let threads = parts.next().map(|word| threads(text, word, most)).transpose()?;
-        if parts.next().is_some() {
-            return Err(Wrong::Other(format!("{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS")));
+        if let Some(size) = parts.next_if(|word| !is_option(word)) {
+            words.bytes = bytes(size).map_err(Wrong::Other)?;
         }
-        Ok(Words { name, bytes: size, threads })
+        if let Some(word) = parts.next_if(|word| !is_option(word)) {
+            words.threads = Some(threads(text, word, most)?);
+        }
+        words.law = parts.next_if(|word| Law::from_name(word).is_some()).and_then(Law::from_name);
+        words.writes =
+            parts.next_if(|word| word.ends_with('%')).map(|word| writes(text, word)).transpose()?;
+        match parts.next() {
+            None => Ok(words),
+            Some(_) => Err(Wrong::Other(format!(
+                "{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS, and for some :DISTRIBUTION and :N% more"
+            ))),
+        }
     }
+}
+
+impl fmt::Display for Words<'_> {
+    /// As it is read, with bytes as a number.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}:{}", self.name, self.bytes)?;
+        self.threads.map_or(Ok(()), |threads| write!(to, ":{threads}"))?;
+        self.law.map_or(Ok(()), |law| write!(to, ":{}", law.name()))?;
+        self.writes.map_or(Ok(()), |writes| write!(to, ":{writes}%"))
+    }
+}
+
+/// Is it a word that follows size and threads?
+fn is_option(word: &str) -> bool {
+    word.ends_with('%') || Law::from_name(word).is_some()
+}
+
+fn writes(text: &str, word: &str) -> Result<u32, Wrong> {
+    let share = word.strip_suffix('%').and_then(|word| word.parse().ok()).filter(|share| *share <= 100);
+    share.ok_or_else(|| Wrong::Other(format!("{text}: '{word}' is no share of writes from 0% to 100%")))
 }
 
 fn threads(text: &str, word: &str, most: u32) -> Result<u32, Wrong> {
@@ -76,12 +116,21 @@ impl Named {
             (PageoutLoop::NAME, PageoutLoop::HELP),
             (CHAOS, chaos::HELP),
         ];
-        builtin::LIST.iter().copied().chain(others)
+        builtin::LIST.iter().chain(apps::LIST).copied().chain(others)
+    }
+
+    /// May it be killed for want of memory without the run having failed?
+    pub fn may_die(&self) -> bool {
+        match self {
+            Named::Chaos(_) => true,
+            Named::App(app) => app.may_die(),
+            _ => false,
+        }
     }
 
     /// The program of that name.
     pub fn new(words: Words<'_>) -> Result<Named, Wrong> {
-        let Words { name, bytes, threads } = words;
+        let Words { name, bytes, threads, law, writes } = words;
         if !Named::list().any(|(known, _)| known == name) {
             return Err(Wrong::Unknown(name.into()));
         }
@@ -89,6 +138,12 @@ impl Named {
             return Err(Wrong::Other(format!(
                 "{name}: no address space holds {bytes} bytes; give it less, like {name}:64M"
             )));
+        }
+        if let Some(app) = apps::from_name(name, Ask { bytes, threads, law, writes }) {
+            return app.map(Named::App).map_err(|refused| refusal(name, refused));
+        }
+        if law.is_some() || writes.is_some() {
+            return Err(refusal(name, if law.is_some() { Refused::Law } else { Refused::Writes }));
         }
         if let Some(program) = builtin::from_name(name, bytes) {
             return Ok(Named::Builtin(program.with_threads(threads.unwrap_or(1))));
@@ -106,12 +161,20 @@ impl Named {
     }
 }
 
+fn refusal(name: &str, refused: Refused) -> Wrong {
+    Wrong::Other(match refused {
+        Refused::Law => format!("{name} takes no distribution of keys"),
+        Refused::Writes => format!("{name} takes no share of writes"),
+    })
+}
+
 impl Program for Named {
     fn name(&self) -> &str {
         match self {
             Named::Builtin(program) => program.name(),
             Named::LruFileMmapRead(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
+            Named::App(program) => program.name(),
             Named::Chaos(program) => program.name(),
         }
     }
@@ -121,6 +184,7 @@ impl Program for Named {
             Named::Builtin(program) => program.footprint(),
             Named::LruFileMmapRead(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
+            Named::App(program) => program.footprint(),
             Named::Chaos(program) => program.footprint(),
         }
     }
@@ -130,6 +194,7 @@ impl Program for Named {
             Named::Builtin(program) => program.run(os, role),
             Named::LruFileMmapRead(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
+            Named::App(program) => program.run(os, role),
             Named::Chaos(program) => program.run(os, role),
         }
     }
@@ -154,12 +219,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_name_says_is_read_and_written_alike() {
+        let number = |word: &str| word.parse().map_err(|_| String::new());
+        let read = |text| Words::parse(text, number);
+        for (text, whole) in [
+            ("zipf", "zipf:67108864"),
+            ("zipf:5:3", "zipf:5:3"),
+            ("redis:gaussian", "redis:67108864:gaussian"),
+            ("redis:5:zipf:0%", "redis:5:zipf:0%"),
+            ("redis:5:7:zipf:100%", "redis:5:7:zipf:100%"),
+            ("redis:30%", "redis:67108864:30%"),
+        ] {
+            let words = read(text).expect(text);
+            assert_eq!(format!("{words}"), whole);
+            assert_eq!(read(whole), Ok(words));
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         assert_eq!(find("zippf:1000").err(), Some(Wrong::Unknown("zippf".into())));
         for (text, reason) in [
             ("zipf:1M", "no number of bytes"),
             ("zipf:1000000:0", "no number of threads"),
             ("zipf:1:1:1", "NAME:SIZE:THREADS"),
+            ("memcached:1:1:zipf:zipf", "NAME:SIZE:THREADS"),
+            ("memcached:1:5%:zipf", "NAME:SIZE:THREADS"),
+            ("memcached:101%", "no share of writes"),
+            ("zipf:1000000:gaussian", "takes no distribution"),
+            ("chaos:5%", "takes no share of writes"),
             ("pageout-loop:1000000:2", "chooses its number"),
             ("chaos:100000000000000", "no address space holds"),
         ] {

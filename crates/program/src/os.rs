@@ -389,6 +389,10 @@ pub trait Os {
     fn seed(&self) -> u64;
     /// Count `units` of the program's own work as done. Two runs that report the same did the same work.
     fn progress(&mut self, units: u64);
+    /// Note how long one of the program's own operations took, in nanoseconds.
+    fn took(&mut self, nanos: u64) {
+        let _ = nanos;
+    }
 }
 
 /// A workload.

@@ -78,7 +78,7 @@ pub(super) mod tests {
     use crate::record::OracleRecord;
 
     pub(in super::super) fn guest() -> Guest {
-        let task = Task::Program { name: "zipf".into(), bytes: 64 << 20, threads: 4 };
+        let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(4, 1, 32 << 20, 1024).unwrap();
         Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
     }

@@ -209,7 +209,8 @@ pub struct ExperimentArgs {
 #[derive(Debug, Args)]
 pub struct WhatArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
-    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8
+    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8; for applications (docs/programs.md) also with keys and writes, like
+    /// redis:1G:gaussian:10%
     #[arg(value_name = "PROGRAM")]
     pub program: String,
     /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const DEFAULT_MEMORY: u64 = 256 << 20;
 /// Swap space of those who name none, at least.
 const LEAST_SWAP: u64 = 64 << 20;
+/// Most tasks of a program that nobody gives a number, unless it has as many as the machine has CPUs.
+const MOST_USUAL_THREADS: u32 = 12;
 /// Lines of the guest's log that explain a failure of a quiet run.
 const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
@@ -185,8 +187,10 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let task = match &program {
         Program::Trace(replay) => Task::Trace(Recorded::new(replay.source())?),
         Program::Named(_) => {
-            let (name, bytes, threads) = Program::built_in(name)?;
-            Task::Program { name, bytes, threads }
+            let words = Program::built_in(name)?;
+            // As many as any program has that chooses their number itself.
+            let threads = words.threads.unwrap_or(args.cpus.max(MOST_USUAL_THREADS));
+            Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
     let footprint = program.footprint();

@@ -26,7 +26,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program that the user named: a trace, or `NAME`, `NAME:SIZE` or `NAME:SIZE:THREADS`.
+    /// The program that the user named: a trace, or a name as [`program::named`] reads them.
     pub fn find(name: &str) -> Result<Program> {
         let path = Path::new(name);
         if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
@@ -46,10 +46,9 @@ impl Program {
         }
     }
 
-    /// The built-in program that the user named, as name, bytes and threads, for a machine that builds it itself.
-    pub fn built_in(name: &str) -> Result<(String, u64, u32)> {
-        let words = words(name).map_err(|wrong| explain_name(&wrong))?;
-        Ok((words.name.to_owned(), words.bytes, words.threads.unwrap_or(1)))
+    /// The words of a built-in program that the user named, for a machine that builds it itself.
+    pub fn built_in(name: &str) -> Result<Words<'_>> {
+        words(name).map_err(|wrong| explain_name(&wrong))
     }
 
     /// Bytes that it touches.
@@ -62,7 +61,7 @@ impl Program {
 
     /// May it be killed for want of memory without the run having failed?
     pub(super) fn may_die(&self) -> bool {
-        matches!(self, Program::Named(Named::Chaos(_)))
+        matches!(self, Program::Named(program) if program.may_die())
     }
 
     /// What the random program has met in its run: its operations, and what the memory manager counted of what it did.
@@ -116,7 +115,9 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
             let validate_sometimes = config.verify;
             machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
-        Named::Builtin(_) | Named::PageoutLoop(_) => machine_sim::run(config, program).map_err(explain),
+        Named::Builtin(_) | Named::PageoutLoop(_) | Named::App(_) => {
+            machine_sim::run(config, program).map_err(explain)
+        }
     }
 }
 

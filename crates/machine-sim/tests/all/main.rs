@@ -1,6 +1,7 @@
 //! The simulated machine as a whole. One program, because each would be built from the memory manager's code anew.
 
 mod acts;
+mod apps;
 mod bound;
 mod chaos;
 mod clock;

@@ -44,7 +44,7 @@ impl Choice {
 
     /// May it be killed for want of memory without the run having failed?
     pub fn may_die(&self) -> bool {
-        matches!(self, Choice::Named(Named::Chaos(_)))
+        matches!(self, Choice::Named(program) if program.may_die())
     }
 
     /// What a reader of the run's numbers should know of what a task has done, when that has ended.

@@ -1,6 +1,7 @@
 //! Programs that only touch memory: they differ in the order of pages.
 
 use super::{Area, BASE, Builtin, Habit, PAGE};
+use crate::keys::scattered;
 use crate::rng::Rng;
 use crate::zipf::Zipf;
 use crate::{Access, Mode, Os, Signal};
@@ -9,8 +10,6 @@ use crate::{Access, Mode, Os, Signal};
 const WHOLE: u32 = 512;
 /// Accesses to a page that is touched at random.
 const SOME: u32 = 8;
-/// A prime that no area has as many pages of: multiplying by it scatters ranks over the area.
-const SCATTER: u64 = 1_099_511_627_791;
 
 impl Builtin {
     pub(super) fn walk<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
@@ -22,12 +21,7 @@ impl Builtin {
             Habit::Zipf => {
                 self.fill(os, thread)?;
                 let zipf = Zipf::new(self.pages());
-                self.random(
-                    os,
-                    share,
-                    |rng, pages, _| (zipf.next(rng) as u128 * SCATTER as u128 % pages as u128) as u64,
-                    &mut rng,
-                )
+                self.random(os, share, |rng, pages, _| scattered(zipf.next(rng), pages), &mut rng)
             }
             Habit::Phases => {
                 self.fill(os, thread)?;

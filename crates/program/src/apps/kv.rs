@@ -1,0 +1,166 @@
+//! Stores in memory, as memtier_benchmark drives them: objects in a heap, found by a table of pointers.
+//!
+//! *memcached*: threads share all objects. An item is one piece: header, key and value. GET counts a reference in the header,
+//! so it writes, too. *redis*: its one thread serves all clients, so tasks are servers, each with objects of its own. An object
+//! is an entry of the table, its key, and its value with a header; GET notes the time in the value's header.
+//!
+//! Keys are loaded in their order, so neighbours lie beside each other.
+
+use super::Ask;
+use super::parts::{Heap, Job, PAGE, part};
+use crate::keys::{Keys, Law, scattered};
+use crate::rng::Rng;
+use crate::{Mode, Os, Signal};
+use alloc::vec::Vec;
+
+/// Barrier at which all objects are there.
+const LOADED: u32 = 1;
+/// Bytes of a pointer in the table.
+const POINTER: u64 = 8;
+/// Operations for each page of the heap: each page is looked at several times.
+const OPERATIONS: u64 = 8;
+/// Instructions of the server for an operation; a guess.
+const WORK: u64 = 5_000;
+
+/// Bytes of the pieces of an object, each kind of which fills pages of its own. The last holds the value.
+///
+/// memcached: a header of 48 bytes, 8 of CAS, a key of 16 and a zero, a value of 32 and its end, in a chunk of the class of 120.
+const ITEM: &[u64] = &[120];
+/// redis: an entry of 24 bytes and a key of 16 with header and zero, both in allocations of 32; the value in one of 64.
+const OBJECT: &[u64] = &[32, 32, 64];
+
+/// A store.
+#[derive(Clone, Debug)]
+pub(super) struct Kv {
+    pieces: &'static [u64],
+    servers: bool,
+    objects: u64,
+    tasks: u32,
+    law: Law,
+    writes: u32,
+}
+
+impl Kv {
+    /// memcached, with its 4 threads.
+    pub(super) fn memcached(ask: &Ask) -> Kv {
+        Kv::new(ask, ITEM, false, 4)
+    }
+
+    /// redis, one server.
+    pub(super) fn redis(ask: &Ask) -> Kv {
+        Kv::new(ask, OBJECT, true, 1)
+    }
+
+    fn new(ask: &Ask, pieces: &'static [u64], servers: bool, tasks: u32) -> Kv {
+        let tasks = ask.tasks(tasks);
+        // The table has up to two pointers for each object.
+        let each = pieces.iter().sum::<u64>() + 2 * POINTER;
+        let objects = ask.bytes / each;
+        // memtier_benchmark's defaults: keys at random, one SET for ten GETs.
+        Kv {
+            pieces,
+            servers,
+            objects,
+            tasks,
+            law: ask.law.unwrap_or(Law::Uniform),
+            writes: ask.writes.unwrap_or(9),
+        }
+    }
+
+    /// Objects of one table.
+    fn shared_by_a_table(&self) -> u64 {
+        if self.servers { self.objects / u64::from(self.tasks) } else { self.objects }
+    }
+
+    /// The table of a server, and then each kind of piece.
+    fn heaps(&self, server: u32) -> Vec<Heap> {
+        let objects = self.shared_by_a_table();
+        let lens = || {
+            core::iter::once(objects.next_power_of_two() * POINTER)
+                .chain(self.pieces.iter().map(|piece| objects * piece))
+        };
+        // All servers' lie one after the other.
+        let lens = (0..=server).flat_map(|_| lens());
+        let place = |last: &mut Option<Heap>, len| {
+            *last = Some(last.map_or(Heap::first(len), |last| last.then(len)));
+            *last
+        };
+        lens.scan(None, place).skip(server as usize * (1 + self.pieces.len())).collect()
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn footprint(&self) -> u64 {
+        let servers = if self.servers { u64::from(self.tasks) } else { 1 };
+        servers * self.heaps(0).iter().map(|heap| heap.len).sum::<u64>()
+    }
+
+    /// Look a key's pointer up, or enter it.
+    fn pointer<O: Os>(&self, os: &mut O, table: Heap, key: u64, mode: Mode) -> Result<(), Signal> {
+        let bucket = scattered(key, self.shared_by_a_table().next_power_of_two());
+        table.touch(os, bucket * POINTER, POINTER, mode)
+    }
+
+    /// One SET or GET.
+    fn operation<O: Os>(&self, os: &mut O, heaps: &[Heap], key: u64, set: bool) -> Result<(), Signal> {
+        let [table, keys @ .., values] = heaps else { unreachable!("a store has a table and values") };
+        let [key_pieces @ .., value] = self.pieces else { unreachable!("an object has a value") };
+        self.pointer(os, *table, key, Mode::Load)?;
+        for (heap, piece) in keys.iter().zip(key_pieces) {
+            heap.touch(os, key * piece, *piece, Mode::Load)?;
+        }
+        if set {
+            values.touch(os, key * value, *value, Mode::Store)?;
+        } else {
+            values.touch(os, key * value, *value, Mode::Load)?;
+            values.touch(os, key * value, 8, Mode::Store)?;
+        }
+        os.compute(WORK);
+        Ok(())
+    }
+
+    fn load<O: Os>(&self, os: &mut O, heaps: &[Heap], keys: core::ops::Range<u64>) -> Result<(), Signal> {
+        for key in keys.clone() {
+            self.pointer(os, heaps[0], key, Mode::Store)?;
+            for (heap, piece) in heaps[1..].iter().zip(self.pieces) {
+                heap.touch(os, key * piece, *piece, Mode::Store)?;
+            }
+        }
+        os.progress(keys.end - keys.start);
+        Ok(())
+    }
+}
+
+impl Job for Kv {
+    fn tasks(&self, _: u32) -> u32 {
+        self.tasks
+    }
+
+    fn processes(&self) -> bool {
+        self.servers
+    }
+
+    fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        let servers = if self.servers { self.tasks } else { 1 };
+        (0..servers).flat_map(|server| self.heaps(server)).try_for_each(|heap| heap.map(os))
+    }
+
+    fn task<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
+        let objects = self.shared_by_a_table();
+        let (heaps, own) = match self.servers {
+            true => (self.heaps(task), 0..objects),
+            false => (self.heaps(0), part(objects, task, self.tasks)),
+        };
+        self.load(os, &heaps, own.clone())?;
+        os.barrier(LOADED, self.tasks);
+        let mut rng = Rng::new(os.seed());
+        let mut keys = Keys::new(self.law, objects, own.start);
+        let operations = self.footprint() / PAGE * OPERATIONS / u64::from(self.tasks);
+        for _ in 0..operations {
+            let key = keys.next(&mut rng);
+            let set = rng.percent(self.writes.into());
+            self.operation(os, &heaps, key, set)?;
+        }
+        os.progress(operations);
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! A search through all files of a tree, ten times over, as ripgrep does it: every file read from end to end, once a pass.
+
+use super::Ask;
+use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read};
+use crate::rng::Rng;
+use crate::{Mode, Os, Signal};
+
+/// Passes.
+const PASSES: u64 = 10;
+/// Bytes of ripgrep's buffer.
+const BUFFER: u64 = 64 << 10;
+/// Pages of a file, on average: Linux's tree has files of 16 KiB or so. A sum of two dice, so that there are many small ones; a guess.
+const MEAN: u64 = 4;
+/// Instructions to search a page: some bytes in each; a guess.
+const WORK: u64 = 1_000;
+/// The tree is the same for all tasks and seeds.
+const TREE: u64 = 7;
+
+/// The search.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    pages: u64,
+    tasks: Option<u32>,
+    passes: u64,
+}
+
+impl Search {
+    /// Ten passes.
+    pub(super) fn new(ask: &Ask) -> Search {
+        let tasks = ask.threads.map(|tasks| Ask { threads: Some(tasks), ..*ask }.tasks(1));
+        Search { pages: ask.bytes / PAGE, tasks, passes: PASSES }
+    }
+
+    pub(super) fn footprint(&self) -> u64 {
+        self.pages * PAGE
+    }
+
+    /// The files of a part of the tree: pages of each.
+    fn files(&self, task: u32, tasks: u32) -> impl Iterator<Item = u64> {
+        let pages = part(self.pages, task, tasks);
+        let (mut left, mut rng) = (pages.end - pages.start, Rng::new(TREE + u64::from(task)));
+        core::iter::from_fn(move || {
+            let wanted = 1 + rng.below(MEAN) + rng.below(MEAN);
+            let file = wanted.min(left);
+            left -= file;
+            (file > 0).then_some(file)
+        })
+    }
+}
+
+impl Job for Search {
+    /// As many as there are CPUs, if nothing is said.
+    fn tasks(&self, cpus: u32) -> u32 {
+        self.tasks.unwrap_or(cpus).min((self.pages / 16) as u32)
+    }
+
+    fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        Heap::first(BUFFER * u64::from(self.tasks(os.cpus()))).map(os)
+    }
+
+    fn task<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
+        let tasks = self.tasks(os.cpus());
+        let buffer = Heap { start: Heap::first(0).start + u64::from(task) * BUFFER, len: BUFFER };
+        for _ in 0..self.passes {
+            let mut searched = 0;
+            for (number, pages) in self.files(task, tasks).enumerate() {
+                let fd = open(os, &alloc::format!("tree-{task}-{number}"), pages * PAGE)?;
+                for (at, len) in pieces(0..pages * PAGE, BUFFER) {
+                    read(os, fd, at, len)?;
+                    buffer.touch(os, 0, len, Mode::Load)?;
+                }
+                must(os.close(fd))?;
+                os.compute(pages * WORK);
+                searched += pages;
+            }
+            let own = part(self.pages, task, tasks);
+            assert_eq!(searched, own.end - own.start, "every page is searched in each pass");
+            os.progress(searched);
+        }
+        Ok(())
+    }
+}
