@@ -12,7 +12,10 @@ const MOST_GROUPS: usize = 6;
 
 /// Knobs that may change while the machine runs, with values that make a difference on a small machine; what is no value of them, too.
 const KNOBS: &[(&str, &[u64])] = &[
-    ("vm.swappiness", &[0, 60, 100, 200, 201]),
+    // Not 0: generations never swap then, and what does not fit is out of memory.
+    ("vm.swappiness", &[1, 60, 100, 200, 201]),
+    ("reclaim.policy", &[0, 1]),
+    ("lru_gen.enabled", &[1, 3, 7, 8]),
     ("vm.page-cluster", &[0, 3, 5]),
     ("vm.min_free_kbytes", &[0, 512, 2048]),
     ("vm.watermark_scale_factor", &[10, 200]),
