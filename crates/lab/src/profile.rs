@@ -54,6 +54,11 @@ pub const PRESETS: &[Preset] = &[
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
         knobs: &[(Knob::ReclaimPolicy, 1)],
     },
+    Preset {
+        name: "fifo",
+        help: "first in, first out, used or not: the least that a policy can do",
+        knobs: &[(Knob::ReclaimPolicy, 2)],
+    },
 ];
 
 /// A profile as the user wrote it, understood.

@@ -20,7 +20,7 @@ struct Bench {
 impl Bench {
     /// A file whose pages are in memory, mapped shared and read once.
     fn new(kind: FileKind) -> Bench {
-        let config = Config { knobs: Knobs::default(), swap: Vec::new() };
+        let config = Config::default();
         let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
         let file = mm.create_file(kind, 0);
         // Whole pages, so that nothing is read from the device.

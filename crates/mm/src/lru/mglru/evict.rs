@@ -6,7 +6,7 @@ use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, queue};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Generation, List};
-use crate::lru::policy::{Folio, Leave, Policy};
+use crate::lru::policy::{Folio, Leave, Locked, Policy};
 use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
@@ -129,7 +129,7 @@ impl Lru {
                 found.scanned += pages;
                 if self.sort(base, (vec, lists), (pfn, kind), scan) {
                     found.sorted += pages;
-                } else if let Some(list) = isolate(vec, frame, kind) {
+                } else if let Some(list) = isolate((vec, lists), frame, kind) {
                     found.folios.push_head(&base.frames, pfn);
                     gone[list.is_active() as usize][kind as usize] -= pages as i64;
                     found.taken += pages;
@@ -212,7 +212,7 @@ impl Lru {
 
 /// Take the right to move a folio that was popped off its queue, and a reference; it belongs to no generation from then on. `None`:
 /// somebody else moves or frees it.
-fn isolate(vec: &LruVec, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
+fn isolate(at: Locked<'_>, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
     if !take(frame) {
         return None;
     }
@@ -223,7 +223,7 @@ fn isolate(vec: &LruVec, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
     };
     frame.update(unless_referenced);
     let folio = Folio { frame, kind, pages: frame.pages() as i64 };
-    let list = super::MgLru.leave(vec, folio, Leave::Evict);
+    let list = super::MgLru.leave(at, folio, Leave::Evict);
     frame.set_queue(0);
     Some(list)
 }
