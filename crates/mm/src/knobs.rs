@@ -77,7 +77,8 @@ pub struct KnobInfo {
 knobs! {
     Swappiness "vm.swappiness" 60 0..=200 ""
         "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";
-    ReclaimPolicy "reclaim.policy" 0 0..=3 "" ["classic" "mglru" "fifo" "custom"]
+    ReclaimPolicy "reclaim.policy" 0 0..=10 ""
+        ["classic" "mglru" "fifo" "mru" "sieve" "s3-fifo" "arc" "lfu" "lhd" "get-scan" "custom"]
         "which pages are replaced: active and inactive lists, generations (MGLRU; bit 0 of lru_gen.enabled follows), or one of the \
          policies that propose (docs/policies.md)";
     LruGenEnabled "lru_gen.enabled" 6 0..=7 ""

@@ -23,9 +23,16 @@
 //! lists in turn until one is; that counts in `policy_fallback`. So a policy can be slow and unwise, but it cannot lose a folio, free
 //! one that is in use, or keep memory from being reclaimed.
 
+mod arc;
 mod fifo;
+mod getscan;
 #[cfg(any(test, feature = "std"))]
 pub mod hostile;
+mod lfu;
+mod lhd;
+mod mru;
+mod s3fifo;
+mod sieve;
 
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::units::*;
@@ -40,7 +47,29 @@ pub const MAX_SAMPLE: usize = 128;
 pub type MakePolicy = fn() -> Box<dyn Replace>;
 
 /// The policies that come with Pagefold, with the names by which the knob `reclaim.policy` knows them.
-pub const RIVALS: &[(&str, MakePolicy)] = &[("fifo", || Box::new(fifo::Fifo))];
+pub const RIVALS: &[(&str, MakePolicy)] = &[
+    ("fifo", || Box::new(fifo::Fifo)),
+    ("mru", || Box::new(mru::Mru)),
+    ("sieve", || Box::<sieve::Sieve>::default()),
+    ("s3-fifo", || Box::new(s3fifo::S3Fifo)),
+    ("arc", || Box::<arc::Arc>::default()),
+    ("lfu", || Box::new(lfu::Lfu)),
+    ("lhd", || Box::<lhd::Lhd>::default()),
+    ("get-scan", || Box::<getscan::GetScan>::default()),
+];
+
+/// In a mark: the use that brought the folio has not been told from others yet.
+const FIRST: u8 = 0x40;
+
+/// Uses through file descriptors since this was last asked, but for the one that brought the folio.
+fn hits(folio: View<'_>) -> u32 {
+    let uses = folio.take_uses();
+    let first = u32::from(uses > 0 && folio.mark() & FIRST != 0);
+    if first > 0 {
+        folio.set_mark(folio.mark() & !FIRST);
+    }
+    uses - first
+}
 
 /// Which end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

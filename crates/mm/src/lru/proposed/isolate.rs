@@ -93,7 +93,12 @@ impl Lru {
             let vec = self.vec(frame.node(), frame.group());
             let lists = vec.lock();
             if !lists.dead && vec.policy().is_proposed() {
-                let why = |frame: &Frame| if frame.queue() == FOUND_USED { Why::Used } else { Why::Kept };
+                let why = |frame: &Frame| {
+                    let used = frame.queue() == FOUND_USED;
+                    // It may go to a list that is not a policy's.
+                    frame.set_queue(0);
+                    if used { Why::Used } else { Why::Kept }
+                };
                 self.putback_placed(base, Held { vec, lists }, folios, &mut out, why);
             } else {
                 drop(lists);

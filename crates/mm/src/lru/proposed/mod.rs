@@ -8,6 +8,8 @@
 //! with each eviction that the policy has brought about.
 
 mod isolate;
+#[cfg(test)]
+mod rivals;
 mod shadow;
 #[cfg(test)]
 mod tests;

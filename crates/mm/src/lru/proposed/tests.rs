@@ -17,7 +17,7 @@ const ALL: Ask = Ask { pages: 32, highest: ZoneKind::Movable, anon: true, may_un
 const ONE: Ask = Ask { pages: 1, ..ALL };
 const CUSTOM: PolicyKind = PolicyKind::Proposed(RIVALS.len() as u8);
 
-fn with(make: MakePolicy) -> (Base<TestMachine>, Lru) {
+pub(super) fn with(make: MakePolicy) -> (Base<TestMachine>, Lru) {
     let (base, lru) = setup();
     let lru = lru.with_custom(Some(make));
     lru.set_policy(&base, CUSTOM).unwrap();
@@ -25,7 +25,7 @@ fn with(make: MakePolicy) -> (Base<TestMachine>, Lru) {
 }
 
 /// Reclaim one folio: the way of `remove_mapping`. Returns what it leaves behind.
-fn evict_one(base: &Base<TestMachine>, lru: &Lru) -> Option<(Pfn, Shadow)> {
+pub(super) fn evict_one(base: &Base<TestMachine>, lru: &Lru) -> Option<(Pfn, Shadow)> {
     let mut got = lru.isolate_proposed(base, NODE, ROOT, ONE);
     let pfn = got.folios.iter_mut().find_map(|folios| folios.pop_tail(&base.frames))?;
     let shadow = lru.eviction(base, pfn, ROOT);
