@@ -69,7 +69,7 @@ impl World {
             st.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
             st.frames[head].get(pages.count);
             st.rmap.add_range(base, pages);
-            st.lru.add(base, head);
+            st.lru.add(base, head, false);
             let mut tables = st.tables.lock(base, self.space);
             let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Mark::Min, Reserve::None);
             let (slot, page) = (slot.expect("memory is left"), Vpn(START.0 + at));

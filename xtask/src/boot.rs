@@ -138,6 +138,14 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
             }
         }
     }
+    // Generations, with flushes deferred and not.
+    for program in PROGRAMS {
+        for (cpus, policy) in [(1, "batch"), (4, "lazy")] {
+            cases.push(Case::good(format!(
+                "{program} --memory 8M --cpus {cpus} --profile mglru --set tlb.unmap={policy}"
+            )));
+        }
+    }
     for program in LARGE {
         for policy in DEFERRING {
             cases.push(Case::good(format!("{program} --cpus 4 --set tlb.unmap={policy}")));

@@ -27,6 +27,7 @@ Tasks:
                  random programs on random machines, traces and built-in programs short of memory, with all flush policies
                  and forms of folios, under the oracle for N minutes (10), cases or checked accesses, as many at a time as
                  there are cores; prints what the random program met, and fails if 300 cases of it left something out
+  soak --cover   a few cases of the random program, always the same: fails if they leave out something that they list
   fuzz [--runs N] [TARGET]
                  look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000 inputs
                  each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
@@ -54,10 +55,11 @@ fn main() -> ExitCode {
         ["properties", cases] if cases.parse::<u32>().is_ok() => run_all(&properties(cases)),
         ["properties", ..] => usage("properties takes a number of cases, or nothing"),
         ["bench", rest @ ..] => run_all(&benches(rest)),
+        ["soak", "--cover"] => soak::cover(),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
             None => usage(
-                "soak takes --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
+                "soak takes --cover, or --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
             ),
         },
         ["fuzz", rest @ ..] => match fuzz::Options::parse(rest) {
@@ -146,6 +148,7 @@ fn all() -> Vec<Step> {
             &["run", "--", "lazy"],
         ),
         Step::cargo("the release build", ["build", "--release"]),
+        Step::cargo("what the random program meets", ["xtask", "soak", "--cover"]),
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the booted machine", ["xtask", "boot-test"]));

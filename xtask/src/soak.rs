@@ -6,7 +6,7 @@
 mod choice;
 mod coverage;
 
-use coverage::Coverage;
+use coverage::{Coverage, Set};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -75,6 +75,17 @@ struct Totals {
 
 /// Run cases until time is up or one fails.
 pub fn soak(options: &Options) -> ExitCode {
+    run_cases(options, Set::Random, |seed| choice::case(seed, options.only.as_deref()))
+}
+
+/// Run a few cases, always the same, that together meet all that the random program can meet.
+pub fn cover() -> ExitCode {
+    let cases = choice::covering();
+    let options = Options::parse(&["--cases", &cases.len().to_string(), "--seed", "0"]).expect("well formed");
+    run_cases(&options, Set::Fixed, |case| cases[case as usize].clone())
+}
+
+fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -> ExitCode {
     // Cases name files as seen from the project's directory.
     if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
         eprintln!("xtask: cannot go to the project's directory: {error}");
@@ -84,7 +95,7 @@ pub fn soak(options: &Options) -> ExitCode {
     let start = Instant::now();
     let end = start + Duration::from_secs(60 * options.minutes);
     let (next, failed, totals) =
-        (AtomicU64::new(options.seed), AtomicBool::new(false), Mutex::<Totals>::default());
+        (AtomicU64::new(options.seed), AtomicBool::new(false), Mutex::new(Totals::of(set)));
     let work = || {
         while Instant::now() < end && !failed.load(Relaxed) {
             let seed = next.fetch_add(1, Relaxed);
@@ -92,7 +103,7 @@ pub fn soak(options: &Options) -> ExitCode {
             if seed - options.seed >= options.cases || checked >= options.checks {
                 break;
             }
-            let case = choice::case(seed, options.only.as_deref());
+            let case = case(seed);
             println!("pagefold {case}");
             match run(&pagefold, &case) {
                 Some(shown) => totals.lock().expect("nobody panics with it").add(&case, &shown),
@@ -113,6 +124,10 @@ pub fn soak(options: &Options) -> ExitCode {
 }
 
 impl Totals {
+    fn of(set: Set) -> Totals {
+        Totals { coverage: Coverage::of(set), ..Totals::default() }
+    }
+
     fn add(&mut self, case: &str, shown: &Shown) {
         self.cases += 1;
         self.checked += shown.checked;

@@ -122,6 +122,9 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("reproduce pfn-flush --scale 2", "like 1/16"),
         ("reproduce pfn-flush --scale 0.00001", "choose a larger scale"),
         ("run lru-file-mmap-read:64M", "give it less with --memory"),
+        ("run chaos:31T", "the machine's disk for files"),
+        ("run zipf:1M --bound --preempt 4", "--preempt and --bound exclude each other"),
+        ("bound zipf:1M --preempt 4", "--preempt and --bound exclude each other"),
         ("import --format lackey no-such-file -o x.pft", "no-such-file"),
         ("import --format lackey Cargo.toml -o x.pft", "Cargo.toml"),
         ("record -o x.pft -- no-such-program", ""),
@@ -343,7 +346,9 @@ fn documents_agree_with_the_code() {
     let work = json["work"]["classic"].as_object().unwrap();
     let device = json["devices"]["classic"].as_object().unwrap().values().next().unwrap();
     let inner = row.keys().chain(work.keys()).chain(device.as_object().unwrap().keys());
-    for key in json.as_object().unwrap().keys().chain(inner) {
+    let random = good_json("run chaos:1M:20 --machine small --quiet --json");
+    assert!(random["covered"]["chaos:mmap/done"].as_u64().unwrap() > 0);
+    for key in json.as_object().unwrap().keys().chain(random.as_object().unwrap().keys()).chain(inner) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
 }

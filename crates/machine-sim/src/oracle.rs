@@ -119,6 +119,17 @@ pub(crate) enum Forget {
     Not,
 }
 
+/// Where a store went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Went {
+    /// To this page of a file with a name.
+    Named(u64, u64),
+    /// To shared memory without a name.
+    Nameless,
+    /// To memory of the space's own.
+    Own,
+}
+
 /// The oracle's verdict on its run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OracleReport {
@@ -512,15 +523,9 @@ impl Oracle {
         if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
     }
 
-    /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away or maps another
-    /// there, `file` tells the page of a file with a name that the store went to.
-    pub(crate) fn store(
-        &mut self,
-        space: u32,
-        page: u64,
-        stamp: Stamp,
-        file: impl FnOnce() -> Option<(u64, u64)>,
-    ) {
+    /// A store left `stamp`. To be called after [`Oracle::access`]. `went` is asked where a call is under way that takes the page away or
+    /// maps another there.
+    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> Went) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
                 self.file_write(file, page - start + offset, stamp);
@@ -528,13 +533,13 @@ impl Oracle {
             Some(_) => {
                 self.space(space).pages.insert(page, Private::Is(stamp));
             }
-            None => self.store_in_flux(space, page, stamp, file()),
+            None => self.store_in_flux(space, page, stamp, went()),
         }
     }
 
-    /// A store raced with a call that takes the page away. Where a file is shown, it is the file that has it; memory of the space's own
+    /// A store raced with a call that takes the page away. If it went to a file, it is the file that has it; memory of the space's own
     /// may be lost or moved with it.
-    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, file: Option<(u64, u64)>) {
+    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: Went) {
         let mut written = None;
         for flux in &mut self.flux {
             let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken) else { continue };
@@ -550,7 +555,12 @@ impl Oracle {
                 _ => taken.pages.push((page, Private::Any)),
             }
         }
-        if let Some((file, index)) = file.or(written) {
+        let written = match went {
+            Went::Named(file, index) => Some((file, index)),
+            Went::Nameless => written,
+            Went::Own => None,
+        };
+        if let Some((file, index)) = written {
             self.file_write(file, index, stamp);
         }
     }

@@ -35,8 +35,10 @@ use std::rc::Rc;
 const SHORTEST: u64 = 250_000;
 /// Stops are at most two to this times as long: 4 ms.
 const DOUBLINGS: u64 = 14;
-/// How long to wait between two tries of a lock, and how often: a stop, and those that its holder makes meanwhile, end before.
+/// How long to wait between the first two tries of a lock, how often that doubles, so that a long wait takes few tries and is at most twice
+/// as long as it has to be, and how often to try: a stop, and those that its holder makes meanwhile, end before.
 const SPIN: u64 = 1_000_000;
+const SPIN_DOUBLINGS: u32 = 5;
 const TRIES: u32 = 1_000_000;
 
 thread_local! {
@@ -144,7 +146,7 @@ impl Preempt {
         let tries = self.tries.get() + 1;
         assert!(self.open.get(), "a lock is wanted that is held, where nobody can wait");
         assert!(self.kept.get() > 0 && tries < TRIES, "a lock is taken that is never released");
-        self.leave(SPIN);
+        self.leave(SPIN << (tries - 1).min(SPIN_DOUBLINGS));
         self.tries.set(tries);
     }
 

@@ -33,7 +33,9 @@ struct Slots {
 
 impl<T: Default> Default for Arena<T> {
     fn default() -> Self {
-        let first = Box::new(core::array::from_fn(|_| T::default()));
+        // Made one by one where they stay: all of them together may be more than a kernel's stack holds.
+        let elements: Box<[T]> = (0..1usize << FIRST).map(|_| T::default()).collect();
+        let first = elements.try_into().unwrap_or_else(|_| unreachable!("there are as many as asked for"));
         Arena { first, chunks: [const { Cell::new() }; CHUNKS], slots: Lock::default() }
     }
 }

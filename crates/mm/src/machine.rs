@@ -189,6 +189,8 @@ pub enum WaitKey {
     Kswapd(NodeId),
     /// Somebody waits for reclaim on a node to make progress.
     Reclaim(NodeId),
+    /// Somebody waits until a vector of the node has a new generation.
+    Generation(NodeId),
     /// The flusher of dirty pages is wanted.
     Flusher,
     /// Somebody waits for writes to finish.

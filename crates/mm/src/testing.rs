@@ -143,6 +143,11 @@ impl TestMachine {
         self.clock.fetch_add(by, Relaxed);
     }
 
+    /// The clock of the CPU that runs this from now on shows that.
+    pub fn set_clock(&self, now: Nanos) {
+        self.clock.store(now, Relaxed);
+    }
+
     /// What a frame holds: 0 after [`Machine::zero`].
     pub fn stamp(&self, pfn: Pfn) -> u64 {
         self.stamps[pfn.index()].load(Relaxed)

@@ -3,12 +3,14 @@
 /// Every choice, with its values.
 const CHOICES: &[(&str, &[&str])] = &[
     ("program", &["chaos", "chaos", "recorded", "built-in"]),
-    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too.
+    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too, where no CPU
+    // is stopped.
     ("tlb.unmap", &["eager", "batch", "list", "lazy", "lazy", "abis", "latr"]),
     ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
     ("tlb.pay_all", &["0", "1"]),
     ("rmap.batch", &["1", "1", "0"]),
+    ("reclaim.policy", &["classic", "mglru"]),
     ("file.max_order", &["0", "2", "5", "9"]),
     ("shmem.max_order", &["0", "2", "4", "9"]),
     ("queue.read_ahead_kb", &["128", "512", "2048"]),
@@ -20,6 +22,8 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("thp.khugepaged", &["0", "1"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
+    // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.
+    ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
@@ -63,7 +67,7 @@ fn choice(seed: u64, name: &str) -> &'static str {
 
 /// The case of a seed: what follows `pagefold` on its command line. `only`: the kind of program.
 pub fn case(seed: u64, only: Option<&str>) -> String {
-    let choose = |name| choice(seed, name);
+    let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
         "chaos" => format!(
             "chaos:{}:{} --machine random:{}",
@@ -84,14 +88,54 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
             choose("built-in machine")
         ),
     };
+    // Generations never swap with a swappiness of 0, as in Linux: what does not fit is out of memory then.
+    let choose = |name: &str| match (choose(name), choose("reclaim.policy")) {
+        ("0", "mglru") if name == "vm.swappiness" => "1",
+        (chosen, _) => chosen,
+    };
     // What has a dot is a knob.
     let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
     let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
+    let watch = match choose("preempt") {
+        "off" => "--bound".to_owned(),
+        every => format!("--preempt {every}"),
+    };
     format!(
         "run {program} --seed {seed}{set} --set khugepaged.scan_sleep_millisecs=3 --set \
-         khugepaged.alloc_sleep_millisecs=3 --verify --bound --quiet --json"
+         khugepaged.alloc_sleep_millisecs=3 --verify {watch} --quiet --json"
     )
 }
+
+/// A few cases that meet together all that the random program can meet, several times over: little memory in one node and in four,
+/// under all flush policies, with all forms of folios, and collapse under three sets of limits.
+pub fn covering() -> Vec<String> {
+    const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
+    const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];
+    let case = |i: usize| {
+        // With each policy every form of folios, once with less memory and once with more.
+        let enabled = ["always", "never"][i / 6 % 2];
+        let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
+        let limit = [511, 0, 64][i / 7 % 3];
+        let limits =
+            ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
+        format!(
+            "run chaos:{}:600 --memory {memory} --machine {} --seed {i} --set tlb.unmap={} --set reclaim.policy={} --set \
+             file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
+             hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set khugepaged.scan_sleep_millisecs=2 --set \
+             khugepaged.alloc_sleep_millisecs=2{} --verify --quiet --json",
+            ["96M", "160M", "256M", "512M"][i % 4],
+            MACHINES[i % 5],
+            POLICIES[i % 6],
+            ["classic", "mglru"][i / 3 % 2],
+            u8::from(order == 9),
+            limits.concat(),
+        )
+    };
+    (0..COVERING).map(case).collect()
+}
+
+/// How many those are.
+const COVERING: usize = 72;
 
 #[cfg(test)]
 mod tests {
@@ -121,6 +165,9 @@ mod tests {
                 && case.contains(" --seed 7 ")
                 && case.contains(" --set rmap.batch=")
         );
+        let watched = |case: String| (case.contains(" --bound "), case.contains(" --preempt "));
+        let of_many: BTreeSet<_> = (1..=100).map(|seed| watched(super::case(seed, None))).collect();
+        assert_eq!(of_many, BTreeSet::from([(true, false), (false, true)]));
         assert_eq!(case, super::case(7, Some("chaos")));
         assert_ne!(draw(7, "a"), draw(8, "a"));
         assert_ne!(draw(7, "ab"), draw(7, "ba"));

@@ -162,7 +162,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub json: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
-    /// them. Times then say nothing
+    /// them. Times then say nothing; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub preempt: Option<u32>,
     /// No progress on standard error
@@ -193,7 +193,8 @@ pub struct ExperimentArgs {
     /// What to run, and how.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Also count the flushes that any safe policy would need (slower; docs/bound.md); a policy that flushes less fails
+    /// Also count the flushes that any safe policy would need (slower; docs/bound.md); a policy that flushes less fails.
+    /// Not with --preempt
     #[arg(long)]
     pub bound: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
@@ -230,7 +231,7 @@ pub struct WhatArgs {
     #[arg(long)]
     pub verify: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
-    /// them. Times then say nothing
+    /// them. Times then say nothing; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub preempt: Option<u32>,
     /// No progress on standard error

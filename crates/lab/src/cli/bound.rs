@@ -14,7 +14,8 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         true => bound::policies().map(str::to_owned).collect(),
         false => args.profiles,
     };
-    let plan = understand("bound", None, &profiles, 1, &args.what)?;
+    let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
+    plan.count_bound(true)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let (records, ended, host_seconds) = measure(plan, None, &args.what)?;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
 use mm::stat::{SizeStat, Stat};
+use program::chaos::Chaos;
 use program::named::{Words, Wrong};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::collections::BTreeMap;
@@ -110,12 +111,26 @@ fn explain_name(wrong: &Wrong) -> Error {
 fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     match program {
         Named::LruFileMmapRead(case) => flood(config, case),
-        Named::Chaos(_) => {
+        Named::Chaos(chaos) => {
+            check_disk(config, chaos)?;
             let validate_sometimes = config.verify;
             machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
         Named::Builtin(_) | Named::PageoutLoop(_) => machine_sim::run(config, program).map_err(explain),
     }
+}
+
+/// Has the machine room for the files of the random program?
+fn check_disk(config: &RunConfig, chaos: &Chaos) -> Result<()> {
+    let room = config.machine.devices()[config.machine.file_device()].size.0;
+    if chaos.disk() <= room {
+        return Ok(());
+    }
+    Err(Error::Input(format!(
+        "chaos: its files have {}, and the machine's disk for files has {}; give it less, like chaos:24M",
+        human::bytes(chaos.disk() as f64),
+        human::bytes(room as f64)
+    )))
 }
 
 /// Run a program that claims to flood memory, and see that it did.

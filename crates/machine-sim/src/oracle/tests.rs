@@ -14,7 +14,7 @@ fn oracle() -> Oracle {
 
 fn put(oracle: &mut Oracle, space: u32, page: u64, old: Stamp, new: Stamp) {
     oracle.access(space, page, Store, old).unwrap();
-    oracle.store(space, page, new, || None);
+    oracle.store(space, page, new, || Went::Own);
 }
 
 #[test]
@@ -124,6 +124,26 @@ fn a_move_takes_content_along() {
     oracle.end_move(call, 500, 20);
     oracle.access(1, 510, Load, 1).unwrap();
     assert!(oracle.access(1, 549, Load, 2).is_err());
+}
+
+#[test]
+fn a_store_beside_a_call_is_the_files_only_if_it_went_there() {
+    let mut oracle = Oracle::default();
+    oracle.create_space(1);
+    oracle.create_file(7, 8 * 4096, 0);
+    let shared = What::File { file: 7, offset: 0, private: false };
+    oracle.map(1, 10, 8, RW, shared);
+    let call = oracle.begin_take(1, 10, 8, 0);
+    // To what is there already, to what was there.
+    oracle.store(1, 10, 5, || Went::Own);
+    oracle.store(1, 11, 6, || Went::Named(7, 1));
+    let stored = oracle.end_take(call, true);
+    oracle.map(1, 10, 8, RW, What::Anonymous);
+    oracle.stored_meanwhile(1, stored);
+    oracle.map(1, 30, 8, RW, shared);
+    for (page, stamp) in [(10, 5), (11, 0), (30, 0), (31, 6)] {
+        oracle.access(1, page, Load, stamp).unwrap();
+    }
 }
 
 #[test]

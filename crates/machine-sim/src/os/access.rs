@@ -1,6 +1,7 @@
 //! One access: translation, fault, and the oracle's judgement.
 
 use super::{ADDRESS_BITS, SimOs};
+use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
@@ -129,7 +130,7 @@ impl<P: Program> SimOs<'_, P> {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.named_page(cached.pfn())));
+            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.went_to(cached.pfn())));
         }
         if let Err(text) = verdict {
             let now = self.machine.now();
@@ -148,12 +149,14 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// The oracle's name of the page of a file that a frame holds, if that file has a name.
-    fn named_page(&self, pfn: Pfn) -> Option<(u64, u64)> {
+    /// What the oracle calls the page that a frame holds.
+    fn went_to(&self, pfn: Pfn) -> Went {
         let frames = &self.world.mm.ground().frames;
-        let Owner::File(id) = frames[frames.head(pfn)].owner() else { return None };
-        let file = self.world.kernel.borrow().files.iter().position(|file| file.id == id)?;
-        Some((file as u64, frames.index_of(pfn).0))
+        let Owner::File(id) = frames[frames.head(pfn)].owner() else { return Went::Own };
+        match self.world.kernel.borrow().files.iter().position(|file| file.id == id) {
+            Some(file) => Went::Named(file as u64, frames.index_of(pfn).0),
+            None => Went::Nameless,
+        }
     }
 
     /// Count an access through a translation that the page table no longer has. It may be right all the same.

@@ -5,6 +5,7 @@ use super::abi::{self, Buffer as Bytes, Call, Exit, Tell};
 use super::buffer::Buffer;
 use super::check::access::Touch;
 use super::check::file_io::{Reading, Writing, whole_stamps};
+use super::check::page::Page;
 use super::check::patience::Patience;
 use super::check::space::{Forget, Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
@@ -235,20 +236,22 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let source = self.source(watch, &map)?;
         let mut copied = Vec::new();
         if let (Source::File { file, offset, shared: false }, true) = (&source, map.populate || map.locked) {
-            copied.extend((0..pages).map(|page| file.page(offset + page).map(|shadow| shadow.bounds().0)));
+            copied.extend((0..pages).map(|page| file.page(offset + page).map(Page::before)));
         }
         let _held = process.call(patience);
         let flux = map.addr.map(|_| process.map(patience).begin_replace(start, pages));
         let result = self.call(Call::Mmap(map));
-        let region = result.ok().map(|addr| (addr / PAGE, Region::new(addr / PAGE, pages, map.prot, source)));
         let mut shadow = process.map(patience);
-        if let Some((start, region)) = region {
-            shadow.insert(start, region);
-            let copied = (start..).zip(copied).filter_map(|(page, mark)| Some((page, mark?)));
-            shadow.end_populate(&copied.collect::<Vec<_>>(), patience);
+        if let Ok(addr) = result {
+            shadow.insert(addr / PAGE, Region::new(addr / PAGE, pages, map.prot, source));
         }
         if let Some(flux) = flux {
             shadow.end_replace(flux, result.is_ok(), patience);
+        }
+        // Not before: pages that a call is still changing are left out.
+        if let Ok(addr) = result {
+            let copied = (addr / PAGE..).zip(copied).filter_map(|(page, before)| Some((page, before?)));
+            shadow.end_populate(&copied.collect::<Vec<_>>(), patience);
         }
         result
     }

@@ -88,6 +88,8 @@ impl Setup {
 pub struct Report {
     pub totals: Totals,
     pub signals: Vec<String>,
+    /// For each process that the memory manager chose to die, what had run out.
+    pub ooms: Vec<String>,
     pub violations: Vec<String>,
     /// What a reader of the numbers should know.
     pub notes: Vec<String>,
@@ -254,6 +256,7 @@ pub fn run(setup: &Setup) -> Report {
     Report {
         totals: kernel.totals(),
         signals: kernel.signals(),
+        ooms: kernel.mm().oom_reports().into_iter().map(|oom| oom.text).collect(),
         violations: host.told.lock().unwrap().clone(),
         notes: host.notes.lock().unwrap().clone(),
         stats: stats.collect(),

@@ -29,7 +29,8 @@ impl Cache {
         mut isolated: Option<&mut List>,
     ) -> bool {
         let frame = &memory.frames[pfn];
-        let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is split and belongs to no file") };
+        // A truncation may have taken it out of its file since the caller found it.
+        let Owner::File(id) = frame.owner() else { return false };
         debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
         let (first, order) = (frame.page_index(), frame.order());
         let f = self.file(id);

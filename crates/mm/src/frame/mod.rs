@@ -388,15 +388,6 @@ impl Frame {
         self.group.store(others | (mark as u32) << 24, Relaxed);
     }
 
-    /// Forget queue and mark.
-    #[inline]
-    pub(crate) fn forget_place(&self) {
-        let word = self.group.load(Relaxed);
-        if word > u32::from(u16::MAX) {
-            self.group.store(word & u32::from(u16::MAX), Relaxed);
-        }
-    }
-
     /// Group, queue and mark in one word: folios that agree in it stand in one list.
     #[inline]
     pub(crate) fn group_and_queue(&self) -> u32 {

@@ -126,7 +126,9 @@ impl Lru {
             let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
             while let Some(pfn) = rest.next_if(alike) {
                 let frame = &base.frames[pfn];
-                policy.admit(frame, faulted);
+                if policy != PolicyKind::Classic {
+                    policy.admit(frame, faulted);
+                }
                 settle_evictable(base, frame);
                 let place = self.place(base, (vec, &mut lists), frame, why);
                 frame.set(FrameFlags::LRU);

@@ -49,6 +49,7 @@ use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
 use batch::take;
+use classic::Classic;
 use policy::{End, Folio, Leave, Locked, Place, Policy, PolicyCell, Why};
 use std_alloc::boxed::Box;
 use vec::{ByKind, Lists};
@@ -191,7 +192,9 @@ impl Lru {
     /// range where accesses say something about the future. The caller holds a reference.
     pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
         base.charge(Work::LruAdd, 1);
-        self.policy().admit(&base.frames[pfn], faulted);
+        if self.policy() != PolicyKind::Classic {
+            self.policy().admit(&base.frames[pfn], faulted);
+        }
         self.insert(base, pfn, Why::New { faulted, task: base.machine.task() });
     }
 
@@ -212,7 +215,6 @@ impl Lru {
             base.count(Stat::NrMlock, -(frame.pages() as i64));
         }
         frame.clear(FrameFlags::LRU | LIST_FLAGS);
-        frame.forget_place();
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
@@ -308,8 +310,27 @@ impl Lru {
     /// Take a folio off its queue.
     fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
         let frame = &base.frames[pfn];
-        held.lists.lists[queue_of(frame) as usize].remove(&base.frames, pfn);
-        let policy = PolicyKind::of(frame, frame.flags());
+        match PolicyKind::of(frame, frame.flags()) {
+            PolicyKind::Classic => {
+                let list = Classic.leave((held.vec, &mut held.lists), self.folio(frame), why);
+                held.lists.lists[list as usize].remove(&base.frames, pfn);
+                self.account_one(base, held, frame, list, -(frame.pages() as i64));
+            }
+            policy => self.unlink_placed(base, held, (pfn, frame), policy, why),
+        }
+    }
+
+    /// The same of a folio whose queue stands in its record.
+    #[inline(never)]
+    fn unlink_placed<M: Machine>(
+        &self,
+        base: &Base<M>,
+        held: &mut Held<'_>,
+        (pfn, frame): (Pfn, &Frame),
+        policy: PolicyKind,
+        why: Leave,
+    ) {
+        held.lists.lists[frame.queue() as usize].remove(&base.frames, pfn);
         let list = policy.leave((held.vec, &mut held.lists), self.folio(frame), why);
         frame.set_queue(0);
         self.account_one(base, held, frame, list, -(frame.pages() as i64));
@@ -328,20 +349,29 @@ impl Lru {
     }
 
     /// Where a folio goes; its record is told.
-    #[inline]
+    #[inline(always)]
     fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, frame: &Frame, why: Why) -> Place {
+        match at.0.policy() {
+            PolicyKind::Classic => Classic.place(base, at, self.folio(frame), why),
+            policy => self.place_by(policy, base, at, (frame, why)),
+        }
+    }
+
+    #[inline(never)]
+    fn place_by<M: Machine>(
+        &self,
+        policy: PolicyKind,
+        base: &Base<M>,
+        at: Locked<'_>,
+        (frame, why): (&Frame, Why),
+    ) -> Place {
         if frame.has(FrameFlags::UNEVICTABLE) {
             let list = LruList::Unevictable;
             return Place { queue: list as u8, end: why.end(), list };
         }
-        match at.0.policy() {
-            PolicyKind::Classic => PolicyKind::Classic.place(base, at, self.folio(frame), why),
-            policy => {
-                let place = policy.place(base, at, self.folio(frame), why);
-                frame.set_queue(place.queue);
-                place
-            }
-        }
+        let place = policy.place(base, at, self.folio(frame), why);
+        frame.set_queue(place.queue);
+        place
     }
 
     #[inline]

@@ -20,9 +20,15 @@ struct Bench {
 impl Bench {
     /// A file whose pages are in memory, mapped shared and read once.
     fn new(kind: FileKind) -> Bench {
+        Bench::of_folios(kind, 0)
+    }
+
+    /// The same; shmem is made of folios of up to `order`.
+    fn of_folios(kind: FileKind, order: u64) -> Bench {
         let config = Config::default();
+        config.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
         let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
-        let file = mm.create_file(kind, 0);
+        let file = mm.create_file(kind, PAGES * PAGE_SIZE);
         // Whole pages, so that nothing is read from the device.
         mm.write(file, 0, PAGES * PAGE_SIZE, GroupId(0), &mut |_, _, _| {}).unwrap();
         let space = mm.create_space(GroupId(0)).unwrap();
@@ -63,6 +69,27 @@ fn a_page_that_was_cut_off_counts_as_it_did() {
         assert_eq!(bench.resident(), [0; 3]);
         bench.mm.validate().unwrap();
     }
+}
+
+/// Reclaim had isolated it, and was about to split it for swap.
+#[test]
+fn a_large_folio_that_was_cut_off_is_not_split() {
+    let bench = Bench::of_folios(FileKind::Shmem, 2);
+    let st = &bench.mm.store;
+    let head = {
+        let tables = st.tables.lock(bench.mm.ground(), bench.space);
+        st.frames.head(tables.find(AT).unwrap().entry.pfn())
+    };
+    assert_eq!(st.frames[head].order(), Order(2));
+    st.frames[head].get(1);
+    bench.mm.munmap(bench.space, AT, PAGES).unwrap();
+    bench.cut();
+    assert!(st.try_lock_folio(head) && st.frames[head].has(FrameFlags::DIRTY));
+    assert!(!st.cache.split(st.memory(), head, Order::ZERO, None));
+    assert_eq!(st.frames[head].order(), Order(2));
+    st.unlock_folio(head);
+    st.put(head);
+    bench.mm.validate().unwrap();
 }
 
 #[test]

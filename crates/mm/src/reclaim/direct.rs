@@ -186,7 +186,7 @@ impl Retries {
         if written != self.written {
             (self.written, self.since) = (written, now);
         }
-        if under_way == 0 || written >= self.awaited || now - self.since >= STUCK {
+        if under_way == 0 || written >= self.awaited || now.saturating_sub(self.since) >= STUCK {
             self.no_progress += 1;
             (self.awaited, self.since) = (written + under_way, now);
         }

@@ -82,7 +82,7 @@ impl Bench {
         pfn
     }
 
-    fn anons(&self, count: u64, group: GroupId, bits: Bits) -> Vec<Pfn> {
+    pub(super) fn anons(&self, count: u64, group: GroupId, bits: Bits) -> Vec<Pfn> {
         (0..count).map(|index| self.anon(index, group, bits)).collect()
     }
 
@@ -534,6 +534,20 @@ fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
     cx.note_isolated(NodeId(0), true, -9);
     assert!(bench.direct() > 0);
     bench.validate();
+}
+
+/// Clocks of CPUs differ a little, and who sleeps may wake on another.
+#[test]
+fn a_reclaimer_may_wake_before_it_went_to_sleep() {
+    let bench: &'static Bench = Box::leak(Box::new(Bench::new(0)));
+    bench.st.machine.advance(1000);
+    *bench.st.machine.idle.lock() = Some(Box::new(|machine| {
+        machine.set_clock(900);
+        Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }
+            .unthrottle(NodeId(0), Throttle::Isolated);
+    }));
+    Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }.throttle(NodeId(0), Throttle::Isolated);
+    assert_eq!(bench.st.machine.now(), 900);
 }
 
 #[test]

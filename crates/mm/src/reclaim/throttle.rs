@@ -81,7 +81,8 @@ impl<M: Machine> Reclaim<'_, M> {
             }
             state.waiters[reason as usize].fetch_sub(1, AcqRel);
         }
-        let args = [node.0 as u64, machine.now() - start, reason as u64, 0];
+        // The wait may have ended on another CPU, whose clock may be behind.
+        let args = [node.0 as u64, machine.now().saturating_sub(start), reason as u64, 0];
         self.st.event(Event::MmVmscanThrottled, args);
     }
 

@@ -176,9 +176,20 @@ fn age_mapped<M: Machine>(
             None if waits || passed.reaches_out(&run) => {}
             _ => cold_run(st, tables, &run, tightening),
         }
-        if let Some(out) = out {
-            let folio = whole.map(|pages| pages.head);
-            out.extend(folio.filter(|&pfn| st.lru.isolate(st.memory().ground(), pfn)));
+        let base = st.memory().ground();
+        match (out.as_deref_mut(), whole) {
+            (Some(out), Some(folio)) => {
+                if st.frames[folio.head].has(FrameFlags::ACTIVE) {
+                    st.frames[folio.head].set(FrameFlags::WORKINGSET);
+                }
+                out.extend(Some(folio.head).filter(|&pfn| st.lru.isolate(base, pfn)));
+            }
+            (None, Some(folio)) => st.lru.deactivate(base, folio.head),
+            // A part of a file's folio: of what was not split.
+            (_, None) if !waits && !passed.reaches_out(&run) && maps_folio(st, &run) => {
+                st.lru.deactivate(base, run.mapped(&st.frames).head);
+            }
+            _ => {}
         }
     });
     passed.end(st);
@@ -203,7 +214,7 @@ fn for_runs<M: Machine>(
 
 /// Forget that pages were used, and let their folio go first when memory is wanted.
 fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, tightening: &mut Tightening) {
-    if !run.entry.is_present() || run.entry.pfn() == st.zero {
+    if !maps_folio(st, run) {
         return;
     }
     let pages = run.mapped(&st.frames);
@@ -213,7 +224,11 @@ fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, ti
         tightening.aged(run.page, run.pages(), run.order);
     }
     st.frames[pages.head].clear(FrameFlags::REFERENCED);
-    st.lru.deactivate(st.memory().ground(), pages.head);
+}
+
+/// Does a run map pages that have an age?
+fn maps_folio<M: Machine>(st: &Store<M>, run: &Run) -> bool {
+    run.entry.is_present() && run.entry.pfn() != st.zero
 }
 
 /// MADV_FREE of what is in swap.

@@ -176,11 +176,9 @@ impl<O: Os> Task<'_, O> {
         match self.rng.below(20) {
             0..7 => {
                 let ((source, file), prot) = (self.source(), self.rights());
-                // Whoever judges stores that race with the call must know a shared page by its file's name; and that a page is a
-                // copy of a file's, which a fault makes before the store that another thread's call then refuses.
-                let unknown = source == MapSource::AnonymousShared
-                    || matches!(source, MapSource::File { shared: false, .. });
-                let (source, file) = if unknown { (MapSource::Anonymous, false) } else { (source, file) };
+                // Whoever judges stores that race with the call must know a shared page by its file's name.
+                let nameless = source == MapSource::AnonymousShared;
+                let (source, file) = if nameless { (MapSource::Anonymous, false) } else { (source, file) };
                 let map = Map { addr: Some(addr), len, prot, source, populate: false, locked: false };
                 let map = Map { populate: self.rng.percent(20), ..map };
                 self.change(
@@ -218,7 +216,8 @@ impl<O: Os> Task<'_, O> {
             }
             _ => {
                 let all = (common::START, self.chaos.pages);
-                self.keep(Act::SharedMunlock, all, |os| os.munlock(all.0, all.1 * PAGE));
+                let range = if self.rng.percent(50) { all } else { (addr, pages) };
+                self.keep(Act::SharedMunlock, range, |os| os.munlock(range.0, range.1 * PAGE));
             }
         }
     }

@@ -24,6 +24,11 @@ use covered::{Act, Came, Covered};
 use spin::Mutex;
 
 const FILES: [&str; 3] = ["chaos-a", "chaos-b", "chaos-shm"];
+
+fn is_in_memory(name: &str) -> bool {
+    name.ends_with("shm")
+}
+
 /// Operations of each task if nothing is said.
 const OPERATIONS: u32 = 200;
 /// Most that may be said.
@@ -88,6 +93,11 @@ impl Chaos {
     /// How often each operation came to what, as `mmap/done`; those that must happen sooner or later are listed even if they have not.
     pub fn covered(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         self.covered.list()
+    }
+
+    /// Bytes of files on a disk that it begins with.
+    pub fn disk(&self) -> u64 {
+        self.pages * PAGE * FILES.iter().filter(|name| !is_in_memory(name)).count() as u64
     }
 
     fn give_birth(&self, birth: Birth) -> Role {

@@ -3,7 +3,7 @@
 use super::areas::{Areas, PAGE};
 use super::common::{self, Common};
 use super::covered::Act;
-use super::{Birth, FILES, Task};
+use super::{Birth, FILES, Task, is_in_memory};
 use crate::os::*;
 use alloc::sync::Arc;
 
@@ -50,7 +50,7 @@ impl<O: Os> Task<'_, O> {
     pub(super) fn open_file(&mut self, i: usize) {
         let name = FILES[i];
         let size = self.chaos.pages * PAGE;
-        let spec = FileSpec { name, size, in_memory: name.ends_with("shm"), writable: true };
+        let spec = FileSpec { name, size, in_memory: is_in_memory(name), writable: true };
         let opened = self.os.open(spec);
         self.surely(Act::Open, &opened);
         self.files[i] = opened.ok();

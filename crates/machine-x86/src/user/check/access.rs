@@ -299,7 +299,7 @@ impl<M: Memory> Touch<'_, M> {
             },
             (None, None) => return self.stray(addr, Mode::Store, origin),
         };
-        let moment = file.map(|(file, index)| (file, index, file.moment()));
+        let behind = file.filter(|_| private).map(|(file, index)| Behind::new(file, index));
         found.stored(Mode::Store);
         let store = page.lock(self.patience).store(origin, found.in_flux() && private);
         let mut stored = 0;
@@ -308,14 +308,20 @@ impl<M: Memory> Touch<'_, M> {
             stored += 1;
             Ok(())
         });
-        if private && moment.is_some_and(|(file, index, moment)| file.cut_since(moment, index)) {
+        if behind.as_ref().is_some_and(Behind::cut) {
             store.raced();
         }
         match (outcome, stored) {
             // It may have gone to what replaces the mapping.
             (Ok(()), _) if found.replaced() => store.partly(),
             (Ok(()), _) => store.done(),
-            (Err(_), 0) => store.undone(),
+            (Err(_), 0) => {
+                let page = store.undone();
+                // It may have become a copy before a call took away the right to store to it.
+                if let Some(behind) = behind.filter(|_| found.in_flux()) {
+                    page.perhaps_copied(behind.view());
+                }
+            }
             (Err(_), _) => store.partly(),
         }
         outcome

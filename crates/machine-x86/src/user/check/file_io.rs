@@ -112,7 +112,7 @@ impl<'a> Writing<'a> {
 
     /// Nothing was written.
     pub fn cancel(self) {
-        self.stores.into_iter().for_each(|(_, store)| store.undone());
+        self.stores.into_iter().for_each(|(_, store)| drop(store.undone()));
     }
 
     /// It has ended; `Some`: so many bytes from `offset` on were written.

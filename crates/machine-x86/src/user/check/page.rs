@@ -255,13 +255,15 @@ impl<'a> Locked<'a> {
         self.transition(bit::ANY, None, self.version());
     }
 
-    /// If the page shows what stands behind it, it may have become a copy of that, as `copy` says. If it may have become one before,
-    /// it may be that copy, or this one.
-    pub fn perhaps_copied(&self, (base, next): (Mark, Mark)) {
-        let version = self.version().max(next.version());
-        match self.flags() {
-            bit::BEHIND => self.transition(bit::OWN | bit::BEHIND, Some((base, next)), version),
-            flags if flags & bit::BEHIND != 0 => self.confuse(),
+    /// If the page shows what stands behind it, it may have become a copy of that, of what it showed meanwhile. If it may have
+    /// become one before, it may be that copy, or this one.
+    pub fn perhaps_copied(&self, behind: Option<View>) {
+        match (self.flags(), behind) {
+            (bit::BEHIND, Some(View { own: Some((base, next)), any: false, .. })) => {
+                let version = self.version().max(next.version());
+                self.transition(bit::OWN | bit::BEHIND, Some((base, next)), version);
+            }
+            (flags, _) if flags & bit::BEHIND != 0 => self.confuse(),
             _ => {}
         }
     }
@@ -273,7 +275,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-impl Store<'_> {
+impl<'a> Store<'a> {
     /// What is to be put into the sectors.
     pub fn mark(&self) -> Mark {
         self.mark
@@ -295,13 +297,14 @@ impl Store<'_> {
         }
     }
 
-    /// None of them holds it.
-    pub fn undone(self) {
+    /// None of them holds it: the page is as it was.
+    pub fn undone(self) -> Locked<'a> {
         let (flags, base, next) = self.old;
         match self.locked.flags() {
             bit::OWN => self.locked.page.next.store(next.to_bits(), SeqCst),
             _ => self.locked.transition(flags, Some((base, next)), self.mark.version()),
         }
+        self.locked
     }
 
     /// Some of them hold it: what a load finds may be either until the next store.
@@ -341,11 +344,6 @@ impl Page {
             base: AtomicU64::new(self.base().to_bits()),
             next: AtomicU64::new(self.next().to_bits()),
         }
-    }
-
-    /// The bounds of its own content: what a copy that is made now, or later, begins with; and ends with.
-    pub fn bounds(&self) -> (Mark, Mark) {
-        (self.base(), self.next())
     }
 }
 

@@ -5,9 +5,8 @@
 //! those that begin in between find their page *in flux* and are not judged.
 
 use super::file::{File, Moment};
-use super::page::{Forked, Page};
+use super::page::{Before, Forked, Page};
 use super::patience::Patience;
-use super::stamp::Mark;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -338,26 +337,26 @@ impl Map {
         }
     }
 
-    /// Pages of private mappings of files in a range that a call is going to fault in, with what each file page held
+    /// Pages of private mappings of files in a range that a call is going to fault in, with what each file page is
     /// before. Those already private are among them.
-    pub fn begin_populate(&self, start: u64, pages: u64) -> Vec<(u64, Mark)> {
+    pub fn begin_populate(&self, start: u64, pages: u64) -> Vec<(u64, Before)> {
         let mut before = Vec::new();
         for (at, region) in self.overlapping(start, start + pages) {
             let What::Private { file: Some((file, offset)), .. } = &region.what else { continue };
             for page in at.max(start)..region.end.min(start + pages) {
-                before.extend(file.page(offset + page - at).map(|shadow| (page, shadow.bounds().0)));
+                before.extend(file.page(offset + page - at).map(|shadow| (page, shadow.before())));
             }
         }
         before
     }
 
     /// It has done so: pages may be copies now, of what the file held at a moment in between.
-    pub fn end_populate(&self, before: &[(u64, Mark)], patience: &dyn Patience) {
-        for &(page, base) in before {
+    pub fn end_populate(&self, before: &[(u64, Before)], patience: &dyn Patience) {
+        for &(page, ref before) in before {
             let Found { region: Some((region, at)), flux: None } = self.find(page) else { continue };
             let (Some(own), Some((file, index))) = (region.own(at), region.file(at)) else { continue };
             if let Some(behind) = file.page(index) {
-                own.lock(patience).perhaps_copied((base, behind.bounds().1));
+                own.lock(patience).perhaps_copied(behind.since(before));
             }
         }
     }

@@ -361,6 +361,40 @@ fn what_is_populated_again_may_be_a_copy_only_now() {
     world.fine(BASE, Mode::Load);
 }
 
+/// The fault makes the copy; before the store is tried again, another thread forbids it.
+#[test]
+fn a_store_that_is_refused_may_leave_a_copy() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let write = |to: &Frame| {
+        let held = file.change(&PATIENCE);
+        Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
+            .end(0, Some(PAGE));
+        drop(held);
+    };
+    let forbid = |store: bool| {
+        let flux = world.process.map(&PATIENCE).begin_change(1, 1);
+        world.memory.map(1, None);
+        if store {
+            assert!(matches!(world.touch(BASE, Mode::Store), Ok(Err(Signal::Segv { .. }))));
+        }
+        world.process.map(&PATIENCE).end_protect(flux, Prot::R, true, &PATIENCE);
+        world.memory.map(1, Some(&frames[0]));
+    };
+    let (copied, later) = (frame(), frame());
+    write(&copied);
+    forbid(true);
+    write(&later);
+    put(&frames[0], &words(&copied));
+    world.fine(BASE, Mode::Load);
+    // If nobody was refused, there is no copy.
+    put(&frames[0], &words(&later));
+    world.fine(BASE, Mode::Load);
+    forbid(false);
+    put(&frames[0], &words(&copied));
+    world.wrong(BASE, Mode::Load, "expected file 1 page 0x0 version 2; found file 1 page 0x0 version 1");
+}
+
 #[test]
 fn reads_of_files_are_judged() {
     let file = File::new(1, 2 * PAGE);

@@ -6,7 +6,6 @@ use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, queue};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Generation, List};
-use crate::lru::policy::{Folio, Leave, Locked, Policy};
 use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
@@ -129,7 +128,7 @@ impl Lru {
                 found.scanned += pages;
                 if self.sort(base, (vec, lists), (pfn, kind), scan) {
                     found.sorted += pages;
-                } else if let Some(list) = isolate((vec, lists), frame, kind) {
+                } else if let Some(list) = isolate(vec, frame, kind) {
                     found.folios.push_head(&base.frames, pfn);
                     gone[list.is_active() as usize][kind as usize] -= pages as i64;
                     found.taken += pages;
@@ -212,20 +211,19 @@ impl Lru {
 
 /// Take the right to move a folio that was popped off its queue, and a reference; it belongs to no generation from then on. `None`:
 /// somebody else moves or frees it.
-fn isolate(at: Locked<'_>, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
+fn isolate(vec: &LruVec, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
     if !take(frame) {
         return None;
     }
-    // Of few uses the last look has told enough; the marks of one that was only moved to this generation stay.
-    let unless_referenced = |flags: FrameFlags| {
+    let before = frame.update(|flags| {
+        // One that was not used again begins from the start if it comes back.
         let gone = if flags.contains(FrameFlags::REFERENCED) { FrameFlags::REFERENCED } else { USE_FLAGS };
-        Some(flags - gone)
-    };
-    frame.update(unless_referenced);
-    let folio = Folio { frame, kind, pages: frame.pages() as i64 };
-    let list = super::MgLru.leave(at, folio, Leave::Evict);
+        Some((flags - gone).with_generation(None))
+    });
     frame.set_queue(0);
-    Some(list)
+    let (generation, file) = (before.generation()?, is_file(before));
+    vec.generations.add(generation, file, kind, -(frame.pages() as i64));
+    Some(vec.generations.list(generation, file))
 }
 
 /// The type to evict from, and the highest tier of it if that was found on the way.

@@ -10,7 +10,7 @@ use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::lru::ROOT;
 use crate::lru::mglru::{Generations, MIN_GENERATIONS};
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, WaitKey};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::reclaim::{AddressSpaces, DEF_PRIORITY, Reclaim, ScanControl};
 use crate::units::*;
@@ -38,6 +38,8 @@ pub enum WalkStat {
     NonleafAdded,
 }
 
+/// How long others are waited for.
+const PATIENCE: Nanos = 100_000_000;
 /// Slots of [`WalkStat`]s: by the sequence number, modulo this.
 const HISTORY: usize = 4;
 
@@ -121,7 +123,7 @@ impl Aging {
     }
 
     /// Nobody looks at page tables for the generation after `seq`. `false`: it has been made.
-    fn pass(&self, seq: u64) -> bool {
+    pub(super) fn pass(&self, seq: u64) -> bool {
         let mut cursor = self.cursor.lock();
         let due = seq > self.seq.load(Relaxed);
         if due {
@@ -193,7 +195,25 @@ impl<M: Machine> Reclaim<'_, M> {
         } else {
             aging.pass(seq)
         };
-        last && lru.begin_generation(self.st.memory().ground(), node, group, seq, can_swap)
+        let begun = last && lru.begin_generation(self.st.memory().ground(), node, group, seq, can_swap);
+        if begun {
+            self.st.machine.wake(WaitKey::Generation(node));
+        }
+        begun
+    }
+
+    /// Others are about to begin the generation after that of `seq`: wait for it, but not for ever. Who went on instead would find
+    /// nothing to evict, again and again, and take memory for out while it is being aged. (Linux 6.1 waited, 6.12 goes on.)
+    pub(super) fn await_generation(self, node: NodeId, group: GroupId, seq: u64) -> bool {
+        let (machine, generations) = (&self.st.machine, &self.st.lru.vec(node, group).generations);
+        let deadline = machine.now() + PATIENCE;
+        while generations.max_seq() == seq && machine.now() < deadline {
+            let ticket = machine.ticket(WaitKey::Generation(node));
+            if generations.max_seq() == seq {
+                machine.wait(ticket, Some(deadline));
+            }
+        }
+        generations.max_seq() != seq
     }
 
     fn walk_spaces(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> bool {

@@ -89,7 +89,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
-    fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
+    pub(super) fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
         if self.st.lru.groups.below_min(sc.top(), group) {
             return None;
         }
@@ -100,7 +100,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
         }
-        if self.age(node, group, seq, can_swap, false) { None } else { Some(0) }
+        let aged = self.age(node, group, seq, can_swap, false)
+            || !sc.kswapd && sc.priority < DEF_PRIORITY - 1 && self.await_generation(node, group, seq);
+        if aged { None } else { Some(0) }
     }
 
     /// Does reclaim of a node have all that it wants?
