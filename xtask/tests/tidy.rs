@@ -14,7 +14,7 @@ const REASON_REACH: usize = 8;
 const FLOORS: &[(u32, &[&str])] = &[
     (1, &["units", "primitive", "linear", "published"]),
     (2, &["frame", "machine", "knobs", "stat", "event", "work", "scope", "base", "api", "table_macro"]),
-    (3, &["lock", "semaphore", "swap", "arena"]),
+    (3, &["lock", "semaphore", "swap", "arena", "policy"]),
     (4, &["tlb", "ground"]),
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["cache", "rmap", "store"]),

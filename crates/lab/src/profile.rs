@@ -54,6 +54,42 @@ pub const PRESETS: &[Preset] = &[
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
         knobs: &[(Knob::ReclaimPolicy, 1)],
     },
+    Preset {
+        name: "fifo",
+        help: "first in, first out, used or not: the least that a policy can do",
+        knobs: &[(Knob::ReclaimPolicy, 2)],
+    },
+    Preset {
+        name: "mru",
+        help: "most recently used first: keeps a part of a loop that is larger than memory",
+        knobs: &[(Knob::ReclaimPolicy, 3)],
+    },
+    Preset {
+        name: "sieve",
+        help: "SIEVE (2024): one queue, and a hand that leaves what was used where it is",
+        knobs: &[(Knob::ReclaimPolicy, 4)],
+    },
+    Preset {
+        name: "s3-fifo",
+        help: "S3-FIFO (2023): a small queue for what is new, a main queue for what was used in it",
+        knobs: &[(Knob::ReclaimPolicy, 5)],
+    },
+    Preset {
+        name: "arc",
+        help: "ARC (2003) with clocks: what was used once and what was used often share memory by what comes back",
+        knobs: &[(Knob::ReclaimPolicy, 6)],
+    },
+    Preset { name: "lfu", help: "least frequently used, of a sample", knobs: &[(Knob::ReclaimPolicy, 7)] },
+    Preset {
+        name: "lhd",
+        help: "least hit density (2018), of a sample: what promises the fewest hits for its room and time",
+        knobs: &[(Knob::ReclaimPolicy, 8)],
+    },
+    Preset {
+        name: "get-scan",
+        help: "what scans read goes before what is looked up here and there (cache_ext, 2025)",
+        knobs: &[(Knob::ReclaimPolicy, 9)],
+    },
 ];
 
 /// A profile as the user wrote it, understood.

@@ -460,6 +460,11 @@ impl Machine for SimMachine {
         CpuId(self.current.get() as u16)
     }
 
+    fn task(&self) -> u32 {
+        // 0 stands for none.
+        self.task.get() + 1
+    }
+
     fn now(&self) -> Nanos {
         self.here().clock.get() / 1000
     }

@@ -12,6 +12,7 @@ use crate::spec::MachineSpec;
 use crate::world::{Kind, World};
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
+use mm::policy::MakePolicy;
 use mm::units::{DeviceId, GroupId, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
@@ -37,6 +38,8 @@ pub struct RunConfig {
     pub memory: Option<u64>,
     /// Tunables that differ from their defaults.
     pub knobs: Vec<(Knob, u64)>,
+    /// The replacement policy that `reclaim.policy` = `custom` chooses.
+    pub custom: Option<MakePolicy>,
     /// Seed of the programs' random choices.
     pub seed: u64,
     /// Let the oracle judge every access.
@@ -66,6 +69,7 @@ impl RunConfig {
             machine,
             memory: None,
             knobs: Vec::new(),
+            custom: None,
             seed: 1,
             verify: false,
             faulty: None,
@@ -144,7 +148,7 @@ pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunEr
     let swap = spec.swap().map(area).into_iter().collect();
     reserve(&spec)?;
     let machine = SimMachine::new(spec, config);
-    Ok((machine, Config { knobs, swap }))
+    Ok((machine, Config { knobs, swap, custom: config.custom }))
 }
 
 /// Would this computer give the memory for the machine's tables? Only what the program touches is used of it, but to ask for more

@@ -194,7 +194,7 @@ fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
         pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
     };
     let found = X86::new(ranges, nodes.domains.len(), nodes.distances.clone());
-    let mm = Mm::new(found, Config { knobs, swap }).unwrap_or_else(|error| bad(error));
+    let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| bad(error));
     let device = DeviceId(0);
     machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));
     crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);

@@ -77,8 +77,10 @@ pub struct KnobInfo {
 knobs! {
     Swappiness "vm.swappiness" 60 0..=200 ""
         "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";
-    ReclaimPolicy "reclaim.policy" 0 0..=1 "" ["classic" "mglru"]
-        "which pages are replaced: active and inactive lists, or generations (MGLRU); bit 0 of lru_gen.enabled follows";
+    ReclaimPolicy "reclaim.policy" 0 0..=10 ""
+        ["classic" "mglru" "fifo" "mru" "sieve" "s3-fifo" "arc" "lfu" "lhd" "get-scan" "custom"]
+        "which pages are replaced: active and inactive lists, generations (MGLRU; bit 0 of lru_gen.enabled follows), or one of the \
+         policies that propose (docs/policies.md)";
     LruGenEnabled "lru_gen.enabled" 6 0..=7 ""
         "parts of MGLRU: 1 = generations (reclaim.policy follows), 2 = walks of page tables, 4 = entries that lead to tables \
          tell which were used";

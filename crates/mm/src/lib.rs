@@ -11,7 +11,7 @@
 //!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
-//!  3  swap/      lock                      swap space; locks
+//!  3  swap/      lock      policy/         swap space; locks; replacement policies that propose
 //!  2  frame/     machine  knobs  stat  event  work  scope   (together: `base`)
 //!  1  units      primitive  linear     published
 //! ```
@@ -48,6 +48,7 @@ pub mod lru;
 pub mod machine;
 pub mod memory;
 pub mod mm;
+pub mod policy;
 pub mod primitive;
 pub(crate) mod published;
 pub mod reclaim;

@@ -236,6 +236,11 @@ pub trait Machine: Shared {
     fn node(&self) -> NodeId {
         self.node_of(self.cpu())
     }
+    /// The task that runs, by a number of the machine's own; 0: not known. Replacement policies may tell tasks apart by it.
+    #[inline]
+    fn task(&self) -> u32 {
+        0
+    }
     /// The clock, in nanoseconds. Never goes back on one CPU.
     fn now(&self) -> Nanos;
 

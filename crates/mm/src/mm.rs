@@ -39,6 +39,7 @@ use crate::lru::Lru;
 use crate::lru::PolicyKind;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
+use crate::policy::MakePolicy;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
 use crate::space::{FaultStop, Spaces, Stop};
@@ -51,11 +52,14 @@ use std_alloc::string::{String, ToString};
 use std_alloc::vec::Vec;
 
 /// What the memory manager is told at start.
+#[derive(Default)]
 pub struct Config {
     /// Tunables.
     pub knobs: Knobs,
     /// Swap space.
     pub swap: Vec<SwapArea>,
+    /// A replacement policy from outside: what `reclaim.policy` = `custom` chooses.
+    pub custom: Option<MakePolicy>,
 }
 
 /// The memory manager of a machine.
@@ -74,12 +78,12 @@ impl<M: Machine> Mm<M> {
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
         let base = Ground::new(machine, config.knobs);
         let alloc = Allocator::new(&base).map_err(|error| error.to_string())?;
-        let lru = Lru::new(&base.machine);
+        let lru = Lru::new(&base.machine).with_custom(config.custom);
         let swap = Swap::new(&config.swap, base.machine.cpus());
         let zero = take_zero_page(&base, &alloc)?;
         let memory = Memory::new(base, swap, alloc, lru);
         let reclaim = ReclaimState::new(&memory);
-        policy::choose_at_start(&memory);
+        policy::choose_at_start(&memory)?;
         let store = Store::new(memory, Cache::new(), zero);
         Ok(Mm {
             store,

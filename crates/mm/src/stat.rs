@@ -79,6 +79,8 @@ named_table! {
         WorkingsetRestoreAnon "workingset_restore_anon" "such pages that had been active before, anonymous";
         WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
         WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
+        PolicyWrong "policy_wrong" "answers of a policy that proposes which named no list, or an empty one";
+        PolicyFallback "policy_fallback" "times that its proposals led to no eviction, and folios were taken in order";
         DropPagecache "drop_pagecache" "times the page cache was dropped by request";
         ThpFaultAlloc "thp_fault_alloc" "anonymous folios of 2 MiB mapped by one entry at a fault";
         ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";

@@ -51,6 +51,7 @@ pub(crate) struct TestMachine {
     nodes: Vec<NodeId>,
     memory: Vec<MemoryRange>,
     current: AtomicU16,
+    task: AtomicU16,
     clock: AtomicU64,
     tables: Box<[TablePage]>,
     stamps: Box<[AtomicU64]>,
@@ -97,6 +98,7 @@ impl TestMachine {
             nodes: nodes.iter().copied().map(NodeId).collect(),
             memory: memory.to_vec(),
             current: AtomicU16::new(0),
+            task: AtomicU16::new(0),
             clock: AtomicU64::new(0),
             tables: bytemuck::zeroed_slice_box(end),
             stamps: bytemuck::zeroed_slice_box(end),
@@ -129,6 +131,11 @@ impl TestMachine {
     pub fn run_on(&self, cpu: u16) {
         assert!((cpu as usize) < self.nodes.len());
         self.current.store(cpu, Relaxed);
+    }
+
+    /// From now on, this task runs.
+    pub fn run_task(&self, task: u16) {
+        self.task.store(task, Relaxed);
     }
 
     /// Let time pass.
@@ -224,6 +231,10 @@ impl Machine for TestMachine {
 
     fn cpu(&self) -> CpuId {
         CpuId(self.current.load(Relaxed))
+    }
+
+    fn task(&self) -> u32 {
+        self.task.load(Relaxed).into()
     }
 
     fn now(&self) -> Nanos {

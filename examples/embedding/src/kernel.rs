@@ -33,7 +33,7 @@ pub fn machine() -> &'static Threads {
 pub fn boot(knobs: Knobs) -> Result<(), String> {
     let (disk, requests) = Disk::new();
     let swap = vec![SwapArea { device: SWAP, pages: 16384, priority: 0 }];
-    let mm = Mm::new(Threads::new(disk), Config { knobs, swap })?;
+    let mm = Mm::new(Threads::new(disk), Config { knobs, swap, ..Config::default() })?;
     assert!(MM.set(mm).is_ok(), "a kernel boots once");
     std::thread::spawn(move || disk::run(&requests));
     Ok(())

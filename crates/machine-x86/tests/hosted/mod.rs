@@ -232,7 +232,7 @@ pub fn run(setup: &Setup) -> Report {
     setup.knobs.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
     let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0 };
     let swap = if setup.swap > 0 { vec![swap] } else { Vec::new() };
-    let mm = Mm::new(Hosted::new(setup), Config { knobs, swap }).expect("enough memory");
+    let mm = Mm::new(Hosted::new(setup), Config { knobs, swap, ..Config::default() }).expect("enough memory");
     let disk = Disk { device: DeviceId(0), pages: 1 << 20 };
     // Never freed: threads and tests outlive each other.
     let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk))));

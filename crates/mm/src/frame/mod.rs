@@ -357,12 +357,12 @@ impl Frame {
     /// Set the group that is charged.
     #[inline]
     pub fn set_group(&self, group: GroupId) {
-        let queue = self.group.load(Relaxed) & 0x00ff_0000;
-        self.group.store(queue | group.0 as u32, Relaxed);
+        let place = self.group.load(Relaxed) & 0xffff_0000;
+        self.group.store(place | group.0 as u32, Relaxed);
     }
 
-    /// The queue of its list vector that a folio with a generation stands in: that of the generation in which it was linked.
-    /// Guarded by the vector's lock.
+    /// The queue of its list vector that a folio stands in, if it is none of the classic lists; else 0. Guarded by the vector's lock; of
+    /// a folio that is on no list, its holder's.
     #[inline]
     pub(crate) fn queue(&self) -> u8 {
         (self.group.load(Relaxed) >> 16) as u8
@@ -371,10 +371,24 @@ impl Frame {
     /// Note the queue.
     #[inline]
     pub(crate) fn set_queue(&self, queue: u8) {
-        self.group.store((queue as u32) << 16 | self.group().0 as u32, Relaxed);
+        let others = self.group.load(Relaxed) & 0xff00_ffff;
+        self.group.store(others | (queue as u32) << 16, Relaxed);
     }
 
-    /// Group and queue in one word: folios that agree in it stand in one list.
+    /// What a replacement policy has noted. Guarded as the queue is.
+    #[inline]
+    pub(crate) fn mark(&self) -> u8 {
+        (self.group.load(Relaxed) >> 24) as u8
+    }
+
+    /// Note something.
+    #[inline]
+    pub(crate) fn set_mark(&self, mark: u8) {
+        let others = self.group.load(Relaxed) & 0x00ff_ffff;
+        self.group.store(others | (mark as u32) << 24, Relaxed);
+    }
+
+    /// Group, queue and mark in one word: folios that agree in it stand in one list.
     #[inline]
     pub(crate) fn group_and_queue(&self) -> u32 {
         self.group.load(Relaxed)

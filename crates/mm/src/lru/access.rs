@@ -1,7 +1,7 @@
 //! What accesses and advice do to a folio's place: the second chance, and the moves between lists of single folios.
 
-use super::policy::{Policy, Used};
-use super::{End, Lru};
+use super::Lru;
+use super::policy::{Policy, Used, Why};
 use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
@@ -23,7 +23,7 @@ impl Lru {
     pub fn activate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         if self.claim(base, pfn, FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE) {
-            self.relink(base, pfn, End::Head, FrameFlags::ACTIVE, NONE);
+            self.relink(base, pfn, Why::Used, FrameFlags::ACTIVE, NONE);
             base.count(Stat::Pgactivate, frame.pages() as i64);
         }
     }
@@ -33,7 +33,7 @@ impl Lru {
         let frame = &base.frames[pfn];
         let moves = frame.has(FrameFlags::ACTIVE) || self.policy().deactivates_all();
         if moves && self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
-            self.relink(base, pfn, End::Head, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(base, pfn, Why::Cold, NONE, ACTIVE_OR_REFERENCED);
             base.count(Stat::Pgdeactivate, frame.pages() as i64);
         }
     }
@@ -47,10 +47,10 @@ impl Lru {
         }
         let flags = frame.flags();
         if flags.intersects(FrameFlags::WRITEBACK | FrameFlags::DIRTY) {
-            self.relink(base, pfn, End::Head, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(base, pfn, Why::Cold, NONE, ACTIVE_OR_REFERENCED);
             frame.set(FrameFlags::RECLAIM);
         } else {
-            self.relink(base, pfn, End::Tail, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(base, pfn, Why::Wanted, NONE, ACTIVE_OR_REFERENCED);
             base.count(Stat::Pgrotated, frame.pages() as i64);
         }
         if flags.contains(FrameFlags::ACTIVE) {
@@ -65,7 +65,7 @@ impl Lru {
         let eligible = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
         if eligible && self.claim(base, pfn, FrameFlags::SWAPCACHE | FrameFlags::UNEVICTABLE) {
             let gone = ACTIVE_OR_REFERENCED | FrameFlags::SWAPBACKED;
-            self.relink(base, pfn, End::Head, NONE, gone);
+            self.relink(base, pfn, Why::Cold, NONE, gone);
             base.count(Stat::Pglazyfree, frame.pages() as i64);
         }
     }
@@ -75,7 +75,7 @@ impl Lru {
         let busy = FrameFlags::LOCKED | FrameFlags::DIRTY | FrameFlags::UNEVICTABLE;
         let frame = &base.frames[pfn];
         if self.claim(base, pfn, busy) {
-            self.relink(base, pfn, End::Tail, NONE, FrameFlags::ACTIVE);
+            self.relink(base, pfn, Why::Wanted, NONE, FrameFlags::ACTIVE);
             base.count(Stat::Pgrotated, frame.pages() as i64);
         }
     }
@@ -88,7 +88,7 @@ impl Lru {
             base.count(Stat::UnevictablePgsMlocked, frame.pages() as i64);
         }
         if self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
-            self.relink(base, pfn, End::Head, NONE, NONE);
+            self.relink(base, pfn, Why::Back, NONE, NONE);
         }
     }
 
@@ -101,7 +101,7 @@ impl Lru {
             base.count(Stat::UnevictablePgsMunlocked, frame.pages() as i64);
         }
         if frame.has(FrameFlags::UNEVICTABLE) && self.claim(base, pfn, FrameFlags::MLOCKED) {
-            self.relink(base, pfn, End::Head, NONE, NONE);
+            self.relink(base, pfn, Why::Back, NONE, NONE);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
-use super::policy::{End, Policy, PolicyKind};
-use super::vec::{ByKind, Lists, ZONE_KINDS};
+use super::policy::{End, Leave, Policy, PolicyKind, Why};
+use super::proposed::Proposer;
+use super::vec::{ByKind, Lists, PROPOSED, ZONE_KINDS};
 use super::{Held, Lru, LruList, queue_of, settle_evictable};
 use crate::base::Base;
 use crate::event::Event;
@@ -109,7 +110,7 @@ impl Lru {
     /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
     pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>, faulted: bool) {
         let mut rest = pfns.peekable();
-        let policy = self.policy();
+        let (policy, why) = (self.policy(), Why::New { faulted, task: base.machine.task() });
         while let Some(&first) = rest.peek() {
             let frame = &base.frames[first];
             let place = (frame.node(), frame.group());
@@ -129,9 +130,9 @@ impl Lru {
                     policy.admit(frame, faulted);
                 }
                 settle_evictable(base, frame);
-                let place = self.place(vec, frame, End::Head);
+                let place = self.place(base, (vec, &mut lists), frame, why);
                 frame.set(FrameFlags::LRU);
-                lists.lists[place.queue as usize].push_head(&base.frames, pfn);
+                push(base, &mut lists.lists[place.queue as usize], pfn, place.end);
                 moved[place.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
                 count += 1;
             }
@@ -180,6 +181,7 @@ impl Lru {
             // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its group, too.
             let names = first.flags() & NAMES;
             let (queue, kin, place) = (queue_of(first), first.kin(), first.group_and_queue());
+            let proposed = queue as usize >= PROPOSED;
             let mut count = 0;
             while let Some(frame) = next
                 && frame.flags() & NAMES == names
@@ -188,6 +190,9 @@ impl Lru {
             {
                 if let Some(held) = &mut held {
                     held.lists.lists[queue as usize].remove_record(&base.frames, frame);
+                    if proposed {
+                        Proposer.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
+                    }
                 }
                 self.forget_list(base, frame);
                 count += 1;
@@ -197,6 +202,7 @@ impl Lru {
             any_large |= first.order() != Order::ZERO;
             if let Some(mut held) = held {
                 let list = match names.generation() {
+                    // ACTIVE says nothing of a folio that a policy proposed a place for: it is not set.
                     None => LruList::of(names),
                     Some(generation) => {
                         let file = !names.contains(FrameFlags::SWAPBACKED);
@@ -227,7 +233,7 @@ impl Lru {
                 continue;
             }
             if vec.policy() != PolicyKind::Classic {
-                self.putback_placed(base, Held { vec, lists }, folios, &mut out);
+                self.putback_placed(base, Held { vec, lists }, folios, &mut out, |_| Why::Back);
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
@@ -270,12 +276,13 @@ impl Lru {
     }
 
     /// Put back folios of one vector that stand at the tail, each where the policy wants it.
-    fn putback_placed<M: Machine>(
+    pub(super) fn putback_placed<M: Machine>(
         &self,
         base: &Base<M>,
         mut held: Held<'_>,
         folios: &mut List,
         out: &mut Putback,
+        why: impl Fn(&Frame) -> Why,
     ) {
         let place_of = |pfn: Pfn| (base.frames[pfn].node(), base.frames[pfn].group());
         let Some(place) = folios.tail().map(place_of) else { return };
@@ -293,18 +300,19 @@ impl Lru {
                 out.dead.push_head(&base.frames, pfn);
                 continue;
             }
-            let to = self.place(held.vec, frame, End::Head);
-            held.lists.lists[to.queue as usize].push_head(&base.frames, pfn);
+            let why = why(frame);
+            let to = self.place(base, (held.vec, &mut held.lists), frame, why);
+            push(base, &mut held.lists.lists[to.queue as usize], pfn, to.end);
             moved[to.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
         }
         out.pages += self.account_moved(base, &mut held.lists, place, &moved).0;
     }
 
     /// Put back a folio whose group was removed meanwhile.
-    fn putback_one<M: Machine>(&self, base: &Base<M>, folios: &mut List, out: &mut Putback) {
+    pub(super) fn putback_one<M: Machine>(&self, base: &Base<M>, folios: &mut List, out: &mut Putback) {
         let Some(pfn) = folios.pop_tail(&base.frames) else { return };
         let frame = &base.frames[pfn];
-        self.insert(base, pfn, End::Head);
+        self.insert(base, pfn, Why::Back);
         if frame.has(FrameFlags::ACTIVE) {
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }
@@ -314,6 +322,15 @@ impl Lru {
         } else {
             out.pages += frame.pages() as u64;
         }
+    }
+}
+
+/// Put a folio at an end.
+#[inline(always)]
+pub(super) fn push<M: Machine>(base: &Base<M>, list: &mut List, pfn: Pfn, end: End) {
+    match end {
+        End::Head => list.push_head(&base.frames, pfn),
+        End::Tail => list.push_tail(&base.frames, pfn),
     }
 }
 

@@ -1,8 +1,10 @@
 //! The classic lists: a second chance, and an active list that feeds the inactive one.
 
-use super::policy::{End, Folio, Leave, Place, Policy, Used};
-use super::{LruList, LruVec};
+use super::LruList;
+use super::policy::{Folio, Leave, Locked, Place, Policy, Used, Why};
+use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
+use crate::machine::Machine;
 
 /// Active and inactive lists.
 pub(super) struct Classic;
@@ -10,13 +12,13 @@ pub(super) struct Classic;
 impl Policy for Classic {
     /// The list follows from the flags.
     #[inline]
-    fn place(&self, _vec: &LruVec, folio: Folio<'_>, wanted: End) -> Place {
+    fn place<M: Machine>(&self, _base: &Base<M>, _at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
         let list = LruList::of(folio.frame.flags());
-        Place { queue: list as u8, end: wanted, list }
+        Place { queue: list as u8, end: why.end(), list }
     }
 
     #[inline]
-    fn leave(&self, _vec: &LruVec, folio: Folio<'_>, _why: Leave) -> LruList {
+    fn leave(&self, _at: Locked<'_>, folio: Folio<'_>, _why: Leave) -> LruList {
         LruList::of(folio.frame.flags())
     }
 

@@ -23,7 +23,9 @@ mod deferred;
 mod group;
 pub mod mglru;
 mod policy;
+mod proposed;
 mod protect;
+mod switch;
 mod validate;
 mod vec;
 mod workingset;
@@ -31,6 +33,7 @@ mod workingset;
 pub use batch::{Isolated, Putback, Scan};
 pub use group::{Groups, Protection, ROOT};
 pub use policy::{Evicted, PolicyKind};
+pub use proposed::{Ask, Proposals, note_used};
 pub use protect::Claim;
 pub use vec::{Cost, LruList, LruVec};
 pub use workingset::{Competitors, refault_distance};
@@ -41,12 +44,13 @@ use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
 use crate::lock::Guard;
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::policy::MakePolicy;
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
 use batch::take;
 use classic::Classic;
-use policy::{End, Folio, Leave, Place, Policy, PolicyCell};
+use policy::{End, Folio, Leave, Locked, Place, Policy, PolicyCell, Why};
 use std_alloc::boxed::Box;
 use vec::{ByKind, Lists};
 
@@ -71,6 +75,8 @@ pub struct Lru {
     deferred: deferred::Deferred,
     /// The policy of all vectors.
     policy: PolicyCell,
+    /// One from outside that proposes.
+    custom: Option<MakePolicy>,
 }
 
 impl Lru {
@@ -81,9 +87,14 @@ impl Lru {
         let kinds = memory.iter().map(|range| range.kind).collect();
         let deferred = deferred::Deferred::new(nodes);
         let (groups, policy) = (Groups::default(), PolicyCell::default());
-        let lru = Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy };
+        let lru = Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy, custom: None };
         lru.make_vecs(ROOT);
         lru
+    }
+
+    /// The same, with a policy from outside that can be chosen.
+    pub fn with_custom(self, custom: Option<MakePolicy>) -> Lru {
+        Lru { custom, ..self }
     }
 
     /// Number of nodes.
@@ -112,7 +123,8 @@ impl Lru {
     fn make_vecs(&self, group: GroupId) {
         for node in 0..self.nodes {
             let vec = self.vecs.ensure((group.index() * self.nodes + node) as u32);
-            vec.generations.set_on(self.policy() == PolicyKind::MgLru);
+            vec.lock().proposed = self.new_proposed(self.policy());
+            vec.set_policy(self.policy());
         }
     }
 
@@ -154,7 +166,7 @@ impl Lru {
         let mut from = Held { vec: from, lists: from.lock() };
         let mut to = Held { vec: to, lists: to.lock() };
         from.lists.dead = true;
-        self.reparent_generations(base, (node, group), parent, (&mut from, &mut to));
+        self.reparent_placed(base, (node, group), parent, (&mut from, &mut to));
         for list in LruList::ALL {
             let i = list as usize;
             while let Some(pfn) = from.lists.lists[i].pop_head(&base.frames) {
@@ -183,7 +195,7 @@ impl Lru {
         if self.policy() != PolicyKind::Classic {
             self.policy().admit(&base.frames[pfn], faulted);
         }
-        self.insert(base, pfn, End::Head);
+        self.insert(base, pfn, Why::New { faulted, task: base.machine.task() });
     }
 
     /// The last reference is gone: take the folio off its list, if it is on one, and clear what belongs to lists.
@@ -222,7 +234,7 @@ impl Lru {
     /// Put an isolated folio back on the list that its flags now name. The caller still has to drop its reference.
     pub fn putback<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         base.charge(Work::LruMove, 1);
-        self.insert(base, pfn, End::Head);
+        self.insert(base, pfn, Why::Back);
     }
 
     /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place on its
@@ -241,18 +253,19 @@ impl Lru {
         for part in (to.frames()..pages).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
             held.lists.lists[queue as usize].insert_behind(&base.frames, last, part);
             base.frames[part].set_queue(frame.queue());
+            base.frames[part].set_mark(frame.mark());
             base.frames[part].set(FrameFlags::LRU);
             last = part;
         }
     }
 
-    fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End) {
+    fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why) {
         let frame = &base.frames[pfn];
         debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
-                self.link(base, &mut held, pfn, frame, end);
+                self.link(base, &mut held, pfn, frame, why);
                 frame.set(FrameFlags::LRU);
                 return;
             }
@@ -265,14 +278,14 @@ impl Lru {
 
     /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set and those
     /// of `clear` are cleared.
-    fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, end: End, set: FrameFlags, clear: FrameFlags) {
+    fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why, set: FrameFlags, clear: FrameFlags) {
         base.charge(Work::LruMove, 1);
         let frame = &base.frames[pfn];
         let mut held = self.lock_of(frame);
         self.unlink(base, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);
-        self.link(base, &mut held, pfn, frame, end);
+        self.link(base, &mut held, pfn, frame, why);
         frame.set(FrameFlags::LRU);
     }
 
@@ -297,9 +310,9 @@ impl Lru {
     /// Take a folio off its queue.
     fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
         let frame = &base.frames[pfn];
-        match PolicyKind::of(frame.flags()) {
+        match PolicyKind::of(frame, frame.flags()) {
             PolicyKind::Classic => {
-                let list = Classic.leave(held.vec, self.folio(frame), why);
+                let list = Classic.leave((held.vec, &mut held.lists), self.folio(frame), why);
                 held.lists.lists[list as usize].remove(&base.frames, pfn);
                 self.account_one(base, held, frame, list, -(frame.pages() as i64));
             }
@@ -318,15 +331,15 @@ impl Lru {
         why: Leave,
     ) {
         held.lists.lists[frame.queue() as usize].remove(&base.frames, pfn);
-        let list = policy.leave(held.vec, self.folio(frame), why);
+        let list = policy.leave((held.vec, &mut held.lists), self.folio(frame), why);
         frame.set_queue(0);
         self.account_one(base, held, frame, list, -(frame.pages() as i64));
     }
 
     /// Put a folio on a queue. One that must stay in memory goes to the unevictable list whatever it was before.
-    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, end: End) {
+    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, why: Why) {
         settle_evictable(base, frame);
-        let place = self.place(held.vec, frame, end);
+        let place = self.place(base, (held.vec, &mut held.lists), frame, why);
         let queue = &mut held.lists.lists[place.queue as usize];
         match place.end {
             End::Head => queue.push_head_record(&base.frames, pfn, frame),
@@ -337,20 +350,26 @@ impl Lru {
 
     /// Where a folio goes; its record is told.
     #[inline(always)]
-    fn place(&self, vec: &LruVec, frame: &Frame, end: End) -> Place {
-        match vec.policy() {
-            PolicyKind::Classic => Classic.place(vec, self.folio(frame), end),
-            policy => self.place_by(policy, vec, frame, end),
+    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, frame: &Frame, why: Why) -> Place {
+        match at.0.policy() {
+            PolicyKind::Classic => Classic.place(base, at, self.folio(frame), why),
+            policy => self.place_by(policy, base, at, (frame, why)),
         }
     }
 
     #[inline(never)]
-    fn place_by(&self, policy: PolicyKind, vec: &LruVec, frame: &Frame, end: End) -> Place {
+    fn place_by<M: Machine>(
+        &self,
+        policy: PolicyKind,
+        base: &Base<M>,
+        at: Locked<'_>,
+        (frame, why): (&Frame, Why),
+    ) -> Place {
         if frame.has(FrameFlags::UNEVICTABLE) {
             let list = LruList::Unevictable;
-            return Place { queue: list as u8, end, list };
+            return Place { queue: list as u8, end: why.end(), list };
         }
-        let place = policy.place(vec, self.folio(frame), end);
+        let place = policy.place(base, at, self.folio(frame), why);
         frame.set_queue(place.queue);
         place
     }
@@ -434,8 +453,10 @@ const LIST_FLAGS: FrameFlags = FrameFlags::ACTIVE
 /// The queue that a folio stands in.
 #[inline]
 fn queue_of(frame: &Frame) -> u8 {
-    let flags = frame.flags();
-    if flags.generation().is_some() { frame.queue() } else { LruList::of(flags) as u8 }
+    match frame.queue() {
+        0 => LruList::of(frame.flags()) as u8,
+        queue => queue,
+    }
 }
 
 /// May the folio be reclaimed at all?

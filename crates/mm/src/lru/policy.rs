@@ -6,24 +6,22 @@
 //!
 //! What a policy keeps for a vector stands in the vector ([`LruVec`]) and changes under its lock; what others read without it is
 //! atomic. Which policy a folio's place is from can be told from the folio alone, as vectors change policies folio by folio: one with a
-//! generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is MGLRU's, any other stands on a classic list.
+//! generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is MGLRU's; of the others, one whose record names a queue
+//! was placed by a policy that proposes ([`crate::policy`]), and the rest stand on classic lists.
 
 use super::classic::Classic;
 use super::mglru::MgLru;
+use super::proposed::Proposer;
+use super::vec::Lists;
 use super::{LruList, LruVec};
+use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
-use crate::machine::ZoneKind;
-use crate::primitive::{AtomicBool, Ordering::*};
+use crate::machine::{Machine, ZoneKind};
+use crate::policy::{MakePolicy, RIVALS};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
 
-/// Which end of a queue. Reclaim takes from the tail.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// The folio may have its turn again.
-    Head,
-    /// Reclaim wants it next.
-    Tail,
-}
+pub use crate::policy::{End, Why};
 
 /// Where a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,13 +63,16 @@ pub struct Folio<'a> {
     pub pages: i64,
 }
 
+/// A vector, and what its lock guards.
+pub type Locked<'a> = (&'a LruVec, &'a mut Lists);
+
 /// What a page-replacement policy decides.
 pub trait Policy {
-    /// A folio that may be reclaimed comes to the vector, whose lock is held. `wanted` is [`End::Tail`] if reclaim wants it next.
-    fn place(&self, vec: &LruVec, folio: Folio<'_>, wanted: End) -> Place;
+    /// A folio that may be reclaimed comes to the vector, whose lock is held.
+    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place;
 
     /// A folio leaves the vector, whose lock is held. Returns the list that it counted on.
-    fn leave(&self, vec: &LruVec, folio: Folio<'_>, why: Leave) -> LruList;
+    fn leave(&self, at: Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList;
 
     /// A new folio is about to come to the vector. `faulted`: an access that says something about the future needs it now.
     fn admit(&self, frame: &Frame, faulted: bool);
@@ -90,20 +91,64 @@ pub enum PolicyKind {
     Classic,
     /// Generations.
     MgLru,
+    /// One that proposes: its number in [`RIVALS`], or the next, which is that of the one that was told at start.
+    Proposed(u8),
 }
 
 impl PolicyKind {
-    /// The policy that a listed folio with these flags was placed by.
+    /// Number of the last: of the policy from outside.
+    pub const LAST: u8 = 2 + RIVALS.len() as u8;
+
+    /// The policy with a number, by which the knob `reclaim.policy` knows it.
     #[inline]
-    pub fn of(flags: FrameFlags) -> PolicyKind {
-        if flags.generation().is_some() { PolicyKind::MgLru } else { PolicyKind::Classic }
+    pub fn new(number: u8) -> PolicyKind {
+        match number {
+            0 => PolicyKind::Classic,
+            1 => PolicyKind::MgLru,
+            number => PolicyKind::Proposed(number - 2),
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(self) -> u8 {
+        match self {
+            PolicyKind::Classic => 0,
+            PolicyKind::MgLru => 1,
+            PolicyKind::Proposed(number) => number + 2,
+        }
+    }
+
+    /// Is it one that proposes?
+    pub fn is_proposed(self) -> bool {
+        matches!(self, PolicyKind::Proposed(_))
+    }
+
+    /// What makes its instances, if it has any. `custom` is the one from outside.
+    pub(super) fn maker(self, custom: Option<MakePolicy>) -> Option<MakePolicy> {
+        match self {
+            PolicyKind::Proposed(number) => RIVALS.get(number as usize).map(|rival| rival.1).or(custom),
+            _ => None,
+        }
+    }
+
+    /// The kind of the policy that a listed folio was placed by.
+    #[inline]
+    pub(super) fn of(frame: &Frame, flags: FrameFlags) -> PolicyKind {
+        if flags.generation().is_some() {
+            PolicyKind::MgLru
+        } else if frame.queue() == 0 {
+            PolicyKind::Classic
+        } else {
+            PolicyKind::Proposed(0)
+        }
     }
 }
 
 /// A policy that can be changed while the machine runs.
 #[derive(Default)]
 pub(super) struct PolicyCell {
-    generations: AtomicBool,
+    number: AtomicU32,
     /// Somebody is changing it.
     turning: AtomicBool,
 }
@@ -111,11 +156,11 @@ pub(super) struct PolicyCell {
 impl PolicyCell {
     #[inline]
     pub fn get(&self) -> PolicyKind {
-        if self.generations.load(Relaxed) { PolicyKind::MgLru } else { PolicyKind::Classic }
+        PolicyKind::new(self.number.load(Relaxed) as u8)
     }
 
     pub fn set(&self, policy: PolicyKind) {
-        self.generations.store(policy == PolicyKind::MgLru, Release);
+        self.number.store(u32::from(policy.number()), Release);
     }
 
     /// Begin to change it; `false`: somebody else does.
@@ -141,19 +186,23 @@ macro_rules! with_policy {
                 let $policy = &MgLru;
                 $call
             }
+            PolicyKind::Proposed(_) => {
+                let $policy = &Proposer;
+                $call
+            }
         }
     };
 }
 
 impl Policy for PolicyKind {
     #[inline]
-    fn place(&self, vec: &LruVec, folio: Folio<'_>, wanted: End) -> Place {
-        with_policy!(self, policy => policy.place(vec, folio, wanted))
+    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
+        with_policy!(self, policy => policy.place(base, at, folio, why))
     }
 
     #[inline]
-    fn leave(&self, vec: &LruVec, folio: Folio<'_>, why: Leave) -> LruList {
-        with_policy!(self, policy => policy.leave(vec, folio, why))
+    fn leave(&self, at: Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList {
+        with_policy!(self, policy => policy.leave(at, folio, why))
     }
 
     #[inline]

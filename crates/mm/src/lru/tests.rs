@@ -51,8 +51,7 @@ pub(super) fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     assert!(frame.put(1));
     lru.remove(base, pfn);
     lru.groups.uncharge(base, frame.group(), 1);
-    frame.set_group(ROOT);
-    frame.clear(FrameFlags::all());
+    frame.wipe(FrameFlags::empty());
 }
 
 fn order(base: &Base<TestMachine>, lru: &Lru, node: u8, group: GroupId, list: LruList) -> Vec<u32> {

@@ -1,6 +1,6 @@
 //! Check lists, sizes and charges against the frame table. Only when nobody is inside the memory manager.
 
-use super::vec::{ByKind, ZONE_KINDS};
+use super::vec::{ByKind, PROPOSED, ZONE_KINDS};
 use super::{Lru, LruList, ROOT, mglru};
 use crate::base::Base;
 use crate::frame::{FrameFlags, Generation};
@@ -27,6 +27,7 @@ impl Lru {
                     listed += folios;
                 }
                 listed += self.check_generations(base, node, group, sizes)?;
+                listed += self.check_proposed(base, node, group, sizes)?;
                 self.check_sizes(node, group, sizes)?;
                 for list in LruList::ALL {
                     totals[list as usize] += sizes[list as usize].iter().sum::<i64>();
@@ -65,7 +66,7 @@ impl Lru {
         for pfn in source.iter(&base.frames) {
             let frame = &base.frames[pfn];
             let flags = frame.flags();
-            let placed = flags.generation().is_none() && LruList::of(flags) == list;
+            let placed = flags.generation().is_none() && frame.queue() == 0 && LruList::of(flags) == list;
             if !flags.contains(FrameFlags::LRU) || !placed {
                 return Err(format!("{pfn} is on {} with flags {flags:?}", at()));
             }
@@ -98,7 +99,7 @@ impl Lru {
         let lists = vec.lock();
         let mut sizes = [[[0; ZONE_KINDS]; 2]; Generation::COUNT];
         let mut folios = 0;
-        for (at, source) in lists.lists.iter().enumerate().skip(LruList::COUNT) {
+        for (at, source) in lists.lists[..PROPOSED].iter().enumerate().skip(LruList::COUNT) {
             let fault = |what: String| format!("queue {at} of {group} on {node}: {what}");
             source.validate(&base.frames).map_err(fault)?;
             folios += source.len();
@@ -134,6 +135,45 @@ impl Lru {
         if !generations.is_valid() {
             let min = [false, true].map(|file| generations.min_seq(file));
             return Err(format!("{group} on {node} has generations {min:?} to {}", generations.max_seq()));
+        }
+        Ok(folios)
+    }
+
+    /// The queues of a policy that proposes: each folio's record names the queue that it stands in, and the policy is told the sizes of
+    /// its lists rightly. Adds what counts on classic lists to `own`; returns the folios.
+    fn check_proposed<M: Machine>(
+        &self,
+        base: &Base<M>,
+        node: NodeId,
+        group: GroupId,
+        own: &mut [ByKind; LruList::COUNT],
+    ) -> Result<usize, String> {
+        let lists = self.vec(node, group).lock();
+        let mut folios = 0;
+        for (list, source) in lists.lists[PROPOSED..].iter().enumerate() {
+            let fault = |what: String| format!("list {list} of {group} on {node}: {what}");
+            source.validate(&base.frames).map_err(fault)?;
+            folios += source.len();
+            let mut size = 0;
+            for (pfn, frame) in source.records(&base.frames) {
+                let flags = frame.flags();
+                let gone = FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE | FrameFlags::GENERATION;
+                let listed = flags.contains(FrameFlags::LRU) && !flags.intersects(gone);
+                if !listed || frame.queue() as usize != PROPOSED + list {
+                    return Err(fault(format!("{pfn} with flags {flags:?}, queue {}", frame.queue())));
+                }
+                if (frame.node(), frame.group(), frame.refs() > 0) != (node, group, true) {
+                    return Err(fault(format!("{pfn} of {} on {}", frame.group(), frame.node())));
+                }
+                size += frame.pages() as u64;
+                let inactive = LruList::new(!flags.contains(FrameFlags::SWAPBACKED), false);
+                own[inactive as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
+            }
+            let told = lists.proposed.as_ref().map_or(0, |proposed| proposed.sizes[list]);
+            let known = lists.proposed.as_ref().map_or(0, |proposed| proposed.lists);
+            if told != size || list >= known && size > 0 {
+                return Err(fault(format!("holds {size} pages, its policy is told {told}")));
+            }
         }
         Ok(folios)
     }

@@ -2,11 +2,14 @@
 
 use super::mglru::{self, Generations};
 use super::policy::PolicyKind;
+use super::proposed::Proposed;
 use crate::frame::{FrameFlags, List};
 use crate::lock::{Guard, Lock};
 use crate::machine::ZoneKind;
+use crate::policy::MAX_LISTS;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::Stat;
+use std_alloc::boxed::Box;
 
 /// Kinds of zone, by which sizes are kept apart.
 pub(crate) const ZONE_KINDS: usize = ZoneKind::Movable as usize + 1;
@@ -118,19 +121,29 @@ impl Cost {
     }
 }
 
-/// Queues of a vector: its classic lists, then those of its generations.
-pub(super) const QUEUES: usize = LruList::COUNT + mglru::QUEUES;
+/// Queues of a vector: its classic lists, those of its generations, those of policies that propose.
+pub(super) const QUEUES: usize = PROPOSED + MAX_LISTS;
+/// The first of those that belong to policies that propose.
+pub(super) const PROPOSED: usize = LruList::COUNT + mglru::QUEUES;
 
 /// What stands under a vector's lock.
-#[derive(Default)]
 pub(crate) struct Lists {
     /// Folios by queue: of the first ones, the number is that of a [`LruList`].
     pub(crate) lists: [List; QUEUES],
     /// Pages that count on each list, by kind of zone.
     pub(crate) pages: [ByKind; LruList::COUNT],
     pub(crate) cost: Cost,
+    /// The policy that proposes, if the vector has one.
+    pub(super) proposed: Option<Box<Proposed>>,
     /// The group is gone: folios go to its parent's vector.
     pub(crate) dead: bool,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        let lists = [const { List::new() }; QUEUES];
+        Lists { lists, pages: Default::default(), cost: Cost::default(), proposed: None, dead: false }
+    }
 }
 
 /// The lists of one group's folios on one node, and what reclaim has learned about them.
@@ -156,6 +169,8 @@ pub struct LruVec {
     pub(super) walks: AtomicU32,
     /// Its generations, if its policy uses them.
     pub generations: Generations,
+    /// Number of the policy that newcomers are placed by.
+    policy: AtomicU32,
 }
 
 impl LruVec {
@@ -168,7 +183,13 @@ impl LruVec {
     /// The policy that newcomers are placed by.
     #[inline]
     pub fn policy(&self) -> PolicyKind {
-        if self.generations.is_on() { PolicyKind::MgLru } else { PolicyKind::Classic }
+        PolicyKind::new(self.policy.load(Relaxed) as u8)
+    }
+
+    /// Newcomers are placed by another policy from now on; its instance is there. The lock is held, or nobody else is there.
+    pub(super) fn set_policy(&self, policy: PolicyKind) {
+        self.policy.store(u32::from(policy.number()), Release);
+        self.generations.set_on(policy == PolicyKind::MgLru);
     }
 
     /// Pages on one list, those of the groups below included.

@@ -132,8 +132,10 @@ impl Lru {
     /// The caller has frozen the folio's references.
     #[inline]
     pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
-        if self.policy() == PolicyKind::MgLru {
-            return self.evict_generation(base, pfn);
+        match self.policy() {
+            PolicyKind::Classic => {}
+            PolicyKind::MgLru => return self.evict_generation(base, pfn),
+            PolicyKind::Proposed(_) => return self.evict_proposed(base, pfn),
         }
         let frame = &base.frames[pfn];
         let (node, pages) = (frame.node(), frame.pages() as u64);
@@ -147,9 +149,13 @@ impl Lru {
     /// Did the page of this shadow leave so recently that it is part of the working set?
     pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
         let evicted = Evicted::unpack(shadow);
-        if self.policy() == PolicyKind::MgLru {
+        let policy = self.policy();
+        if policy != PolicyKind::Classic {
             let known = self.groups.is_live(evicted.group) && evicted.node.index() < self.nodes();
-            return known && self.is_of_oldest(evicted, file);
+            let is_recent = || {
+                if policy.is_proposed() { self.is_near(evicted) } else { self.is_of_oldest(evicted, file) }
+            };
+            return known && is_recent();
         }
         Rivals::of(self, evicted, file, || swap_free).is_some_and(|rivals| rivals.has_room_for(shadow))
     }
@@ -176,9 +182,16 @@ impl Lru {
         swap_free: impl Fn() -> u64,
         faulted: bool,
     ) {
-        if self.policy() == PolicyKind::MgLru {
-            back.iter().for_each(|&(pfn, shadow)| self.refault_generation(base, pfn, shadow, faulted));
-            return;
+        match self.policy() {
+            PolicyKind::Classic => {}
+            PolicyKind::MgLru => {
+                return back
+                    .iter()
+                    .for_each(|&(pfn, shadow)| self.refault_generation(base, pfn, shadow, faulted));
+            }
+            PolicyKind::Proposed(_) => {
+                return back.iter().for_each(|&(pfn, shadow)| self.refault_proposed(base, pfn, shadow));
+            }
         }
         let Some(&(first, _)) = back.first() else { return };
         let file = !base.frames[first].has(FrameFlags::SWAPBACKED);

@@ -27,7 +27,7 @@ impl Bench {
     /// Some pages of memory at a place, with something in them.
     fn new() -> Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(2, 8192), Config { knobs: Knobs::default(), swap }).unwrap();
+        let mm = Mm::new(TestMachine::simple(2, 8192), Config { swap, ..Config::default() }).unwrap();
         let space = mm.create_space(ROOT).unwrap();
         mm.mmap(space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
         let bench = Bench { mm, space };

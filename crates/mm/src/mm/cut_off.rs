@@ -25,7 +25,7 @@ impl Bench {
 
     /// The same; shmem is made of folios of up to `order`.
     fn of_folios(kind: FileKind, order: u64) -> Bench {
-        let config = Config { knobs: Knobs::default(), swap: Vec::new() };
+        let config = Config::default();
         config.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
         let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
         let file = mm.create_file(kind, PAGES * PAGE_SIZE);

@@ -19,7 +19,7 @@ const GROUP: GroupId = GroupId(0);
 )]
 fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-    let mm = Mm::new(TestMachine::simple(2, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+    let mm = Mm::new(TestMachine::simple(2, 4096), Config { swap, ..Config::default() }).unwrap();
     let file = mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     let space = mm.create_space(GROUP).unwrap();
     let shown = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };

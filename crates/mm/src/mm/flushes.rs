@@ -72,7 +72,7 @@ fn pages() -> impl Iterator<Item = Vpn> {
 impl Bench {
     fn new(kind: Kind, policy: u64) -> Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(2, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+        let mm = Mm::new(TestMachine::simple(2, 4096), Config { swap, ..Config::default() }).unwrap();
         mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
         let of = if kind == DiskFile { disk } else { FileKind::Shmem };

@@ -56,7 +56,7 @@ impl Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: slots, priority: 0 }];
         let mut machine = TestMachine::simple(2, 8192);
         prepare(&mut machine);
-        let mm = Mm::new(machine, Config { knobs: Knobs::default(), swap }).unwrap();
+        let mm = Mm::new(machine, Config { swap, ..Config::default() }).unwrap();
         let file = mm.create_file(FileKind::Shmem, pages * PAGE_SIZE);
         let [space, other] = [0; 2].map(|_| mm.create_space(ROOT).unwrap());
         let bench: &'static Bench =

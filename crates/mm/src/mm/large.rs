@@ -128,7 +128,7 @@ impl Bench {
 impl World {
     fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
         let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { knobs: Knobs::default(), swap }).unwrap();
+        let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { swap, ..Config::default() }).unwrap();
         mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         knobs.zip(sizes).for_each(|(&knob, &size)| mm.ground().knobs.set(knob, 2 * size).unwrap());

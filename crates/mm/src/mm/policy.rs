@@ -9,32 +9,37 @@ use crate::memory::Memory;
 use crate::reclaim::{AddressSpaces, Member, Retries, WalkRange, caps};
 use crate::space::VmaFlags;
 use crate::units::*;
+use std_alloc::string::String;
 
 /// Let the vectors' policy be what knobs say, before there are folios.
-pub(super) fn choose_at_start<M: Machine>(memory: &Memory<M>) {
+pub(super) fn choose_at_start<M: Machine>(memory: &Memory<M>) -> Result<(), String> {
     let knobs = &memory.knobs;
     let changed = [Knob::ReclaimPolicy, Knob::LruGenEnabled];
     for knob in changed.into_iter().filter(|&knob| knobs.get(knob) != knob.info().default) {
-        let policy = wanted(knobs, knob);
+        let policy = wanted(knobs, knob, memory.lru.policy());
         agree(knobs, policy);
-        memory.lru.set_policy(memory.ground(), policy).expect("nobody else is there");
+        let set = memory.lru.set_policy(memory.ground(), policy);
+        set.map_err(|_| "reclaim.policy=custom: no policy was registered (Config::custom)")?;
     }
+    Ok(())
 }
 
-/// The policy that a knob asks for.
-fn wanted(knobs: &Knobs, knob: Knob) -> PolicyKind {
-    let generations = match knob {
-        Knob::LruGenEnabled => knobs.get(knob) & caps::CORE != 0,
-        _ => knobs.get(Knob::ReclaimPolicy) == 1,
-    };
-    if generations { PolicyKind::MgLru } else { PolicyKind::Classic }
+/// The policy that a knob asks for in place of `now`.
+fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
+    match (knob, knobs.get(Knob::LruGenEnabled) & caps::CORE != 0) {
+        (Knob::LruGenEnabled, true) => PolicyKind::MgLru,
+        (Knob::LruGenEnabled, false) if now == PolicyKind::MgLru => PolicyKind::Classic,
+        (Knob::LruGenEnabled, false) => now,
+        _ => PolicyKind::new(knobs.get(Knob::ReclaimPolicy) as u8),
+    }
 }
 
 /// Both knobs tell the same.
 fn agree(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
     let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
-    let told = knobs.set(Knob::ReclaimPolicy, on).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    let number = u64::from(policy.number());
+    let told = knobs.set(Knob::ReclaimPolicy, number).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
     told.expect("the values lie in the knobs' ranges");
 }
 
@@ -45,7 +50,7 @@ impl<M: Machine> Mm<M> {
             return Ok(());
         }
         let (knobs, lru) = (&self.ground().knobs, &self.store.lru);
-        let policy = wanted(knobs, knob);
+        let policy = wanted(knobs, knob, lru.policy());
         let changed = if policy == lru.policy() { Ok(()) } else { lru.set_policy(self.ground(), policy) };
         agree(knobs, lru.policy());
         changed

@@ -63,7 +63,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let config = Config { knobs: Knobs::default(), swap: Vec::new() };
+        let config = Config::default();
         let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
         let file = mm.create_file(FileKind::Shmem, FILE_PAGES * PAGE_SIZE);
         let spaces = std_alloc::vec![(mm.create_space(ROOT).unwrap(), Model::new())];
@@ -241,8 +241,7 @@ fn a_memory_manager_can_be_shared_between_threads() {
 
 #[test]
 fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
-    let mm =
-        Mm::new(TestMachine::simple(1, 4096), Config { knobs: Knobs::default(), swap: Vec::new() }).unwrap();
+    let mm = Mm::new(TestMachine::simple(1, 4096), Config::default()).unwrap();
     let mark = || mm.store.alloc.zones()[0].mark(Mark::Min);
     let before = mark();
     mm.set_knob(Knob::MinFreeKbytes, 4096).unwrap();

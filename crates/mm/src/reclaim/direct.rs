@@ -1,5 +1,6 @@
 //! Reclaim by those who need the memory: allocations, groups at their limit, and programs that give pages away.
 
+use super::references::Heed;
 use super::throttle::{STUCK, wait_for_writes};
 use super::*;
 use crate::alloc::{Mark, NeedsReclaim, Reserve};
@@ -68,8 +69,9 @@ pub fn pageout<M: Machine>(
                 cx.throttle(st.frames[batch[0]].node(), Throttle::Writeback);
             }
             let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
-            reclaimed +=
-                cx.shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, true).reclaimed;
+            reclaimed += cx
+                .shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, Heed::Nothing)
+                .reclaimed;
             cx.put_back(&mut folios);
             st.machine.resched();
         }

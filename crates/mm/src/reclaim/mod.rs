@@ -4,7 +4,7 @@
 //! nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
 //!
 //! How: `node` passes over a node's groups with rising priority. A front end chooses what to look at and
-//! keeps the lists in order: `classic` today. Whatever was chosen goes through one shared inner loop, `shrink`, which
+//! keeps the lists in order: `classic`, `mglru`, or `proposed`. Whatever was chosen goes through one shared inner loop, `shrink`, which
 //! unmaps, writes and frees.
 //!
 //! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and no batch takes memory: batches are lists that are
@@ -19,6 +19,7 @@ mod kswapd;
 mod mglru;
 mod node;
 mod pageout;
+mod proposed;
 mod references;
 mod shrink;
 pub mod spaces;
@@ -165,6 +166,7 @@ impl<M: Machine> Reclaim<'_, M> {
         match self.st.lru.policy() {
             PolicyKind::Classic => &classic::Classic,
             PolicyKind::MgLru => &mglru::MgLru,
+            PolicyKind::Proposed(_) => &proposed::Proposer,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Reclaim;
 use super::shrink::Pass;
 use crate::frame::FrameFlags;
+use crate::lru::note_used;
 use crate::machine::Machine;
 use crate::rmap::{Pages, Referenced};
 use crate::units::*;
@@ -18,6 +19,17 @@ pub(super) enum Verdict {
     Reclaim,
     /// Take it if that needs no write.
     ReclaimClean,
+}
+
+/// What the look at a folio's accesses is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heed {
+    /// Nothing: take it, used or not.
+    Nothing,
+    /// The second chance.
+    Chances,
+    /// A policy that proposed it: any use since the last look spares it.
+    AnyUse,
 }
 
 /// Decide. `was_referenced`: the flag stood from the last round. Also says whether the flag is to be set.
@@ -42,7 +54,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Look at an isolated, locked folio's accesses, and clear their traces.
     pub(super) fn check_references(self, pfn: Pfn, pass: &mut Pass<'_>) -> Verdict {
         let found = self.st.rmap.referenced(self.st.memory(), pfn, pass.sc.target, pass.look.as_mut());
-        self.judge(pfn, found, pass.look.is_some())
+        self.judge(pfn, found, pass)
     }
 
     /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of these the bits
@@ -57,7 +69,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let found = self.st.rmap.referenced_pages(self.st.memory(), pages, pass.sc.target, look);
         let (mut wanted, mut if_clean) = (0, 0);
         for (at, &pfn) in pages.pfns.iter().enumerate() {
-            let verdict = self.judge(pfn, found[at], pass.look.is_some());
+            let verdict = self.judge(pfn, found[at], pass);
             match verdict {
                 Verdict::Reclaim | Verdict::ReclaimClean => {
                     wanted |= 1 << at;
@@ -69,8 +81,16 @@ impl<M: Machine> Reclaim<'_, M> {
         (wanted, if_clean)
     }
 
-    #[inline]
-    fn judge(self, pfn: Pfn, found: Referenced, generations: bool) -> Verdict {
+    #[inline(always)]
+    fn judge(self, pfn: Pfn, found: Referenced, pass: &Pass<'_>) -> Verdict {
+        if pass.heed == Heed::AnyUse {
+            return self.judge_any(pfn, found);
+        }
+        self.second_chance(pfn, found, pass.look.is_some())
+    }
+
+    #[inline(always)]
+    fn second_chance(self, pfn: Pfn, found: Referenced, generations: bool) -> Verdict {
         let frame = &self.st.frames[pfn];
         let flags = frame.flags();
         let was = flags.contains(FrameFlags::REFERENCED);
@@ -88,6 +108,21 @@ impl<M: Machine> Reclaim<'_, M> {
             frame.clear(FrameFlags::REFERENCED);
         }
         verdict
+    }
+
+    /// For a policy that proposes. Uses through file descriptors, which the flags tell, are its own business.
+    #[inline(never)]
+    fn judge_any(self, pfn: Pfn, found: Referenced) -> Verdict {
+        if found.locked {
+            self.st.lru.mlock(self.st.memory().ground(), pfn);
+        } else if found.vmas > 0 {
+            note_used(&self.st.frames[pfn]);
+        } else if found.vmas == 0 {
+            return Verdict::Reclaim;
+        } else {
+            return Verdict::Keep;
+        }
+        Verdict::Activate
     }
 }
 

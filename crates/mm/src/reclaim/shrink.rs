@@ -10,7 +10,7 @@
 //! Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written; it is freed
 //! when it is put back.
 
-use super::references::Verdict;
+use super::references::{Heed, Verdict};
 use super::stretch::{Place, Stretch};
 use super::{Met, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
@@ -73,8 +73,8 @@ pub(super) struct Lists {
 pub(super) struct Pass<'a> {
     pub sc: &'a mut ScanControl,
     pub node: NodeId,
-    /// Take pages whether or not they were used lately.
-    pub ignore_references: bool,
+    /// What pages' use means.
+    pub heed: Heed,
     pub batch: Batch,
     /// What is learned around used entries, for a policy that looks there.
     pub look: Option<Look>,
@@ -91,18 +91,18 @@ impl<M: Machine> Reclaim<'_, M> {
         node: NodeId,
         folios: &mut List,
         sc: &mut ScanControl,
-        ignore_references: bool,
+        heed: Heed,
     ) -> Shrunk {
         let _scope = self.st.scope(Scope::ShrinkFolioList);
         let frames = &self.st.frames;
         self.st.charge(Work::ReclaimBatch, 1);
         self.st.charge(Work::ReclaimFolio, folios.len() as u64);
-        let look = if ignore_references { None } else { self.begin_look(node, folios) };
+        let look = if heed == Heed::Chances { self.begin_look(node, folios) } else { None };
         let mut pass = Pass {
             look,
             sc,
             node,
-            ignore_references,
+            heed,
             batch: Batch::new(self.st.memory().ground()),
             out: Shrunk::default(),
             parts: List::new(),
@@ -229,7 +229,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Fate {
         let frame = &self.st.frames[pfn];
         let verdict =
-            if pass.ignore_references { Verdict::Reclaim } else { self.check_references(pfn, pass) };
+            if pass.heed == Heed::Nothing { Verdict::Reclaim } else { self.check_references(pfn, pass) };
         match verdict {
             Verdict::Activate => return Fate::Activate,
             Verdict::Keep => return Fate::Keep,

@@ -6,7 +6,7 @@
 //! freed together is full, so that flushes come when they would come if each page was taken by itself.
 
 use super::Reclaim;
-use super::references::Verdict;
+use super::references::{Heed, Verdict};
 use super::shrink::{Fate, Lists, Pass};
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::Machine;
@@ -77,7 +77,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let st = self.st;
         let mut fates = [Fate::Keep; TOGETHER];
         let all = u32::MAX >> (TOGETHER - pages.pfns.len());
-        let (wanted, if_clean) = if pass.ignore_references {
+        let (wanted, if_clean) = if pass.heed == Heed::Nothing {
             (all, 0)
         } else {
             self.check_references_of(pages, pass, |at, verdict| {

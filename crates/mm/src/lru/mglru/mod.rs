@@ -24,7 +24,6 @@
 mod evict;
 mod place;
 mod shadow;
-mod switch;
 #[cfg(test)]
 mod tests;
 pub mod tiers;

@@ -3,9 +3,9 @@
 use super::{Generations, MgLru, queue};
 use crate::base::Base;
 use crate::frame::{Frame, FrameFlags, Generation};
-use crate::lru::policy::{End, Folio, Leave, Place, Policy, Used};
+use crate::lru::policy::{End, Folio, Leave, Locked, Place, Policy, Used, Why};
 use crate::lru::vec::{ByKind, ZONE_KINDS};
-use crate::lru::{Lru, LruList, LruVec};
+use crate::lru::{Lru, LruList};
 use crate::machine::Machine;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -52,7 +52,8 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
 }
 
 impl Policy for MgLru {
-    fn place(&self, vec: &LruVec, folio: Folio<'_>, wanted: End) -> Place {
+    fn place<M: Machine>(&self, _base: &Base<M>, (vec, _): Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
+        let wanted = why.end();
         let generations = &vec.generations;
         let mut generation = Generation::of(0);
         let before = folio.frame.update(|flags| {
@@ -68,7 +69,7 @@ impl Policy for MgLru {
         Place { queue: queue(generation, file, folio.kind), end: wanted, list }
     }
 
-    fn leave(&self, vec: &LruVec, folio: Folio<'_>, why: Leave) -> LruList {
+    fn leave(&self, (vec, _): Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList {
         let generations = &vec.generations;
         let before = folio.frame.update(|flags| {
             let generation = flags.generation()?;

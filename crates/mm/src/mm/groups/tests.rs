@@ -1,6 +1,5 @@
 use super::*;
 use crate::api::*;
-use crate::knobs::Knobs;
 use crate::mm::Config;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
@@ -14,7 +13,7 @@ const AT: Vpn = Vpn(0x5000);
 /// A memory manager with a swap area, whose transfers end as soon as somebody waits, and a group of it.
 fn bench(limits: GroupLimits) -> (&'static Mm<TestMachine>, GroupId) {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
-    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs: Knobs::default(), swap }).unwrap();
+    let mm = Mm::new(TestMachine::simple(1, 4096), Config { swap, ..Config::default() }).unwrap();
     let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
     *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
     let group = mm.create_group(ROOT, limits).unwrap();

@@ -16,7 +16,7 @@ fn bench() -> &'static Mm<TestMachine> {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 1024, priority: 0 }];
     let knobs = Knobs::default();
     knobs.set(Knob::ReclaimPolicy, 1).unwrap();
-    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs, swap }).unwrap();
+    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs, swap, ..Config::default() }).unwrap();
     let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
     *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
     mm

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
-use crate::lru::{LruList, Scan, evictable};
+use crate::lru::{LruList, Putback, Scan, evictable};
 use crate::machine::{Machine, Scope, Work};
 use crate::reclaim::{Reclaim, ScanControl};
 use crate::stat::Stat;
@@ -60,7 +60,11 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Put folios back, and free those that nobody else refers to. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn put_back(self, folios: &mut List) -> u64 {
         let _scope = self.st.scope(Scope::MoveFoliosToLru);
-        let mut put = self.st.lru.putback_batch(self.st.memory().ground(), folios);
+        self.free_dead(self.st.lru.putback_batch(self.st.memory().ground(), folios))
+    }
+
+    /// Free what nobody else referred to any more when it was put back. Returns the pages that are on lists again.
+    pub(in crate::reclaim) fn free_dead(self, mut put: Putback) -> u64 {
         while let Some(pfn) = put.dead.pop_tail(&self.st.frames) {
             self.st.free_folio(pfn);
         }

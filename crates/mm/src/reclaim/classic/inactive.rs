@@ -1,12 +1,24 @@
 //! Reclaim from an inactive list, one batch at a time.
 
 use crate::event::Event;
+use crate::frame::List;
 use crate::lru::{LruList, Scan};
 use crate::machine::{Machine, Scope};
+use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{Met, Reclaim, ScanControl, Throttle};
 use crate::stat::Stat;
 use crate::units::*;
+
+/// Folios of one type that were isolated together.
+pub(in crate::reclaim) struct Held<'a> {
+    pub folios: &'a mut List,
+    pub file: bool,
+    /// Pages looked at for them.
+    pub scanned: u64,
+    /// Pages.
+    pub taken: u64,
+}
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Look at `pages` from the tail of an inactive list; returns the pages reclaimed.
@@ -20,17 +32,8 @@ impl<M: Machine> Reclaim<'_, M> {
     ) -> u64 {
         let _scope = self.st.scope(Scope::ShrinkInactiveList);
         let (st, file) = (self.st, list.is_file());
-        if self.too_many_isolated(node, file, sc) {
-            self.throttle(node, Throttle::Isolated);
-            if self.too_many_isolated(node, file, sc) {
-                return 0;
-            }
-        }
-        if !file && self.too_many_writes() {
-            self.throttle(node, Throttle::Writeback);
-            if self.too_many_writes() {
-                return 0;
-            }
+        if self.must_wait(node, file, sc) {
+            return 0;
         }
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(st.memory().ground(), node, group, &scan);
@@ -38,9 +41,43 @@ impl<M: Machine> Reclaim<'_, M> {
         if held.taken == 0 {
             return 0;
         }
+        let isolated = Held { folios: &mut held.folios, file, scanned: held.scanned, taken: held.taken };
+        self.shrink_isolated((node, group), isolated, sc, Heed::Chances)
+    }
+
+    /// Is too much on its way already? Waits a little for that to change.
+    pub(in crate::reclaim) fn must_wait(self, node: NodeId, file: bool, sc: &ScanControl) -> bool {
+        if self.too_many_isolated(node, file, sc) {
+            self.throttle(node, Throttle::Isolated);
+            if self.too_many_isolated(node, file, sc) {
+                return true;
+            }
+        }
+        if !file && self.too_many_writes() {
+            self.throttle(node, Throttle::Writeback);
+            if self.too_many_writes() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Take what can be taken of isolated folios of one vector, and put the others back; returns the pages reclaimed.
+    pub(in crate::reclaim) fn shrink_isolated(
+        self,
+        (node, group): (NodeId, GroupId),
+        held: Held<'_>,
+        sc: &mut ScanControl,
+        heed: Heed,
+    ) -> u64 {
+        let (st, file) = (self.st, held.file);
         self.note_isolated(node, file, held.taken as i64);
-        let shrunk = self.shrink_folio_list(node, &mut held.folios, sc, false);
-        self.put_back(&mut held.folios);
+        let shrunk = self.shrink_folio_list(node, held.folios, sc, heed);
+        if heed == Heed::Chances {
+            self.put_back(held.folios);
+        } else {
+            self.put_back_proposed(held.folios);
+        }
         self.note_isolated(node, file, -(held.taken as i64));
         self.count_steal(sc, file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;

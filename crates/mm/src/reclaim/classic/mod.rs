@@ -4,7 +4,7 @@
 //! inactive one when that gets short. How much of which list is scanned is [`balance`](super::balance).
 
 mod active;
-mod inactive;
+pub(super) mod inactive;
 
 use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};

@@ -8,6 +8,7 @@ use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
 use crate::lru::mglru::{BATCH, Evictable, Wanted};
 use crate::machine::{Machine, Scope};
+use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl, compact_gap};
 use crate::units::*;
@@ -142,7 +143,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let mut folios = core::mem::take(&mut got.folios);
         for again in [false, true] {
-            let shrunk = self.shrink_folio_list(node, &mut folios, sc, false);
+            let shrunk = self.shrink_folio_list(node, &mut folios, sc, Heed::Chances);
             self.note_shrunk(node, sc, &got, &shrunk);
             let mut clean = self.mark_kept(&mut folios, again);
             self.put_back(&mut folios);

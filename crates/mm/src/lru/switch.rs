@@ -1,0 +1,134 @@
+//! Vectors change policies while folios come and go.
+//!
+//! A vector's policy is a switch that newcomers heed. Once it is turned, the folios of the other policy's queues are moved over, some in
+//! each hold of the lock; until they are through, the vector has folios of both, and each knows which it is.
+
+use super::mglru::LARGE_BATCH;
+use super::policy::{Leave, Why};
+use super::proposed::Proposed;
+use super::vec::{PROPOSED, QUEUES};
+use super::{Held, Lru, LruList, PolicyKind};
+use crate::api::Error;
+use crate::base::Base;
+use crate::frame::FrameFlags;
+use crate::machine::{Machine, Work};
+use crate::units::*;
+use core::ops::Range;
+use std_alloc::boxed::Box;
+
+impl Lru {
+    /// The policy of all vectors, those to come too.
+    pub fn policy(&self) -> PolicyKind {
+        self.policy.get()
+    }
+
+    /// Change the policy of all vectors, and move their folios. Fails if somebody else does so now, or if there is no such policy.
+    pub fn set_policy<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) -> Result<(), Error> {
+        if policy.is_proposed() && policy.maker(self.custom).is_none() {
+            return Err(Error::Invalid);
+        }
+        if !self.policy.begin() {
+            return Err(Error::Busy);
+        }
+        if self.policy().is_proposed() && policy.is_proposed() {
+            // Both use the same queues.
+            self.switch_all(base, PolicyKind::Classic);
+        }
+        self.switch_all(base, policy);
+        self.policy.end();
+        Ok(())
+    }
+
+    fn switch_all<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) {
+        // Groups that come from here on have the new policy.
+        let groups = {
+            let _tree = self.groups.tree.lock();
+            self.policy.set(policy);
+            self.groups.bound()
+        };
+        // A group comes before the one above, which may get its folios, as they are, when it is removed meanwhile.
+        for group in (0..groups).rev().map(|group| GroupId(group as u16)) {
+            for node in (0..self.nodes()).map(|node| NodeId(node as u8)) {
+                self.switch_vec(base, node, group, policy);
+            }
+        }
+    }
+
+    /// An instance for a vector, if the policy proposes.
+    pub(super) fn new_proposed(&self, policy: PolicyKind) -> Option<Box<Proposed>> {
+        policy.maker(self.custom).map(|make| Box::new(Proposed::new(make())))
+    }
+
+    /// The folios of a group that is removed, but for those on classic lists, go to its parent, of generations those that were used last
+    /// to where used ones are. Both vectors are locked.
+    pub(super) fn reparent_placed<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (node, group): (NodeId, GroupId),
+        parent: GroupId,
+        (from, to): (&mut Held<'_>, &mut Held<'_>),
+    ) {
+        for queue in LruList::COUNT..QUEUES {
+            while let Some(pfn) = from.lists.lists[queue].tail() {
+                let frame = &base.frames[pfn];
+                debug_assert_eq!((frame.node(), frame.group()), (node, group));
+                self.unlink(base, from, pfn, Leave::Other);
+                self.groups.hand_up(group, parent, frame.pages() as u64);
+                frame.set_group(parent);
+                self.link_foreign(base, to, pfn);
+            }
+        }
+        from.lists.proposed = None;
+    }
+
+    fn switch_vec<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, policy: PolicyKind) {
+        let vec = self.vec(node, group);
+        let new = self.new_proposed(policy);
+        {
+            let mut lists = vec.lock();
+            if new.is_some() {
+                lists.proposed = new;
+            }
+            vec.set_policy(policy);
+        }
+        let (classic, generations) = (0..LruList::EVICTABLE.len(), LruList::COUNT..PROPOSED);
+        let from = match policy {
+            PolicyKind::Classic => [generations, PROPOSED..QUEUES],
+            PolicyKind::MgLru => [classic, PROPOSED..QUEUES],
+            PolicyKind::Proposed(_) => [classic, generations],
+        };
+        while from.iter().any(|queues| self.move_some(base, (node, group), queues.clone())) {
+            base.machine.resched();
+        }
+        if !policy.is_proposed() {
+            vec.lock().proposed = None;
+        }
+    }
+
+    /// Move folios of some queues to where the policy of their vector wants them. Returns whether there are more.
+    fn move_some<M: Machine>(&self, base: &Base<M>, place: (NodeId, GroupId), from: Range<usize>) -> bool {
+        let vec = self.vec(place.0, place.1);
+        let mut held = Held { vec, lists: vec.lock() };
+        let mut left = LARGE_BATCH;
+        for queue in from {
+            // Those that were used last come last, to the head.
+            while let Some(pfn) = held.lists.lists[queue].tail() {
+                self.unlink(base, &mut held, pfn, Leave::Other);
+                self.link_foreign(base, &mut held, pfn);
+                base.charge(Work::LruMove, 1);
+                left -= 1;
+                if left == 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Put a folio on a queue that another policy, or the policy of another vector, has placed until now.
+    fn link_foreign<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        frame.set_mark(0);
+        self.link(base, held, pfn, frame, Why::New { faulted: frame.has(FrameFlags::ACTIVE), task: 0 });
+    }
+}

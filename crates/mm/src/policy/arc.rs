@@ -1,0 +1,87 @@
+//! ARC: what was used once and what was used more often share memory, by how much of each comes back after its eviction.
+//!
+//! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks of Bansal, Modha:
+//! CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, as uses are seen only when somebody looks. What was evicted is known to
+//! a directory as long as memory holds as many pages as have been evicted since; how many of either kind that are is estimated.
+
+use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
+
+/// Used once, and more often.
+const ONCE: usize = 0;
+const OFTEN: usize = 1;
+/// In the mark: the folio was used more often than once.
+const IS_OFTEN: u8 = 0x80;
+
+#[derive(Default)]
+pub(super) struct Arc {
+    /// Pages that the once used should have.
+    target: u64,
+    /// Pages of the lists.
+    sizes: [u64; 2],
+    /// Pages in the directories of the evicted.
+    ghosts: [u64; 2],
+}
+
+fn list(folio: View<'_>) -> usize {
+    if folio.mark() & IS_OFTEN != 0 { OFTEN } else { ONCE }
+}
+
+impl Replace for Arc {
+    fn lists(&self) -> usize {
+        2
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        match why {
+            Why::New { .. } => folio.set_mark(folio.mark() & IS_OFTEN | FIRST),
+            Why::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
+            Why::Used => folio.set_mark(IS_OFTEN),
+            Why::Cold => folio.set_mark(0),
+            Why::Wanted => return Spot::tail(list(folio)),
+            Why::Kept | Why::Back => {}
+        }
+        Spot::head(list(folio))
+    }
+
+    fn returned(&mut self, folio: View<'_>, past: Past) {
+        let from = match past.left {
+            1 => ONCE,
+            2 => OFTEN,
+            _ => return,
+        };
+        if past.distance > past.resident {
+            return;
+        }
+        let [ours, others] = [self.ghosts[from], self.ghosts[1 - from]];
+        let step = (others / ours.max(1)).max(1) * folio.pages();
+        self.target = match from {
+            ONCE => (self.target + step).min(past.resident),
+            _ => self.target.saturating_sub(step),
+        };
+        self.ghosts[from] = ours.saturating_sub(folio.pages());
+        folio.set_mark(IS_OFTEN);
+    }
+
+    fn next(&mut self, sizes: &[u64]) -> Spot {
+        self.sizes = [sizes[ONCE], sizes[OFTEN]];
+        let once = sizes[ONCE] >= self.target.max(1) || sizes[OFTEN] == 0;
+        Spot::tail(if once { ONCE } else { OFTEN })
+    }
+
+    fn judge(&mut self, folio: View<'_>) -> Judgement {
+        if hits(folio) == 0 {
+            return Judgement::Evict;
+        }
+        folio.set_mark(IS_OFTEN);
+        Judgement::Move(Spot::head(OFTEN))
+    }
+
+    fn evicted(&mut self, folio: View<'_>) -> u8 {
+        let (from, [once, often]) = (list(folio), self.sizes);
+        self.ghosts[from] += folio.pages();
+        // The once used and their directory are at most as large as memory, and both directories together, too.
+        self.ghosts[ONCE] = self.ghosts[ONCE].min(often + folio.pages());
+        self.ghosts[OFTEN] = self.ghosts[OFTEN].min((once + often).saturating_sub(self.ghosts[ONCE]));
+        from as u8 + 1
+    }
+}

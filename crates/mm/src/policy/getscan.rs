@@ -1,0 +1,73 @@
+//! GET-SCAN: what a scan reads does not push out what is looked up here and there.
+//!
+//! A task that reads some windows of a file one after the other is scanning. What it brings goes to a list of its own, and goes first; what
+//! is used there again, not by the scan, joins the others, which have a second chance.
+//!
+//! Source: the workload and the idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3), where the program says which of its
+//! threads scan. Here they are recognised.
+
+use super::{FIRST, Judgement, Replace, Spot, View, Why, hits};
+use crate::frame::Owner;
+
+const GET: usize = 0;
+const SCAN: usize = 1;
+/// Tasks that are followed at a time.
+const TASKS: usize = 64;
+/// Pages in a row that make a scan: two windows of read-ahead.
+const ROW: u64 = if cfg!(test) { 4 } else { 64 };
+
+/// How a task reads.
+#[derive(Clone, Copy)]
+struct Reader {
+    task: u32,
+    owner: Owner,
+    next: u64,
+    row: u64,
+}
+
+pub(super) struct GetScan([Reader; TASKS]);
+
+impl Default for GetScan {
+    fn default() -> Self {
+        GetScan([Reader { task: 0, owner: Owner::None, next: 0, row: 0 }; TASKS])
+    }
+}
+
+impl GetScan {
+    /// Does the task that brings the folio scan?
+    fn scans(&mut self, folio: View<'_>, task: u32) -> bool {
+        let (owner, index) = (folio.owner(), folio.index().0);
+        let reader = &mut self.0[task as usize % TASKS];
+        let goes_on = reader.task == task && reader.owner == owner && reader.next == index;
+        let row = if goes_on { reader.row + folio.pages() } else { folio.pages() };
+        *reader = Reader { task, owner, next: index + folio.pages(), row };
+        row >= ROW
+    }
+}
+
+impl Replace for GetScan {
+    fn lists(&self) -> usize {
+        2
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        let list = match why {
+            Why::New { task, .. } => {
+                folio.set_mark(FIRST);
+                if !folio.is_anon() && self.scans(folio, task) { SCAN } else { GET }
+            }
+            Why::Cold => SCAN,
+            _ => GET,
+        };
+        Spot { list, end: why.end() }
+    }
+
+    fn next(&mut self, sizes: &[u64]) -> Spot {
+        // What was read ahead of a scan's position is needed soon.
+        Spot::tail(if sizes[SCAN] > ROW || sizes[GET] == 0 { SCAN } else { GET })
+    }
+
+    fn judge(&mut self, folio: View<'_>) -> Judgement {
+        if hits(folio) > 0 { Judgement::Move(Spot::head(GET)) } else { Judgement::Evict }
+    }
+}

@@ -1,0 +1,115 @@
+//! Policies that do harm, as far as they can: for tests of what asks policies.
+
+use super::*;
+use std_alloc::vec::Vec;
+
+/// Answers that are drawn: lists that do not exist, empty ones, moves without end.
+struct Random(u64);
+
+impl Random {
+    fn draw(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % below
+    }
+
+    fn spot(&mut self) -> Spot {
+        let list = [self.draw(4), self.draw(MAX_LISTS + 3), usize::MAX][self.draw(3)];
+        Spot { list, end: if self.draw(2) == 0 { End::Head } else { End::Tail } }
+    }
+}
+
+impl Replace for Random {
+    fn lists(&self) -> usize {
+        4
+    }
+
+    fn added(&mut self, folio: View<'_>, _why: Why) -> Spot {
+        folio.set_mark(self.draw(256) as u8);
+        self.spot()
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        self.spot()
+    }
+
+    fn judge(&mut self, folio: View<'_>) -> Judgement {
+        folio.take_uses();
+        if self.draw(2) == 0 { Judgement::Evict } else { Judgement::Move(self.spot()) }
+    }
+
+    fn evicted(&mut self, _folio: View<'_>) -> u8 {
+        self.draw(256) as u8
+    }
+}
+
+/// Never lets anything go, and says that it has no lists.
+struct Miser;
+
+impl Replace for Miser {
+    fn lists(&self) -> usize {
+        0
+    }
+
+    fn added(&mut self, _folio: View<'_>, _why: Why) -> Spot {
+        Spot::tail(0)
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        Spot::tail(0)
+    }
+
+    fn judge(&mut self, _folio: View<'_>) -> Judgement {
+        Judgement::Move(Spot::tail(0))
+    }
+}
+
+/// Wants the same folio to go again and again, whatever keeps it.
+struct Stubborn;
+
+impl Replace for Stubborn {
+    fn lists(&self) -> usize {
+        usize::MAX
+    }
+
+    fn added(&mut self, _folio: View<'_>, why: Why) -> Spot {
+        if matches!(why, Why::New { .. }) { Spot::head(MAX_LISTS - 1) } else { Spot::tail(MAX_LISTS - 1) }
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        Spot::tail(MAX_LISTS - 1)
+    }
+}
+
+/// Scores by nothing, with more samples than there can be.
+struct Blind(Random);
+
+impl Replace for Blind {
+    fn heeds_use(&self) -> bool {
+        false
+    }
+
+    fn sample(&self) -> Option<Sample> {
+        Some(Sample { of: usize::MAX, take: 0 })
+    }
+
+    fn added(&mut self, _folio: View<'_>, _why: Why) -> Spot {
+        self.0.spot()
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        self.0.spot()
+    }
+
+    fn score(&mut self, _folio: View<'_>) -> u64 {
+        [0, u64::MAX, self.0.0][self.0.draw(3)]
+    }
+}
+
+/// All of them.
+pub const HOSTILE: [MakePolicy; 4] =
+    [|| Box::new(Random(1)), || Box::new(Miser), || Box::new(Stubborn), || Box::new(Blind(Random(2)))];
+
+/// These, and the ones that come with Pagefold.
+pub fn all() -> Vec<MakePolicy> {
+    HOSTILE.into_iter().chain(RIVALS.iter().map(|rival| rival.1)).collect()
+}

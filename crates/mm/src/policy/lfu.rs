@@ -1,0 +1,37 @@
+//! Least frequently used: of some folios at the list's end those go that were used least since they came.
+//!
+//! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as cache_ext's does (Zussman and others,
+//! SOSP 2025, section 5.1). Of mapped folios one use in each look is seen.
+
+use super::{Replace, Sample, Spot, View, Why};
+
+pub(super) struct Lfu;
+
+fn count(folio: View<'_>, uses: u32) -> u8 {
+    let count = folio.mark().saturating_add(uses as u8);
+    folio.set_mark(count);
+    count
+}
+
+impl Replace for Lfu {
+    fn sample(&self) -> Option<Sample> {
+        Some(Sample { of: 128, take: 32 })
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        match why {
+            Why::Used => _ = count(folio, 1),
+            Why::Cold => folio.set_mark(0),
+            _ => {}
+        }
+        Spot { list: 0, end: why.end() }
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        Spot::tail(0)
+    }
+
+    fn score(&mut self, folio: View<'_>) -> u64 {
+        count(folio, folio.take_uses()).into()
+    }
+}

@@ -1,0 +1,125 @@
+//! Least hit density: of a sample those go that promise the fewest hits for the room and the time that they will take.
+//!
+//! What a folio promises follows from its age, the time since its last use, and its type: of all that became so old, how many were used
+//! after all, and how long did they all stay? Both are counted, and what is long past counts less and less.
+//!
+//! Source: Beckmann, Chen, Cidon: LHD, Improving Cache Hit Rate by Maximizing Hit Density, NSDI 2018, sections 3 and 4. Time is counted in
+//! evictions, and ages in sixteenths of the time in which all of memory is replaced once. Classes are the two types.
+
+use super::{Replace, Sample, Spot, View, Why};
+
+/// Ages that are told apart; what is older has the last.
+const AGES: usize = 64;
+/// Steps of age in which as much is evicted as there is.
+const STEPS: u64 = 16;
+/// Events after which densities are computed anew.
+const PERIOD: u32 = 1024;
+/// What an event weighs at first, and a density of one hit in each step.
+const ONE: u64 = 1 << 16;
+
+/// What became of folios of a type at each age.
+struct Class {
+    hits: [u64; AGES],
+    evictions: [u64; AGES],
+    density: [u64; AGES],
+}
+
+pub(super) struct Lhd {
+    classes: [Class; 2],
+    /// Pages evicted in this step of time.
+    evicted: u64,
+    /// The step, modulo what a mark holds.
+    now: u8,
+    resident: u64,
+    events: u32,
+}
+
+impl Class {
+    fn new() -> Class {
+        // Until something is known: the younger the better.
+        let density = core::array::from_fn(|age| ONE / (age as u64 + 1));
+        Class { hits: [0; AGES], evictions: [0; AGES], density }
+    }
+
+    /// Of each age: hits from then on, by the time spent from then on.
+    fn learn(&mut self) {
+        let (mut hits, mut ends, mut time) = (0, 0, 0);
+        for age in (0..AGES).rev() {
+            hits += self.hits[age];
+            ends += self.hits[age] + self.evictions[age];
+            time += ends;
+            if time > 0 {
+                self.density[age] = (u128::from(hits) * u128::from(ONE) / u128::from(time)) as u64;
+            }
+            self.hits[age] -= self.hits[age] / 8;
+            self.evictions[age] -= self.evictions[age] / 8;
+        }
+    }
+}
+
+impl Default for Lhd {
+    fn default() -> Self {
+        Lhd { classes: [Class::new(), Class::new()], evicted: 0, now: 0, resident: 0, events: 0 }
+    }
+}
+
+impl Lhd {
+    fn age(&self, folio: View<'_>) -> usize {
+        usize::from(self.now.wrapping_sub(folio.mark())).min(AGES - 1)
+    }
+
+    fn event(&mut self, folio: View<'_>, hit: bool) {
+        let age = self.age(folio);
+        let class = &mut self.classes[usize::from(folio.is_anon())];
+        let counted = if hit { &mut class.hits } else { &mut class.evictions };
+        counted[age] += ONE;
+        self.events += 1;
+        if self.events == PERIOD {
+            self.events = 0;
+            self.classes.iter_mut().for_each(Class::learn);
+        }
+        if hit {
+            folio.set_mark(self.now);
+        }
+    }
+}
+
+impl Replace for Lhd {
+    fn sample(&self) -> Option<Sample> {
+        Some(Sample { of: 128, take: 32 })
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        match why {
+            Why::New { .. } => folio.set_mark(self.now),
+            Why::Used => self.event(folio, true),
+            // As old as can be.
+            Why::Cold => folio.set_mark(self.now.wrapping_sub(AGES as u8)),
+            _ => {}
+        }
+        Spot { list: 0, end: why.end() }
+    }
+
+    fn next(&mut self, sizes: &[u64]) -> Spot {
+        self.resident = sizes[0];
+        Spot::tail(0)
+    }
+
+    fn score(&mut self, folio: View<'_>) -> u64 {
+        if folio.take_uses() > 0 {
+            self.event(folio, true);
+        }
+        let class = &self.classes[usize::from(folio.is_anon())];
+        class.density[self.age(folio)] / folio.pages()
+    }
+
+    fn evicted(&mut self, folio: View<'_>) -> u8 {
+        self.event(folio, false);
+        self.evicted += folio.pages();
+        if self.evicted * STEPS >= self.resident {
+            self.evicted = 0;
+            self.now = self.now.wrapping_add(1);
+        }
+        0
+    }
+}

@@ -1,0 +1,35 @@
+//! Most recently used: what came last goes first, so that a part of a loop that is larger than memory stays.
+//!
+//! Source: Chou, DeWitt: An Evaluation of Buffer Management Strategies for Relational Database Systems, VLDB 1985, section 3.1. What
+//! was read ahead and not used yet is not the most recently *used*: it is passed over once. Uses do not move a folio.
+
+use super::{FIRST, Judgement, Replace, Spot, View, Why};
+
+pub(super) struct Mru;
+
+impl Replace for Mru {
+    fn heeds_use(&self) -> bool {
+        false
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        match why {
+            Why::New { faulted, .. } => {
+                folio.set_mark(if faulted { 0 } else { FIRST });
+                Spot::head(0)
+            }
+            Why::Wanted | Why::Cold => Spot::head(0),
+            Why::Used | Why::Kept | Why::Back => Spot::tail(0),
+        }
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        Spot::head(0)
+    }
+
+    fn judge(&mut self, folio: View<'_>) -> Judgement {
+        let waits = folio.mark() == FIRST && folio.uses() == 0;
+        folio.set_mark(0);
+        if waits { Judgement::Move(Spot::tail(0)) } else { Judgement::Evict }
+    }
+}

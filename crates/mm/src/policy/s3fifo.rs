@@ -1,0 +1,72 @@
+//! S3-FIFO: a small queue for what is new, a main queue for what was used in it, and the memory of what left the small one.
+//!
+//! A tenth of memory is the small queue. What is used more than once there goes to the main queue, the rest goes. What comes back
+//! soon goes to the main queue at once. There the used go round again, each time with one use less to their name.
+//!
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO Queues are All You Need for Cache Eviction, SOSP 2023, section 4 and algorithm 1. The
+//! ghost queue is the framework's memory: what left the small queue fewer evictions ago than the main queue has pages. Of mapped
+//! folios one use in each round is seen, and the first is the one that brought them.
+
+use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
+
+const SMALL: usize = 0;
+const MAIN: usize = 1;
+/// The folio is one of the main queue; the low bits of the mark count uses.
+const IN_MAIN: u8 = 0x80;
+const MOST_USES: u32 = 3;
+/// The small queue's share of memory is one in so many.
+const SHARE: u64 = 10;
+
+pub(super) struct S3Fifo;
+
+fn list(folio: View<'_>) -> usize {
+    if folio.mark() & IN_MAIN != 0 { MAIN } else { SMALL }
+}
+
+impl Replace for S3Fifo {
+    fn lists(&self) -> usize {
+        2
+    }
+
+    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+        match why {
+            Why::New { .. } => folio.set_mark(folio.mark() & IN_MAIN | FIRST),
+            Why::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
+            Why::Used => folio.set_mark(IN_MAIN),
+            Why::Cold => folio.set_mark(0),
+            Why::Wanted => return Spot::tail(list(folio)),
+            Why::Kept | Why::Back => {}
+        }
+        Spot::head(list(folio))
+    }
+
+    fn returned(&mut self, folio: View<'_>, past: Past) {
+        if past.left == IN_MAIN && past.distance <= past.resident - past.resident / SHARE {
+            folio.set_mark(IN_MAIN);
+        }
+    }
+
+    fn next(&mut self, sizes: &[u64]) -> Spot {
+        let is_full = sizes[SMALL] * SHARE >= sizes[SMALL] + sizes[MAIN];
+        Spot::tail(if is_full && sizes[SMALL] > 0 || sizes[MAIN] == 0 { SMALL } else { MAIN })
+    }
+
+    fn judge(&mut self, folio: View<'_>) -> Judgement {
+        let is_main = list(folio) == MAIN;
+        let before = u32::from(folio.mark() & !(IN_MAIN | FIRST));
+        let uses = (before + hits(folio)).min(MOST_USES);
+        if is_main && uses > 0 {
+            folio.set_mark(IN_MAIN | (uses - 1) as u8);
+        } else if !is_main && uses > 1 {
+            folio.set_mark(IN_MAIN);
+        } else {
+            return Judgement::Evict;
+        }
+        Judgement::Move(Spot::head(MAIN))
+    }
+
+    /// Only what leaves the small queue is remembered: it would go to the main queue.
+    fn evicted(&mut self, folio: View<'_>) -> u8 {
+        if list(folio) == SMALL { IN_MAIN } else { 0 }
+    }
+}

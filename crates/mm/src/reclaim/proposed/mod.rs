@@ -1,0 +1,95 @@
+//! The front end of policies that propose: asks for folios until enough pages are free.
+//!
+//! How much of a vector is looked at follows from its size and the priority, as for the classic lists; what is looked at is the policy's
+//! choice. Anonymous memory is passed over where it cannot be swapped, or `vm.swappiness` is 0.
+
+use super::balance::unprotected;
+use super::classic::inactive::Held;
+use super::references::Heed;
+use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
+use crate::frame::List;
+use crate::knobs::Knob;
+use crate::lru::{Ask, LruList};
+use crate::machine::{Machine, Scope};
+use crate::units::*;
+
+/// Policies that propose.
+pub(super) struct Proposer;
+
+impl<M: Machine> Front<M> for Proposer {
+    fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
+        let swappiness = sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness));
+        let anon = sc.may_swap && swappiness > 0 && cx.can_swap(group);
+        let target = target(cx, node, group, anon, sc);
+        // As on the classic lists: no emergency yet, so the whole share is done at once.
+        let whole = !sc.is_group() && !sc.kswapd && sc.priority == DEF_PRIORITY;
+        let (mut looked, mut reclaimed) = (0, 0);
+        while looked < target && (whole || reclaimed < sc.nr_to_reclaim) {
+            let Some(batch) = cx.shrink_proposed(node, group, anon, sc) else { break };
+            looked += batch.looked;
+            reclaimed += batch.reclaimed;
+            cx.st.machine.resched();
+        }
+        sc.nr_reclaimed += reclaimed;
+    }
+}
+
+/// Pages to look at of a vector.
+fn target<M: Machine>(
+    cx: Reclaim<'_, M>,
+    node: NodeId,
+    group: GroupId,
+    anon: bool,
+    sc: &mut ScanControl,
+) -> u64 {
+    let (vec, groups) = (cx.st.lru.vec(node, group), &cx.st.lru.groups);
+    let lists = LruList::EVICTABLE.into_iter().filter(|list| anon || list.is_file());
+    let size = lists.map(|list| vec.own_pages(list, sc.reclaim_idx)).sum();
+    let (open, skipped) =
+        unprotected(size, groups.usage(group), groups.protection(sc.top(), group), sc.memcg_low_reclaim);
+    sc.memcg_low_skipped |= skipped;
+    open >> sc.priority
+}
+
+/// What a batch has brought, in pages.
+struct Batch {
+    looked: u64,
+    reclaimed: u64,
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Take one batch of a vector. `None`: nothing more is to be had now.
+    fn shrink_proposed(
+        self,
+        node: NodeId,
+        group: GroupId,
+        anon: bool,
+        sc: &mut ScanControl,
+    ) -> Option<Batch> {
+        let _scope = self.st.scope(Scope::ShrinkInactiveList);
+        let st = self.st;
+        let anon = anon && !self.must_wait(node, false, sc);
+        if self.must_wait(node, true, sc) {
+            return None;
+        }
+        let ask = Ask { pages: SWAP_CLUSTER_MAX, highest: sc.reclaim_idx, anon, may_unmap: sc.may_unmap };
+        let mut got = st.lru.isolate_proposed(st.memory().ground(), node, group, ask);
+        let heed = if got.heeds_use { Heed::AnyUse } else { Heed::Nothing };
+        let mut reclaimed = 0;
+        for (file, folios) in [false, true].into_iter().zip(&mut got.folios) {
+            let taken = got.taken[file as usize];
+            self.count_scan(sc, file, taken);
+            if taken > 0 {
+                let held = Held { folios, file, scanned: taken, taken };
+                reclaimed += self.shrink_isolated((node, group), held, sc, heed);
+            }
+        }
+        (got.looked > 0).then_some(Batch { looked: got.looked, reclaimed })
+    }
+
+    /// Put back what a policy proposed, and was not freed.
+    pub(super) fn put_back_proposed(self, folios: &mut List) {
+        let _scope = self.st.scope(Scope::MoveFoliosToLru);
+        self.free_dead(self.st.lru.putback_proposed(self.st.memory().ground(), folios));
+    }
+}
