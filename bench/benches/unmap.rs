@@ -43,8 +43,8 @@ impl World {
     fn new(batch: u64, of_file: bool) -> World {
         let knobs = Knobs::default();
         knobs.set(Knob::RmapBatch, batch).expect("0 or 1");
-        let mm =
-            Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None }).expect("enough memory");
+        let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None })
+            .expect("enough memory");
         let space = mm.create_space(GROUP).expect("memory is left");
         let file = mm.store().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };

@@ -101,7 +101,7 @@ fn a_run_is_shown_like_any_other() {
     assert!(text.contains("oracle: 600 loads checked, 0 violations"), "{text}");
     let args = fs::read_to_string(fake.args_file()).unwrap();
     for expected in [
-        "program=zipf:16777216:1 seed=3 memory=33554432 swap=16384 check=1 knob.vm.swappiness=10",
+        "program=zipf:16777216 seed=3 memory=33554432 swap=16384 check=1 knob.vm.swappiness=10",
         "\n-smp\n2\n",
         "tcg,thread=multi",
     ] {

@@ -17,7 +17,10 @@ const EXCEPT: &[(&str, &str)] = &[
 /// What the few cases of the fixed set need not meet, and why.
 const RARE: &[(&str, &str)] = &[
     ("vmstat:allocstall_dma32", "few machines have nothing but that zone, and little of it"),
-    ("vmstat:policy_wrong", "only policies that propose are checked, and those of the soak say nothing wrong"),
+    (
+        "vmstat:policy_wrong",
+        "only policies that propose are checked, and those of the soak say nothing wrong",
+    ),
     ("vmstat:policy_fallback", "only policies that propose can need it"),
     ("vmstat:workingset_nodereclaim", "it takes more evicted pages than the cases have time for"),
 ];
