@@ -8,6 +8,7 @@
 //! ```text
 //!  9  mm                                   the facade: system calls, faults, daemons, the allocation slow path
 //!  7  reclaim/   space/     writeback/  truncate   find cold folios; mapped ranges, faults, fork; dirty pages; a file made shorter
+//!     migrate/                            folios to other frames
 //!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
@@ -47,6 +48,7 @@ pub mod lock;
 pub mod lru;
 pub mod machine;
 pub mod memory;
+pub mod migrate;
 pub mod mm;
 pub mod policy;
 pub mod primitive;
