@@ -100,6 +100,7 @@ impl<M: Machine> Memory<M> {
 
     /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its entries was noted, owes
     /// nothing for those that allowed stores; it is locked, so that it stays so.
+    #[expect(clippy::disallowed_methods, reason = "it is a copy")]
     pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
         let frame = &self.frames[from];
         assert!(
