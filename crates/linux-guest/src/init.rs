@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// What is left of a run when it is not the program's: how often the first process looks.
-const LOOK_EVERY: u64 = 20_000_000;
+/// How often the first process looks what the kernel uses for itself.
+const LOOK_EVERY: u64 = 50_000_000;
 
 /// What the host wants, one wish a line in `/config`:
 ///
@@ -101,11 +101,12 @@ pub fn main() -> ! {
     const CURRENT: u64 = 1;
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
+    let fault_nanos = memory::fault_nanos();
     let taken = memory::leave(wishes.pages)
         .unwrap_or_else(|free| report::bad(format_args!("{free} pages are free, fewer than {}", wishes.pages)));
     let bytes = wishes.pages * 4096;
     say(format_args!("@machine cpus={} nodes=1 memory={bytes}", wishes.cpus));
-    run(&wishes, World::new(program, wishes.seed, wishes.cpus, bytes), taken)
+    run(&wishes, World::new(program, wishes.seed, wishes.cpus, bytes), taken, fault_nanos)
 }
 
 /// Console, file systems of the kernel's own, and the heap.
@@ -145,7 +146,7 @@ fn devices(wishes: &Wishes) {
 }
 
 /// Run the program, and tell what it did.
-fn run(wishes: &Wishes, world: World, taken: memory::Taken) -> ! {
+fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64) -> ! {
     let world: &'static World = Box::leak(Box::new(world));
     let before = counters::read(&wishes.counters);
     let slab_before = memory::kernels_own();
@@ -159,7 +160,9 @@ fn run(wishes: &Wishes, world: World, taken: memory::Taken) -> ! {
             Ok(None) => {
                 sys::sleep(LOOK_EVERY);
                 looks += 1;
-                sum += memory::kernels_own() as i64 - slab_before as i64;
+                let growth = memory::kernels_own() as i64 - slab_before as i64;
+                sum += growth;
+                taken.balance(growth);
             }
             Err(sys::ECHILD) => break,
             Err(why) => report::failed(format_args!("waiting for the program: error {}", why.0)),
@@ -178,6 +181,7 @@ fn run(wishes: &Wishes, world: World, taken: memory::Taken) -> ! {
     }
     counters::devices();
     say(format_args!("@metric kernel_pages {}", (sum / looks.max(1) as i64).max(0)));
+    say(format_args!("@metric fault_nanos {fault_nanos}"));
     say(format_args!("@metric hidden_pages {}", taken.hidden));
     say(format_args!("@metric managed_pages {}", taken.managed));
     let [accesses, progress] = [&world.accesses, &world.progress].map(|sum| sum.load(SeqCst));

@@ -15,6 +15,8 @@ pub struct Taken {
     pub hidden: u64,
     /// Pages of the zones, as the kernel counts them for watermarks.
     pub managed: u64,
+    /// Pages that were handed back since.
+    given: i64,
 }
 
 /// Free pages with those on CPUs' lists, and managed pages.
@@ -81,7 +83,50 @@ pub fn leave(wanted: u64) -> Result<Taken, u64> {
     }
     let (now, managed) = free();
     // A few pages to and fro are the kernel's.
-    if now + 32 < wanted { Err(now) } else { Ok(Taken { hidden, managed }) }
+    if now + 32 < wanted { Err(now) } else { Ok(Taken { hidden, managed, given: 0 }) }
+}
+
+impl Taken {
+    /// Keep what the program has constant while what the kernel has for itself changes by `growth` pages against the start.
+    pub fn balance(&mut self, growth: i64) {
+        // Slabs come and go by a few pages all the time.
+        const SLACK: i64 = 16;
+        let due = growth - self.given;
+        if due.abs() < SLACK {
+            return;
+        }
+        if due > 0 {
+            let less = (due as u64).min(self.hidden);
+            self.hidden -= less;
+            // SAFETY: nobody looks at what is hidden.
+            let _ = unsafe { sys::call(nr::MUNMAP, [HIDDEN + self.hidden * PAGE, less * PAGE]) };
+            self.given += less as i64;
+        } else if hide(self.hidden, -due as u64).is_ok() {
+            self.hidden += -due as u64;
+            self.given += due;
+        }
+    }
+}
+
+/// Nanoseconds that a fault on new memory takes here.
+pub fn fault_nanos() -> u64 {
+    const READ_WRITE: u64 = 3;
+    const PRIVATE_FIXED_ANONYMOUS: u64 = 0x2 | 0x10 | 0x20;
+    const PAGES: u64 = 1024;
+    // SAFETY: nothing lies there; what is written is nobody's.
+    unsafe {
+        let args = [HIDDEN, PAGES * PAGE, READ_WRITE, PRIVATE_FIXED_ANONYMOUS, u64::MAX, 0];
+        if sys::call(nr::MMAP, args).is_err() {
+            return 0;
+        }
+        let start = sys::now();
+        for page in 0..PAGES {
+            ((HIDDEN + page * PAGE) as *mut u64).write_volatile(page);
+        }
+        let nanos = (sys::now() - start) / PAGES;
+        let _ = sys::call(nr::MUNMAP, [HIDDEN, PAGES * PAGE]);
+        nanos
+    }
 }
 
 /// Lock `pages` more away after `hidden`; children do not get them.
