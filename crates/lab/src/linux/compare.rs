@@ -149,6 +149,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         cpus: job.cpus,
         pages,
         kernel_pages: metric("kernel_pages"),
+        hidden_pages: metric("hidden_pages"),
         managed_pages: metric("managed_pages"),
         swap: job.swap,
         fault_nanos: speed.fault_nanos,

@@ -39,9 +39,8 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
             settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
         };
         match knob {
-            Knob::MinFreeKbytes if value == 0 => {
-                add("/proc/sys/vm/min_free_kbytes".into(), default_min_free(pages).to_string());
-            }
+            // Comes last.
+            Knob::MinFreeKbytes => {}
             Knob::ReadAheadKb => {
                 add("/sys/block/vda/queue/read_ahead_kb".into(), value.to_string());
             }
@@ -65,6 +64,13 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
             }
         }
     }
+    // Whatever sets huge pages makes Linux choose this one anew, by all that the guest has.
+    let min_free = match value(knobs, Knob::MinFreeKbytes) {
+        0 => default_min_free(pages),
+        set => set,
+    };
+    let file = "/proc/sys/vm/min_free_kbytes".into();
+    settings.push(Setting { file, value: min_free.to_string(), may_lack: false });
     Ok(settings)
 }
 

@@ -59,6 +59,8 @@ pub struct Conditions {
     pub pages: u64,
     /// Pages that the kernel came to use for itself, on average, and that it was given in addition.
     pub kernel_pages: f64,
+    /// Pages that were locked away.
+    pub hidden_pages: f64,
     /// Pages that the guest's zones have, by which Linux sets the limits of CPUs' lists.
     pub managed_pages: f64,
     /// Bytes of swap space.
@@ -312,9 +314,10 @@ pub fn render(result: &Beside) -> String {
 
 /// What both had in common, in lines.
 fn conditions(found: &Conditions) -> String {
-    let Conditions { kernel, cpus, pages, kernel_pages, managed_pages, swap, fault_nanos, read_micros, .. } = found;
+    let Conditions { kernel, cpus, pages, kernel_pages, hidden_pages, managed_pages, swap, fault_nanos, read_micros, .. } = found;
     let mut text = format!(
-        "linux    {kernel}, {}, {} free pages for the program and {kernel_pages:.0} for the kernel of {managed_pages:.0} managed, \
+        "linux    {kernel}, {}, {} free pages for the program and {kernel_pages:.0} for the kernel, {managed_pages:.0} managed, {hidden_pages:.0} locked \
+         away, \
          {} of swap\n",
         human::plural(u64::from(*cpus), "CPU", "CPUs"),
         human::grouped(*pages),
@@ -350,6 +353,7 @@ mod tests {
             cpus: 1,
             pages: 8192,
             kernel_pages: 30.0,
+            hidden_pages: 2_000.0,
             managed_pages: 30_000.0,
             swap: 64 << 20,
             fault_nanos: 9000.0,
