@@ -18,6 +18,7 @@ const LOOK_EVERY: u64 = 50_000_000;
 ///
 /// ```text
 /// program NAME       trace        seed N       cpus N      pages N     pages that the program is left with
+/// first N            number of the program's first task, from which its random choices follow
 /// insert FILE        a module     swap         there is a second disk, for swapping
 /// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is left out
 /// counter NAME       to be read
@@ -26,6 +27,7 @@ struct Wishes {
     program: String,
     trace: bool,
     seed: u64,
+    first: u32,
     cpus: u32,
     pages: u64,
     modules: Vec<String>,
@@ -45,6 +47,7 @@ impl Wishes {
             program: String::new(),
             trace: false,
             seed: 0,
+            first: 0,
             cpus: 1,
             pages: 0,
             modules: Vec::new(),
@@ -58,6 +61,7 @@ impl Wishes {
                 "program" => wishes.program = rest.into(),
                 "trace" => wishes.trace = true,
                 "seed" => wishes.seed = number(rest),
+                "first" => wishes.first = number(rest) as u32,
                 "cpus" => wishes.cpus = number(rest) as u32,
                 "pages" => wishes.pages = number(rest),
                 "insert" => wishes.modules.push(rest.into()),
@@ -106,7 +110,7 @@ pub fn main() -> ! {
         .unwrap_or_else(|free| report::bad(format_args!("{free} pages are free, fewer than {}", wishes.pages)));
     let bytes = wishes.pages * 4096;
     say(format_args!("@machine cpus={} nodes=1 memory={bytes}", wishes.cpus));
-    run(&wishes, World::new(program, wishes.seed, wishes.cpus, bytes), taken, fault_nanos)
+    run(&wishes, World::new(program, [wishes.seed, wishes.first.into()], wishes.cpus, bytes), taken, fault_nanos)
 }
 
 /// Console, file systems of the kernel's own, and the heap.

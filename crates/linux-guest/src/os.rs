@@ -309,7 +309,8 @@ impl Os for LinuxOs {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.world.seed, self.task)
+        let [seed, first] = self.world.seed;
+        program::rng::task_seed(seed, first as u32 + self.task)
     }
 
     fn progress(&mut self, units: u64) {

@@ -46,8 +46,8 @@ impl<T> Lock<T> {
 pub struct World {
     /// The program.
     pub program: Choice,
-    /// The run's seed.
-    pub seed: u64,
+    /// The run's seed, and the number of the first task: other machines number daemons before it.
+    pub seed: [u64; 2],
     /// CPUs of the guest.
     pub cpus: u32,
     /// Bytes that the program was left with.
@@ -96,7 +96,7 @@ struct Start {
 
 impl World {
     /// A run of this program.
-    pub fn new(program: Choice, seed: u64, cpus: u32, memory: u64) -> World {
+    pub fn new(program: Choice, seed: [u64; 2], cpus: u32, memory: u64) -> World {
         World {
             program,
             seed,

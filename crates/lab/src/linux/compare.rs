@@ -13,9 +13,13 @@ use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
 use crate::summary::{SCHEMA, Setup};
 use crate::{interrupt, replay};
+use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Daemons of a simulated machine with one node: kswapd and the flusher; khugepaged comes on request.
+const DAEMONS: u32 = 2;
 
 /// What every boot needs of the host.
 #[derive(Debug)]
@@ -112,6 +116,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
             pages,
             swap: job.swap,
             seed,
+            daemons: DAEMONS + conditions::value(&job.profile.knobs, Knob::ThpKhugepaged) as u32,
             settings: &settings,
             append: &job.append,
         };

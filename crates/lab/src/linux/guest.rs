@@ -42,6 +42,8 @@ pub struct LinuxGuest<'a> {
     pub swap: u64,
     /// The seed.
     pub seed: u64,
+    /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from their numbers.
+    pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
     /// More words for the kernel.
@@ -90,7 +92,7 @@ impl LinuxGuest<'_> {
     /// What the first process is told.
     pub fn configuration(&self) -> String {
         let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.cpus)];
-        lines.push(format!("pages {}", self.pages));
+        lines.push(format!("first {}\npages {}", self.daemons, self.pages));
         lines.push(match &self.what {
             What::Named(name, _) => format!("program {name}"),
             What::Trace(_) => "program trace\ntrace".into(),
@@ -209,12 +211,14 @@ mod tests {
             pages: 8192,
             swap: 128 << 20,
             seed: 7,
+            daemons: 2,
             settings: &settings,
             append: "cgroup_disable=memory",
         };
         let text = guest.configuration();
         for line in [
             "seed 7",
+            "first 2",
             "cpus 2",
             "pages 8192",
             "program zipf:67108864",
