@@ -39,7 +39,8 @@ pub fn prepare() -> ExitCode {
 fn readable(folder: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_kernel = |name: &str| name.starts_with("vmlinuz-");
-    let mut kernels = entries.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_kernel));
+    let mut kernels =
+        entries.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_kernel));
     kernels.find(|path| std::fs::File::open(path).is_ok()).map(|path| path.display().to_string())
 }
 
@@ -47,10 +48,12 @@ fn readable(folder: &Path) -> Option<String> {
 fn unpack() -> Result<String, String> {
     let folder = root().join(TARGET);
     let names = output("apt-cache", &["pkgnames", "linux-image-"], &folder)?;
-    let package = choose(&names).ok_or("the package lists have no linux-image for virtual machines ('apt-get update' first?)")?;
+    let package = choose(&names)
+        .ok_or("the package lists have no linux-image for virtual machines ('apt-get update' first?)")?;
     output("apt-get", &["download", package], &folder)?;
     let files = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let archive = files.filter_map(|entry| entry.ok()).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let archive =
+        files.filter_map(|entry| entry.ok()).map(|entry| entry.file_name().to_string_lossy().into_owned());
     let archive = archive.filter(|name| name.starts_with(package) && name.ends_with(".deb")).max();
     let archive = archive.ok_or_else(|| format!("apt-get download {package} left no file"))?;
     output("dpkg-deb", &["-x", &archive, "kernel"], &folder)?;

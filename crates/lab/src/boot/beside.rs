@@ -18,11 +18,11 @@ use crate::statistics::{Change, Interval, mean};
 use crate::summary::Setup;
 use crate::table::{Grid, heading};
 use mm::stat::Stat;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// How near two counts have to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agreement {
     /// The same: the program alone decides.

@@ -53,12 +53,7 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// As [`Runner::boot`].
-    pub fn run(
-        &self,
-        args: Vec<OsString>,
-        stop: impl Fn() -> bool,
-        log: impl FnMut(&str),
-    ) -> Result<Report> {
+    pub fn run(&self, args: Vec<OsString>, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
         let mut command = Command::new(self.qemu);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::file("run", self.qemu, error))?;

@@ -1,15 +1,19 @@
-//! `linux`: a program on Linux, and our counts beside Linux's.
+//! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
 
-use super::args::LinuxArgs;
+use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::output;
 use crate::engine::Program;
 use crate::error::{Error, Result};
-use crate::interrupt;
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
-use crate::linux::judge;
+use crate::linux::judge::{self, Beside};
+use crate::linux::truth::{self, CASES, Case, Done, POLICIES};
 use crate::profile::{Profile, parse_setting};
+use crate::size::Memory;
+use crate::{human, interrupt};
 use indicatif::ProgressBar;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 /// `pagefold linux`.
@@ -18,7 +22,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::check_file(path)?;
     }
-    let tools = Tools::find(args.kernel.as_deref(), args.modules.as_deref(), args.qemu.as_deref())?;
+    let tools = tools(&args.guest)?;
     interrupt::install()?;
     let Compared { mut beside, twin } = compare(&tools, &job, &mut Shown::new(args.quiet))?;
     if args.no_host_time {
@@ -36,23 +40,106 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     }
 }
 
+fn tools(args: &LinuxGuestArgs) -> Result<Tools> {
+    Tools::find(args.kernel.as_deref(), args.modules.as_deref(), args.qemu.as_deref())
+}
+
+/// `pagefold truth`.
+pub(super) fn truth(args: &TruthArgs) -> Result<()> {
+    std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("make", &args.dir, error))?;
+    if let Some(path) = &args.document {
+        output::check_file(path)?;
+    }
+    let tools = tools(&args.guest)?;
+    interrupt::install()?;
+    let mut watch = Shown::new(args.quiet);
+    let mut failed = 0;
+    let chosen = || CASES.iter().filter(|case| case.name.contains(&args.only));
+    for (case, policy) in chosen().flat_map(|case| POLICIES.map(|policy| (case, policy))) {
+        let path = args.dir.join(case.file(policy));
+        if path.exists() {
+            continue;
+        }
+        match compare(&tools, &case_job(case, policy, args)?, &mut watch) {
+            Ok(done) => output::save(&path, &output::json(&done.beside)?)?,
+            Err(error @ Error::Interrupted(_)) => return Err(error),
+            // The others can be had all the same.
+            Err(error) => {
+                failed += 1;
+                eprintln!("pagefold: {} under {policy}: {error}", case.name);
+            }
+        }
+    }
+    if let Some(path) = &args.document {
+        let results = CASES.iter().map(|case| kept(case, &args.dir)).collect::<Result<Vec<Done>>>()?;
+        let any = |done: &Done| done.by_policy.iter().any(Option::is_some);
+        let results: Vec<Done> = results.into_iter().filter(any).collect();
+        output::save(path, &truth::document(&human::today(), &results))?;
+    }
+    match failed {
+        0 => Ok(()),
+        failed => {
+            Err(Error::Failed(format!("{} failed", human::plural(failed, "comparison", "comparisons"))))
+        }
+    }
+}
+
+fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
+    let settings = case.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+    let memory: Memory = case.memory.parse().map_err(Error::Input)?;
+    let footprint = Program::find(case.program)?.footprint();
+    Ok(Job {
+        program: case.program.to_owned(),
+        cpus: case.cpus,
+        memory: memory.resolve(footprint),
+        swap: default_swap(footprint),
+        seed: 1,
+        runs: args.runs,
+        profile: Profile::parse(policy, &settings)?,
+        append: String::new(),
+        timeout: Duration::from_secs(args.guest.timeout),
+        all: false,
+    })
+}
+
+/// Swap space of those who name none.
+fn default_swap(footprint: u64) -> u64 {
+    footprint.saturating_mul(2).max(LEAST_SWAP).next_multiple_of(1 << 20)
+}
+
+/// What was kept of a case.
+fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
+    let read = |policy: &str| -> Result<Option<Beside>> {
+        let path = dir.join(case.file(policy));
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let result = serde_json::from_slice(&bytes);
+                result.map(Some).map_err(|error| Error::file("read", &path, error))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", &path, error)),
+        }
+    };
+    Ok(Done { case, by_policy: [read(POLICIES[0])?, read(POLICIES[1])?] })
+}
+
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     if args.seed.checked_add(u64::from(args.runs)).is_none() {
         return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
     }
     let footprint = Program::find(&args.program)?.footprint();
-    let swap = args.swap.unwrap_or_else(|| footprint.saturating_mul(2).max(LEAST_SWAP));
+    let swap = args.swap.map_or_else(|| default_swap(footprint), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {
         program: args.program.clone(),
         cpus: args.cpus,
         memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint)),
-        swap: swap.next_multiple_of(1 << 20),
+        swap,
         seed: args.seed,
         runs: args.runs,
         profile: Profile::parse(&args.profile, &common)?,
         append: args.append.clone(),
-        timeout: Duration::from_secs(args.timeout),
+        timeout: Duration::from_secs(args.guest.timeout),
         all: args.style.all,
     })
 }

@@ -30,6 +30,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Bound(args) => bound::bound(args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
+        Command::Truth(args) => linux::truth(&args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

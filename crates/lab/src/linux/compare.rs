@@ -127,7 +127,8 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         linux.push(record(&report, seed, job)?);
         reports.push(report);
     }
-    let metric = |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
+    let metric =
+        |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
     let speed = Speed { fault_nanos: metric("fault_nanos"), read_micros: metric("read_micros") };
     let name = format!("linux:{}", job.cpus);
     let (machine, twin) = twin::twin(&name, job.cpus, job.swap, speed)?;
@@ -188,7 +189,8 @@ fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
 
 /// The command line that does the comparison for one seed again.
 fn command(job: &Job, seed: u64) -> String {
-    let mut words: Vec<String> = ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
+    let mut words: Vec<String> =
+        ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
     for (knob, value) in job.profile.settings() {
         words.extend(["--set".to_owned(), format!("{knob}={value}")]);
     }

@@ -91,7 +91,9 @@ fn modules_of(folder: &Path) -> Result<Vec<PathBuf>> {
             continue;
         }
         // Only a depmod that has run tells what a module needs; a package that was just unpacked has had none.
-        if let Some((file, needs)) = depends.lines().filter_map(|line| line.split_once(':')).find(|(f, _)| is(f)) {
+        if let Some((file, needs)) =
+            depends.lines().filter_map(|line| line.split_once(':')).find(|(f, _)| is(f))
+        {
             let needed = needs.split_whitespace().rev().chain([file]).map(|file| folder.join(file));
             modules.extend(needed);
             continue;
@@ -178,9 +180,11 @@ mod tests {
         touch(&modules.join("kernel/fs/ext4/ext4.ko.xz"));
         let plain = with_modules(image.clone(), None).unwrap();
         assert_eq!(plain.modules, [blk.clone(), modules.join("kernel/fs/ext4/ext4.ko.xz")]);
-        fs::write(modules.join("modules.dep"), "fs/ext4/ext4.ko.xz: fs/jbd2.ko.xz lib/crc16.ko.xz\n").unwrap();
+        fs::write(modules.join("modules.dep"), "fs/ext4/ext4.ko.xz: fs/jbd2.ko.xz lib/crc16.ko.xz\n")
+            .unwrap();
         let Kernel { modules: found, version, .. } = with_modules(image, None).unwrap();
-        let expected = ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
+        let expected =
+            ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
         assert_eq!((&found[1..], version.as_str()), (&expected[..], "6.12.1-amd64"));
     }
 

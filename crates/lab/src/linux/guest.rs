@@ -232,7 +232,9 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(!text.contains("nr_free_pages"), "levels are no events");
-        assert!(guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena())));
+        assert!(
+            guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena()))
+        );
         assert!(guest.machine_memory() > guest.pages * PAGE_SIZE + KERNELS);
     }
 }

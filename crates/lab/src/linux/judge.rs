@@ -13,7 +13,7 @@ use crate::statistics::{Interval, interval, mean};
 use crate::summary::Setup;
 use crate::table::{Grid, heading};
 use mm::stat::Stat;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// How far a total may be off, in per cent.
@@ -24,7 +24,7 @@ const FEW: f64 = 100.0;
 const OWN_WORK: f64 = 8.0;
 
 /// One count of both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What is counted.
     pub metric: String,
@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 /// The conditions that both ran under, as they were found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Version of the kernel.
     pub kernel: String,
@@ -76,7 +76,7 @@ pub struct Conditions {
 }
 
 /// The comparison; its keys are a promise (docs/json.md).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// What was run.
     #[serde(flatten)]
@@ -96,7 +96,7 @@ pub struct Beside {
 }
 
 /// Both sides' work.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The simulator's.
     pub simulated: WorkDone,
@@ -146,7 +146,8 @@ const COUNTS: &[Count<'static>] = &[
 ];
 
 /// Counters that matter of timing among those that are shown on request.
-const TIMED: &[&str] = &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "numa_", "swap_ra"];
+const TIMED: &[&str] =
+    &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "numa_", "swap_ra"];
 
 fn counter(run: &RunRecord, of: &[Stat]) -> f64 {
     of.iter().map(|stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64).sum()
@@ -162,7 +163,11 @@ fn calm(run: &RunRecord) -> bool {
 impl Row {
     fn of(
         count: &Count<'_>,
-        calm: bool, linux: &[RunRecord], simulated: &[RunRecord], booted: &[RunRecord]) -> Row {
+        calm: bool,
+        linux: &[RunRecord],
+        simulated: &[RunRecord],
+        booted: &[RunRecord],
+    ) -> Row {
         let values = |runs: &[RunRecord]| runs.iter().map(|run| counter(run, count.of)).collect::<Vec<f64>>();
         let (on_linux, here) = (values(linux), mean(&values(simulated)));
         let reference = mean(&on_linux);
@@ -210,12 +215,12 @@ impl Beside {
         let known = |stat: Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
         let moved = |stat: Stat| linux.iter().chain(simulated).any(|run| counter(run, &[stat]) != 0.0);
         let shown = |stat: Stat| COUNTS.iter().any(|count| count.of == [stat]);
-        let others = Stat::ALL.iter().copied().filter(|stat| {
-            all && !stat.is_level() && known(*stat) && moved(*stat) && !shown(*stat)
-        });
-        let others: Vec<(Stat, bool)> = others
-            .map(|stat| (stat, TIMED.iter().any(|word| stat.name().contains(word))))
-            .collect();
+        let others = Stat::ALL
+            .iter()
+            .copied()
+            .filter(|stat| all && !stat.is_level() && known(*stat) && moved(*stat) && !shown(*stat));
+        let others: Vec<(Stat, bool)> =
+            others.map(|stat| (stat, TIMED.iter().any(|word| stat.name().contains(word)))).collect();
         let mut rows: Vec<Row> = COUNTS
             .iter()
             .filter(|count| count.of.iter().all(|stat| known(*stat)))
@@ -270,7 +275,9 @@ pub fn render(result: &Beside) -> String {
     for row in &result.rows {
         let percent = |value: Option<f64>| value.map_or("n/a".to_owned(), human::percent);
         let mut cells = vec![row.metric.clone(), human::number(row.linux, &row.unit)];
-        cells.extend(repeated.then(|| row.linux_spread_pct.map_or("n/a".into(), |spread| format!("{spread:.1}%"))));
+        cells.extend(
+            repeated.then(|| row.linux_spread_pct.map_or("n/a".into(), |spread| format!("{spread:.1}%"))),
+        );
         cells.push(human::number(row.simulated, &row.unit));
         cells.extend(row.booted.map(|value| human::number(value, &row.unit)));
         cells.push(percent(row.error_pct));
@@ -314,7 +321,18 @@ pub fn render(result: &Beside) -> String {
 
 /// What both had in common, in lines.
 fn conditions(found: &Conditions) -> String {
-    let Conditions { kernel, cpus, pages, kernel_pages, hidden_pages, managed_pages, swap, fault_nanos, read_micros, .. } = found;
+    let Conditions {
+        kernel,
+        cpus,
+        pages,
+        kernel_pages,
+        hidden_pages,
+        managed_pages,
+        swap,
+        fault_nanos,
+        read_micros,
+        ..
+    } = found;
     let mut text = format!(
         "linux    {kernel}, {}, {} free pages for the program and {kernel_pages:.0} for the kernel, {managed_pages:.0} managed, {hidden_pages:.0} locked \
          away, \
@@ -342,7 +360,7 @@ fn conditions(found: &Conditions) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
@@ -363,7 +381,7 @@ mod tests {
         }
     }
 
-    fn beside(linux: &[&[(Stat, i64)]], simulated: &[(Stat, i64)]) -> Beside {
+    pub(in super::super) fn beside(linux: &[&[(Stat, i64)]], simulated: &[(Stat, i64)]) -> Beside {
         let runs: Vec<RunRecord> = linux.iter().map(|counters| run("classic", 1, 1, counters)).collect();
         let here: Vec<RunRecord> = linux.iter().map(|_| run("classic", 1, 1, simulated)).collect();
         let setup = Setup { runs: linux.len() as u32, ..setup(&["classic"]) };
@@ -402,7 +420,8 @@ mod tests {
 
     #[test]
     fn the_table_has_the_conditions() {
-        let text = render(&beside(&[&[(Stat::Pgfault, 5000)], &[(Stat::Pgfault, 5000)]], &[(Stat::Pgfault, 5000)]));
+        let text =
+            render(&beside(&[&[(Stat::Pgfault, 5000)], &[(Stat::Pgfault, 5000)]], &[(Stat::Pgfault, 5000)]));
         for expected in ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

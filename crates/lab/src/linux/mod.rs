@@ -13,6 +13,7 @@
 //! twin        the simulated machine that the guest was
 //! judge       count by count: exact, total, timing
 //! compare     boots of Linux, then the twin
+//! truth       many programs and settings, as a document
 //! ```
 
 pub mod archive;
@@ -21,4 +22,5 @@ pub mod conditions;
 pub mod find;
 pub mod guest;
 pub mod judge;
+pub mod truth;
 pub mod twin;
