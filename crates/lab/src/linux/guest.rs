@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
 const HUGE: u64 = 2 * MIB;
 /// What the kernel takes of the machine's memory before the program begins; what is too much is locked away.
-const KERNELS: u64 = 100 * MIB;
+const KERNELS: u64 = 82 * MIB;
 
 /// What the guest runs.
 pub enum What<'a> {

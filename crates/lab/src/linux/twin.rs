@@ -11,7 +11,7 @@ use mm::stat::Stat;
 /// Clock of the machine that the twin is made from, in GHz.
 const GHZ: f64 = 3.0;
 /// Clocks that are believed.
-const SLOWEST: f64 = 0.05;
+const SLOWEST: f64 = 0.1;
 
 /// What was measured in the guest.
 #[derive(Clone, Copy, Debug, PartialEq)]
