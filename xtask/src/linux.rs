@@ -1,7 +1,9 @@
 //! What `pagefold linux` boots: the guest's first process, which is built, and a kernel, which is found or unpacked. Nothing of Linux
 //! is installed, and nothing of it is part of the project.
 
+use crate::built::pagefold;
 use crate::kernel::{build_apart, root};
+use crate::step::Step;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -16,14 +18,17 @@ const WANTED: [&str; 2] = ["linux-image-6.12.", "linux-image-"];
 /// What they end with: Debian's kernel for virtual machines, which has the drivers built in or as few modules.
 const KIND: &str = "-cloud-amd64-unsigned";
 
+/// What the test boots, and what has to stand in the result: counts that the program alone decides, under both policies, and a run
+/// short of memory, which has to end, with the same work as on the simulated machine.
+const CASES: [(&str, &str); 3] = [
+    ("sequential:8M --memory 200% --cpus 1", "0 missed"),
+    ("sequential:8M --memory 200% --cpus 2 --profile mglru", "0 missed"),
+    ("zipf:16M:3 --memory 50%", "work done: the same on both"),
+];
+
 /// Build and find everything.
 pub fn prepare() -> ExitCode {
-    let args = ["--manifest-path", MANIFEST, "--bin", "pagefold-init", "--features", "image"];
-    if !build_apart(&args, CONFIG, TARGET) {
-        return ExitCode::FAILURE;
-    }
-    let there = readable(Path::new("/boot")).or_else(|| readable(&root().join(UNPACKED).join("boot")));
-    match there.map_or_else(unpack, Ok) {
+    match build().and_then(|()| kernel()) {
         Ok(kernel) => {
             println!("{kernel}");
             ExitCode::SUCCESS
@@ -33,6 +38,77 @@ pub fn prepare() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn build() -> Result<(), String> {
+    let args = ["--manifest-path", MANIFEST, "--bin", "pagefold-init", "--features", "image"];
+    build_apart(&args, CONFIG, TARGET)
+        .then_some(())
+        .ok_or_else(|| "the first process was not built".to_owned())
+}
+
+fn kernel() -> Result<String, String> {
+    let there = readable(Path::new("/boot")).or_else(|| readable(&root().join(UNPACKED).join("boot")));
+    there.map_or_else(unpack, Ok)
+}
+
+/// Run a few programs on Linux, where a kernel can be had.
+pub fn test() -> ExitCode {
+    if let Err(why) = build() {
+        eprintln!("xtask: {why}");
+        return ExitCode::FAILURE;
+    }
+    if let Err(why) = kernel() {
+        eprintln!("xtask: nothing is run on Linux: {why}");
+        return ExitCode::SUCCESS;
+    }
+    let Some(pagefold) = pagefold() else { return ExitCode::FAILURE };
+    let mut status = ExitCode::SUCCESS;
+    for (case, expected) in CASES {
+        let mut command = Command::new(&pagefold);
+        command.arg("linux").args(case.split_whitespace()).args([
+            "--runs",
+            "1",
+            "--quiet",
+            "--timeout",
+            "120",
+        ]);
+        let output = command.current_dir(root()).stdin(Stdio::null()).output();
+        let said = output.map(|output| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&output.stdout), text(&output.stderr))
+        });
+        let (result, errors) = said.unwrap_or_else(|error| (String::new(), error.to_string()));
+        let good = result.contains(expected);
+        println!("{} linux {case}", if good { "ok  " } else { "FAIL" });
+        if !good {
+            eprintln!("{result}{errors}");
+            status = ExitCode::FAILURE;
+        }
+    }
+    status
+}
+
+/// Checks of the first process that need no guest.
+pub fn checks() -> Vec<Step> {
+    const IMAGE: [&str; 10] = [
+        "--manifest-path",
+        MANIFEST,
+        "--bin",
+        "pagefold-init",
+        "--features",
+        "image",
+        "--config",
+        CONFIG,
+        "--target-dir",
+        TARGET,
+    ];
+    let lints = ["clippy", "--release"].into_iter().chain(IMAGE).chain(["--", "-D", "warnings"]);
+    vec![
+        Step::cargo("format of the Linux guest", ["fmt", "--manifest-path", MANIFEST, "--check"]),
+        Step::cargo("lints of the Linux guest", lints),
+        Step::cargo("programs on Linux", ["xtask", "linux-test"]),
+    ]
 }
 
 /// A kernel in a folder that can be read.

@@ -43,7 +43,10 @@ impl Choice {
         let outcome = replay.outcome_of(ThreadId(role))?;
         let mut parts = Vec::new();
         if let Some((_, addr)) = outcome.first_skipped {
-            parts.push(format!("{} accesses to memory that was not mapped (first: {addr:#x})", outcome.skipped));
+            parts.push(format!(
+                "{} accesses to memory that was not mapped (first: {addr:#x})",
+                outcome.skipped
+            ));
         }
         if let Some((_, call, errno)) = outcome.first_failed {
             parts.push(format!("{} system calls failed (first: {call}, {errno:?})", outcome.failed_calls));

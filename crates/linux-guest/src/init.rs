@@ -106,11 +106,17 @@ pub fn main() -> ! {
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
     let fault_nanos = memory::fault_nanos();
-    let taken = memory::leave(wishes.pages)
-        .unwrap_or_else(|free| report::bad(format_args!("{free} pages are free, fewer than {}", wishes.pages)));
+    let taken = memory::leave(wishes.pages).unwrap_or_else(|free| {
+        report::bad(format_args!("{free} pages are free, fewer than {}", wishes.pages))
+    });
     let bytes = wishes.pages * 4096;
     say(format_args!("@machine cpus={} nodes=1 memory={bytes}", wishes.cpus));
-    run(&wishes, World::new(program, [wishes.seed, wishes.first.into()], wishes.cpus, bytes), taken, fault_nanos)
+    run(
+        &wishes,
+        World::new(program, [wishes.seed, wishes.first.into()], wishes.cpus, bytes),
+        taken,
+        fault_nanos,
+    )
 }
 
 /// Console, file systems of the kernel's own, and the heap.

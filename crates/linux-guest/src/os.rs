@@ -148,7 +148,8 @@ impl Os for LinuxOs {
         if map.addr.is_some_and(|addr| addr.saturating_add(map.len) > OWN) {
             return Err(Errno::NoMem);
         }
-        let flags = kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
+        let flags =
+            kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
         // Without a wish of its own the program gets a place below what is the guest's.
         let args = [map.addr.unwrap_or(0), map.len, prot(map.prot), flags, fd, offset];
         // SAFETY: the program's memory is the program's; what it may replace lies below the guest's own.
@@ -281,7 +282,9 @@ impl Os for LinuxOs {
 
     fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
         let GroupLimits { max, high, low, min, swap_max } = limits;
-        for (file, value) in [("max", max), ("high", high), ("low", low), ("min", min), ("swap.max", swap_max)] {
+        for (file, value) in
+            [("max", max), ("high", high), ("low", low), ("min", min), ("swap.max", swap_max)]
+        {
             let text = if value == u64::MAX { "max".into() } else { format!("{value}") };
             sys::write_file(&format!("{}/memory.{file}", folder(group)), &text)?;
         }

@@ -1,8 +1,8 @@
 //! Tasks: threads and processes of the program, and what they share.
 
 use crate::choice::Choice;
-use crate::os::LinuxOs;
 use crate::heap;
+use crate::os::LinuxOs;
 use crate::report;
 use crate::sys::{self, Code, Ended, linux_clone, nr};
 use alloc::boxed::Box;
@@ -132,7 +132,7 @@ impl World {
         self.tasks.fetch_add(1, SeqCst);
         let start = Box::into_raw(Box::new(Start { world: self, task, role, is_process }));
         let flags = PARENT_SETTID | if is_process { SIGCHLD } else { THREAD };
-        let live = live as extern "C" fn(*mut Start) -> ! as u64;
+        let live = live as extern "C" fn(*mut Start) -> ! as *const () as u64;
         // SAFETY: the stack is the new task's alone, and stays until it was joined; so does the slot.
         let answer = unsafe { linux_clone(flags, top, live, start as u64, slot.number.as_ptr() as u64) };
         if answer < 0 {

@@ -82,12 +82,8 @@ pub fn install() {
     const INFO: u64 = 4;
     const RESTORER: u64 = 0x0400_0000;
     const NO_DEFER: u64 = 0x4000_0000;
-    let action = [
-        handle as *const () as u64,
-        INFO | RESTORER | NO_DEFER,
-        signal_return as *const () as u64,
-        0,
-    ];
+    let action =
+        [handle as *const () as u64, INFO | RESTORER | NO_DEFER, signal_return as *const () as u64, 0];
     for signal in [SIGBUS, SIGSEGV] {
         // SAFETY: the handler and what it returns to are there, and change only what `touch_*` waits for.
         unsafe { sys::call(nr::SIGACTION, [signal, action.as_ptr() as u64, 0, 8]) }.expect("a handler");

@@ -408,6 +408,9 @@ pub struct LinuxArgs {
     /// Boots, one after the other, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
+    /// Also run the booted machine ('cargo xtask kernel' builds it): three machines, one program, one table
+    #[arg(long)]
+    pub side_by_side: bool,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     pub append: String,

@@ -4,7 +4,9 @@ use super::args::BootArgs;
 use super::experiment::progress_bar;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
-use crate::boot::{Guest, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured};
+use crate::boot::{
+    Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured,
+};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
@@ -22,8 +24,6 @@ use std::time::{Duration, Instant};
 pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
 /// Swap space of those who name none, at least.
 pub(super) const LEAST_SWAP: u64 = 64 << 20;
-/// Most tasks of a program that nobody gives a number, unless it has as many as the machine has CPUs.
-const MOST_USUAL_THREADS: u32 = 12;
 /// Lines of the guest's log that explain a failure of a quiet run.
 pub(super) const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.

@@ -22,7 +22,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::check_file(path)?;
     }
-    let tools = tools(&args.guest)?;
+    let tools = tools(&args.guest, args.side_by_side)?;
     interrupt::install()?;
     let Compared { mut beside, twin } = compare(&tools, &job, &mut Shown::new(args.quiet))?;
     if args.no_host_time {
@@ -40,8 +40,8 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     }
 }
 
-fn tools(args: &LinuxGuestArgs) -> Result<Tools> {
-    Tools::find(args.kernel.as_deref(), args.modules.as_deref(), args.qemu.as_deref())
+fn tools(args: &LinuxGuestArgs, booted: bool) -> Result<Tools> {
+    Tools::find(args.kernel.as_deref(), args.modules.as_deref(), args.qemu.as_deref(), booted)
 }
 
 /// `pagefold truth`.
@@ -50,7 +50,7 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     if let Some(path) = &args.document {
         output::check_file(path)?;
     }
-    let tools = tools(&args.guest)?;
+    let tools = tools(&args.guest, false)?;
     interrupt::install()?;
     let mut watch = Shown::new(args.quiet);
     let mut failed = 0;

@@ -5,8 +5,8 @@ use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions};
 use super::twin::{self, Speed};
-use crate::boot::{self, Recorded, Report, Runner, Shape};
-use crate::engine::{Program, Run};
+use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task};
+use crate::engine::{Machine, Program, Run};
 use crate::error::{Error, Result};
 use crate::profile::Profile;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
@@ -28,22 +28,24 @@ pub struct Tools {
     init: PathBuf,
     qemu: PathBuf,
     mke2fs: PathBuf,
+    booted: Option<PathBuf>,
 }
 
 impl Tools {
-    /// Find them; `None` where nobody said where they are.
-    pub fn find(kernel: Option<&Path>, modules: Option<&Path>, qemu: Option<&Path>) -> Result<Tools> {
+    /// Find them; `None` where nobody said where they are. The booted machine's image only if it is wanted.
+    pub fn find(
+        kernel: Option<&Path>,
+        modules: Option<&Path>,
+        qemu: Option<&Path>,
+        booted: bool,
+    ) -> Result<Tools> {
         Ok(Tools {
+            booted: if booted { Some(boot::find::kernel(None)?) } else { None },
             qemu: boot::find::qemu(qemu)?,
             kernel: find::kernel(kernel, modules)?,
             init: find::init()?,
             mke2fs: find::mke2fs()?,
         })
-    }
-
-    /// The kernel's version.
-    pub fn version(&self) -> &str {
-        &self.kernel.version
     }
 }
 
@@ -90,70 +92,36 @@ pub trait Watch {
     fn ended(&mut self, failed: bool);
 }
 
-/// Boot Linux as often as asked for, then run the simulated twin with the same seeds.
+/// What is run, and on what.
+struct Subject<'a> {
+    job: &'a Job,
+    program: Program,
+    recorded: Option<Recorded>,
+    shape: Shape,
+    settings: Vec<Setting>,
+}
+
+/// Boot Linux as often as asked for, then run the simulated twin with the same seeds, and the booted machine if it is wanted.
 pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
     let start = Instant::now();
-    let program = Program::find(&job.program)?;
-    let recorded = match &program {
-        Program::Trace(replay) => Some(Recorded::new(replay.source())?),
-        Program::Named(_) => None,
-    };
-    let shape = Shape::new(job.cpus, 1, job.memory, job.swap / PAGE_SIZE)?;
-    let pages = shape.memory / PAGE_SIZE;
-    let settings = conditions::settings(&job.profile.knobs, pages)?;
-    let mut linux = Vec::new();
-    let mut reports = Vec::new();
-    for seed in (job.seed..).take(job.runs as usize) {
-        let what = match &recorded {
-            Some(recorded) => What::Trace(recorded),
-            None => What::Named(Program::built_in(&job.program)?.to_string(), program.footprint()),
-        };
-        let guest = LinuxGuest {
-            what,
-            kernel: &tools.kernel,
-            init: &tools.init,
-            cpus: job.cpus,
-            pages,
-            swap: job.swap,
-            seed,
-            daemons: DAEMONS + conditions::value(&job.profile.knobs, Knob::ThpKhugepaged) as u32,
-            settings: &settings,
-            append: &job.append,
-        };
-        watch.begins(job, seed);
-        let report = boot_once(tools, job, &guest, watch);
-        watch.ended(matches!(report, Err(Error::Failed(_))));
-        let report = report?;
-        linux.push(record(&report, seed, job)?);
-        reports.push(report);
-    }
+    let subject = Subject::new(job)?;
+    let reports = subject.boots(tools, watch)?;
+    let linux = reports.iter().zip(job.seed..).map(|(report, seed)| record(report, seed, job));
+    let linux = linux.collect::<Result<Vec<RunRecord>>>()?;
     let metric =
         |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
     let speed = Speed { fault_nanos: metric("fault_nanos"), read_micros: metric("read_micros") };
     let name = format!("linux:{}", job.cpus);
     let (machine, twin) = twin::twin(&name, job.cpus, job.swap, speed)?;
-    let mut simulated = Vec::new();
-    for seed in (job.seed..).take(job.runs as usize) {
-        if interrupt::requested() {
-            return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
-        }
-        let run = Run {
-            machine: &machine,
-            program: &program,
-            memory: Some(shape.memory),
-            knobs: &job.profile.knobs,
-            seed,
-            verify: false,
-            bound: false,
-            preempt: None,
-            profile_tree: false,
-        };
-        simulated.push(replay::guarded(command(job, seed), || run.carry_out(&job.profile.name))?);
-    }
+    let simulated = subject.simulated(&machine)?;
+    let booted = match &tools.booted {
+        Some(image) => subject.booted(tools, image, watch)?,
+        None => Vec::new(),
+    };
     let conditions = Conditions {
         kernel: tools.kernel.version.clone(),
         cpus: job.cpus,
-        pages,
+        pages: subject.pages(),
         kernel_pages: metric("kernel_pages"),
         hidden_pages: metric("hidden_pages"),
         managed_pages: metric("managed_pages"),
@@ -161,12 +129,114 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         fault_nanos: speed.fault_nanos,
         read_micros: speed.read_micros,
         append: job.append.clone(),
-        settings: settings.iter().map(|Setting { file, value, .. }| format!("{file} {value}")).collect(),
+        settings: subject
+            .settings
+            .iter()
+            .map(|Setting { file, value, .. }| format!("{file} {value}"))
+            .collect(),
     };
-    let setup = setup(job, &name, shape.memory, program.footprint());
-    let mut beside = Beside::of(setup, conditions, &linux, &simulated, &[], job.all);
+    let setup = setup(job, &name, subject.shape.memory, subject.program.footprint());
+    let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
+}
+
+impl<'a> Subject<'a> {
+    fn new(job: &'a Job) -> Result<Subject<'a>> {
+        let program = Program::find(&job.program)?;
+        let recorded = match &program {
+            Program::Trace(replay) => Some(Recorded::new(replay.source())?),
+            Program::Named(_) => None,
+        };
+        let shape = Shape::new(job.cpus, 1, job.memory, job.swap / PAGE_SIZE)?;
+        let settings = conditions::settings(&job.profile.knobs, shape.memory / PAGE_SIZE)?;
+        Ok(Subject { job, program, recorded, shape, settings })
+    }
+
+    fn pages(&self) -> u64 {
+        self.shape.memory / PAGE_SIZE
+    }
+
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.job.seed..).take(self.job.runs as usize)
+    }
+
+    /// Linux's runs.
+    fn boots(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Vec<Report>> {
+        let job = self.job;
+        let mut reports = Vec::new();
+        for seed in self.seeds() {
+            let what = match &self.recorded {
+                Some(recorded) => What::Trace(recorded),
+                None => What::Named(Program::built_in(&job.program)?.to_string(), self.program.footprint()),
+            };
+            let guest = LinuxGuest {
+                what,
+                kernel: &tools.kernel,
+                init: &tools.init,
+                cpus: job.cpus,
+                pages: self.pages(),
+                swap: job.swap,
+                seed,
+                daemons: DAEMONS + conditions::value(&job.profile.knobs, Knob::ThpKhugepaged) as u32,
+                settings: &self.settings,
+                append: &job.append,
+            };
+            watch.begins(job, seed);
+            let report = boot_once(tools, job, &guest, watch);
+            watch.ended(matches!(report, Err(Error::Failed(_))));
+            reports.push(report?);
+        }
+        Ok(reports)
+    }
+
+    /// The twin's.
+    fn simulated(&self, machine: &Machine) -> Result<Vec<RunRecord>> {
+        let profile = &self.job.profile;
+        let mut records = Vec::new();
+        for seed in self.seeds() {
+            if interrupt::requested() {
+                return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
+            }
+            let run = Run {
+                machine,
+                program: &self.program,
+                memory: Some(self.shape.memory),
+                knobs: &profile.knobs,
+                seed,
+                verify: false,
+                bound: false,
+                preempt: None,
+                profile_tree: false,
+            };
+            records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
+        }
+        Ok(records)
+    }
+
+    /// The booted machine's.
+    fn booted(&self, tools: &Tools, image: &Path, watch: &mut dyn Watch) -> Result<Vec<RunRecord>> {
+        let job = self.job;
+        let task = match &self.recorded {
+            Some(recorded) => Task::Trace(recorded.clone()),
+            None => {
+                let words = Program::built_in(&job.program)?;
+                let threads = words.threads.unwrap_or(job.cpus.max(MOST_USUAL_THREADS));
+                Task::Program { name: words.to_string(), bytes: words.bytes, threads }
+            }
+        };
+        let runner = Runner { kernel: image, qemu: &tools.qemu, timeout: job.timeout };
+        let mut records = Vec::new();
+        for seed in self.seeds() {
+            let (task, knobs, shape) = (task.clone(), job.profile.knobs.clone(), self.shape);
+            let guest = Guest { task, shape, seed, check: false, knobs, drop: None, icount: false };
+            watch.begins(job, seed);
+            let report = runner.boot(&guest, interrupt::requested, |line| watch.line(line));
+            watch.ended(matches!(report, Err(Error::Failed(_))));
+            records.push(boot::measured::record(&report?, &guest, &job.profile.name)?);
+        }
+        Ok(records)
+    }
 }
 
 fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {

@@ -202,13 +202,12 @@ impl Row {
 }
 
 impl Beside {
-    /// Compare runs, all in the order of seeds; of Linux's there may be more. `all` adds every counter that moved.
+    /// Compare runs, all in the order of seeds: Linux's, the simulated machine's, and the booted one's, if it ran. `all` adds every
+    /// counter that moved.
     pub fn of(
         setup: Setup,
         conditions: Conditions,
-        linux: &[RunRecord],
-        simulated: &[RunRecord],
-        booted: &[RunRecord],
+        [linux, simulated, booted]: [&[RunRecord]; 3],
         all: bool,
     ) -> Beside {
         let calm = linux.iter().chain(simulated).all(calm);
@@ -385,7 +384,7 @@ pub(super) mod tests {
         let runs: Vec<RunRecord> = linux.iter().map(|counters| run("classic", 1, 1, counters)).collect();
         let here: Vec<RunRecord> = linux.iter().map(|_| run("classic", 1, 1, simulated)).collect();
         let setup = Setup { runs: linux.len() as u32, ..setup(&["classic"]) };
-        Beside::of(setup, conditions_of(), &runs, &here, &[], true)
+        Beside::of(setup, conditions_of(), [&runs, &here, &[]], true)
     }
 
     fn judged(result: &Beside, metric: &str) -> (Agreement, Option<bool>) {

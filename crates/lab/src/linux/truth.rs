@@ -95,8 +95,8 @@ pub fn document(date: &str, results: &[Done]) -> String {
     let all = || results.iter().flat_map(|done| done.by_policy.iter().flatten());
     let mut text = String::from(
         "# How true the counts are\n\nThe same programs on Linux under QEMU and on the simulated machine, under both policies that \
-         Linux has, made by `pagefold truth`\n([differences.md](differences.md) says what is known to differ; `pagefold linux --help` how a \
-         single comparison is made).\n\n",
+         Linux has, made by `pagefold truth`\n([linux.md](linux.md) says how, and how counts are judged; [differences.md](differences.md) what \
+         is known to differ).\n\n",
     );
     if let Some(one) = all().next() {
         let (kernel, commit) = (&one.conditions.kernel, &one.setup.commit);
