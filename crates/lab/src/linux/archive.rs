@@ -62,7 +62,7 @@ mod tests {
         let starts: Vec<usize> = text.match_indices("070701").map(|(at, _)| at).collect();
         assert!(starts.len() == 3 && starts.iter().all(|at| at % 4 == 0), "{starts:?}");
         assert_eq!(&text[starts[1] + 54..starts[1] + 62], "00000005", "the size");
-        assert!(text[starts[1]..].contains("init\0") && text.contains("12345\0\0\0070701"));
+        assert!(text[starts[1]..].contains("init\0") && text.contains("12345\0\0\x00070701"));
         assert!(text.trim_end_matches('\0').ends_with("TRAILER!!!"));
     }
 }
