@@ -1,7 +1,8 @@
 //! The guest's own memory: an arena that all processes share, in pages of 2 MiB that were set aside at boot.
 //!
-//! Such pages are on no list that reclaim looks at, are not copied by `fork`, and are not among the free pages that the program
-//! is left with. Everything that a task needs beside its program lies in them: its stack, its part of the program, the trace.
+//! Such pages are on no list that reclaim looks at, are not copied by `fork`, and are not among the free pages that
+//! the program is left with. Everything that a task needs beside its program lies in them: its stack, its part of the
+//! program, the trace.
 
 use crate::sys::{self, nr};
 use alloc::alloc::{GlobalAlloc, Layout};
@@ -38,8 +39,8 @@ unsafe extern "C" {
     static _end: u8;
 }
 
-/// Move the guest's own program into such a page, too: a child would fault its pages in one by one, and share no variables.
-/// Called once, before there are others.
+/// Move the guest's own program into such a page, too: a child would fault its pages in one by one, and share no
+/// variables. Called once, before there are others.
 pub fn move_image() -> Result<(), sys::Code> {
     const MOVE_TO: u64 = 1 | 2;
     let scratch = START + (1 << 40);

@@ -20,8 +20,8 @@ const LOOK_EVERY: u64 = 50_000_000;
 /// program NAME       trace        seed N       cpus N      pages N     pages that the program is left with
 /// first N            number of the program's first task, from which its random choices follow
 /// insert FILE        a module     swap         there is a second disk, for swapping
-/// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is left out
-/// counter NAME       to be read
+/// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is
+/// left out counter NAME       to be read
 /// ```
 struct Wishes {
     program: String,

@@ -1,8 +1,9 @@
 //! The first process of a Linux guest.
 //!
-//! `pagefold linux` boots a Linux kernel with this program as the only thing in its memory. It sets up the conditions that the
-//! host asks for, leaves the program exactly as many free pages as the simulated machine has, runs it by real calls and accesses
-//! through the trait `Os`, and reads what the kernel has counted. It needs no C library and starts no other program.
+//! `pagefold linux` boots a Linux kernel with this program as the only thing in its memory. It sets up the conditions
+//! that the host asks for, leaves the program exactly as many free pages as the simulated machine has, runs it by
+//! real calls and accesses through the trait `Os`, and reads what the kernel has counted. It needs no C library and
+//! starts no other program.
 //!
 //! ```text
 //! init      all that happens, in order     memory    pages that the program is left with

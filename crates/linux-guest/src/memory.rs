@@ -87,7 +87,8 @@ pub fn leave(wanted: u64) -> Result<Taken, u64> {
 }
 
 impl Taken {
-    /// Keep what the program has constant while what the kernel has for itself changes by `growth` pages against the start.
+    /// Keep what the program has constant while what the kernel has for itself changes by `growth` pages against the
+    /// start.
     pub fn balance(&mut self, growth: i64) {
         // Slabs come and go by a few pages all the time.
         const SLACK: i64 = 16;

@@ -1,5 +1,5 @@
-//! Loads and stores that may fault for good, without ending the task: the handler of SIGSEGV and SIGBUS knows the two instructions
-//! by their addresses, and lets them return what went wrong.
+//! Loads and stores that may fault for good, without ending the task: the handler of SIGSEGV and SIGBUS knows the two
+//! instructions by their addresses, and lets them return what went wrong.
 
 use crate::sys::{self, nr};
 use core::arch::global_asm;

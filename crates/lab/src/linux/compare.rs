@@ -101,7 +101,8 @@ struct Subject<'a> {
     settings: Vec<Setting>,
 }
 
-/// Boot Linux as often as asked for, then run the simulated twin with the same seeds, and the booted machine if it is wanted.
+/// Boot Linux as often as asked for, then run the simulated twin with the same seeds, and the booted machine if it is
+/// wanted.
 pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
     let start = Instant::now();
     let subject = Subject::new(job)?;

@@ -22,7 +22,8 @@ pub struct Kernel {
     pub modules: Vec<PathBuf>,
 }
 
-/// The kernel: as asked for, else the newest of `/boot` that can be read, else the one that was unpacked in the checkout.
+/// The kernel: as asked for, else the newest of `/boot` that can be read, else the one that was unpacked in the
+/// checkout.
 pub fn kernel(given: Option<&Path>, modules: Option<&Path>) -> Result<Kernel> {
     if let Some(path) = chosen(given, "PAGEFOLD_LINUX") {
         if !path.is_file() {

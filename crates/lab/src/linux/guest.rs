@@ -42,7 +42,8 @@ pub struct LinuxGuest<'a> {
     pub swap: u64,
     /// The seed.
     pub seed: u64,
-    /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from their numbers.
+    /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from
+    /// their numbers.
     pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
@@ -163,8 +164,8 @@ impl LinuxGuest<'_> {
         args.0
     }
 
-    /// What the kernel is told. The gap hides the memory that would be a zone of its own; a timer check and self-tests take
-    /// longer on an emulator than they are given.
+    /// What the kernel is told. The gap hides the memory that would be a zone of its own; a timer check and
+    /// self-tests take longer on an emulator than they are given.
     fn command_line(&self) -> String {
         let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
                      cryptomgr.notests mitigations=off transparent_hugepage=never";

@@ -1,7 +1,7 @@
 //! How true our counts are: many programs and settings, each under both of Linux's policies, and one document of it.
 //!
-//! Every comparison is kept as a file in a folder, so that a run that was interrupted goes on where it stopped, and the document can
-//! be written from what is there.
+//! Every comparison is kept as a file in a folder, so that a run that was interrupted goes on where it stopped, and
+//! the document can be written from what is there.
 
 use super::judge::{Beside, Row};
 use crate::boot::beside::Agreement;

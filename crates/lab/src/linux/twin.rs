@@ -1,8 +1,9 @@
 //! The simulated machine that a Linux guest was: its CPUs, memory and swap space, and as slow.
 //!
-//! An emulated CPU needs many times as long for a kernel's work as a real one, but a second of the guest is a second. Where the kernel
-//! waits or counts time (write-back, naps of reclaim), a machine with a real CPU's speed would get further in between. So the
-//! twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and its disk as slow as the guest's.
+//! An emulated CPU needs many times as long for a kernel's work as a real one, but a second of the guest is a second.
+//! Where the kernel waits or counts time (write-back, naps of reclaim), a machine with a real CPU's speed would get
+//! further in between. So the twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and
+//! its disk as slow as the guest's.
 
 use crate::engine::{Machine, Program, Run};
 use crate::error::Result;
