@@ -20,9 +20,10 @@ const KIND: &str = "-cloud-amd64-unsigned";
 
 /// What the test boots, and what has to stand in the result: counts that the program alone decides, under both policies, and a run
 /// short of memory, which has to end, with the same work as on the simulated machine.
-const CASES: [(&str, &str); 3] = [
+const CASES: [(&str, &str); 4] = [
     ("sequential:8M --memory 200% --cpus 1", "0 missed"),
     ("sequential:8M --memory 200% --cpus 2 --profile mglru", "0 missed"),
+    ("map-storm:8M --memory 200% --cpus 1", "work done: the same on both"),
     ("zipf:16M:3 --memory 50%", "work done: the same on both"),
 ];
 

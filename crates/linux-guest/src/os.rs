@@ -14,8 +14,8 @@ use program::{
 };
 
 const PAGE: u64 = 4096;
-/// Addresses from here on are the guest's own; a program has none of them.
-const OWN: u64 = 0x6000_0000_0000;
+/// Addresses that are the guest's own; a program has none of them. Where the kernel places mappings by itself lies above.
+const OWN: core::ops::Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
 /// Bytes that are read, written, or laid out by one call.
 const LARGEST_TRANSFER: usize = 1 << 20;
 /// Where control groups are.
@@ -117,7 +117,7 @@ impl Os for LinuxOs {
     #[inline]
     fn access(&mut self, access: Access) -> Result<(), Signal> {
         self.accesses += u64::from(access.count);
-        if access.addr >= OWN {
+        if OWN.contains(&access.addr) {
             return Err(Signal::Segv { addr: access.addr });
         }
         let page = access.addr & !(PAGE - 1);
@@ -145,14 +145,13 @@ impl Os for LinuxOs {
             MapSource::File { fd, offset, shared } => (fd.into(), offset, if shared { 1 } else { 2 }),
         };
         let fixed = if map.addr.is_some() { 0x10 } else { 0 };
-        if map.addr.is_some_and(|addr| addr.saturating_add(map.len) > OWN) {
+        if map.addr.is_some_and(|addr| addr < OWN.end && addr.saturating_add(map.len) > OWN.start) {
             return Err(Errno::NoMem);
         }
         let flags =
             kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
-        // Without a wish of its own the program gets a place below what is the guest's.
         let args = [map.addr.unwrap_or(0), map.len, prot(map.prot), flags, fd, offset];
-        // SAFETY: the program's memory is the program's; what it may replace lies below the guest's own.
+        // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
         Ok(unsafe { sys::call(nr::MMAP, args) }?)
     }
 

@@ -47,7 +47,7 @@ pub fn load(addr: u64) -> Result<u64, Signal> {
 /// Store a word at `addr`.
 #[inline]
 pub fn store(addr: u64, word: u64) -> Result<(), Signal> {
-    // SAFETY: a program's addresses lie below all that is the guest's own (see `Os::access`); a fault is met.
+    // SAFETY: a program's addresses are not the guest's own (see `Os::access`); a fault is met.
     let Answer { signal, .. } = unsafe { touch_store(addr, word) };
     check(addr, signal)
 }
