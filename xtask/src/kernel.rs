@@ -44,20 +44,28 @@ pub fn build(kind: Kind) -> ExitCode {
 
 /// Build an image; where it is. Cargo has said why there is none.
 pub fn image(kind: Kind) -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let args = ["--manifest-path", MANIFEST, "--bin", "pagefold-kernel", "--features", kind.features()];
+    build_apart(&args, CONFIG, TARGET).then(|| put_in_place(&root(), kind))?
+}
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Build something that does not run on the host, with a configuration and in a folder of its own. If it fails, that was said.
+pub fn build_apart(args: &[&str], config: &str, target: &str) -> bool {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(&root).stdin(Stdio::null());
+    command.current_dir(root()).stdin(Stdio::null());
     // Flags of whoever calls are meant for the host; they would take the place of the image's own.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command.args(["build", "--release", "--manifest-path", MANIFEST, "--bin", "pagefold-kernel"]);
-    command.args(["--features", kind.features(), "--config", CONFIG, "--target-dir", TARGET]);
+    command.args(["build", "--release"]).args(args).args(["--config", config, "--target-dir", target]);
     match command.status() {
-        Ok(status) if status.success() => put_in_place(&root, kind),
-        Ok(_) => None,
+        Ok(status) => status.success(),
         Err(error) => {
             eprintln!("xtask: cannot run cargo: {error}");
-            None
+            false
         }
     }
 }

@@ -8,6 +8,7 @@ mod boot;
 mod built;
 mod fuzz;
 mod kernel;
+mod linux;
 mod qemu;
 mod soak;
 mod step;
@@ -37,6 +38,9 @@ Tasks:
   boot-test [FILTER]
                  boot it, under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
                  four CPUs, with too little memory; only cases that contain FILTER
+  linux          build the first process of a Linux guest, for 'pagefold linux', and see that there is a kernel: the newest of /boot
+                 that can be read, or Debian's package of one, downloaded and unpacked below target/, not installed
+  linux-test     run a few programs on Linux beside the simulated machine; where no kernel can be had, it says so and is done
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
   ci             what .ci/run does: test
 ";
@@ -70,6 +74,8 @@ fn main() -> ExitCode {
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
         ["kernel", ..] => usage("kernel takes --faulty or nothing"),
+        ["linux"] => linux::prepare(),
+        ["linux-test"] => linux::test(),
         ["boot-test"] => boot::test(""),
         ["boot-test", filter] => boot::test(filter),
         ["help" | "--help" | "-h"] => {
@@ -152,6 +158,7 @@ fn all() -> Vec<Step> {
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the booted machine", ["xtask", "boot-test"]));
+    steps.extend(linux::checks());
     steps
 }
 

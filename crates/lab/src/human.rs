@@ -67,6 +67,29 @@ pub fn percent(value: f64) -> String {
     if value.abs() >= 9999.5 { format!("{value:+.1e}%") } else { format!("{:+.2}%", value + 0.0) }
 }
 
+/// Today's date, in UTC, as `2026-01-31`.
+pub fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    date(since.as_secs() / 86_400)
+}
+
+/// The date of a day since 1970-01-01.
+fn date(mut day: u64) -> String {
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while day >= months[month] {
+        day -= months[month];
+        month += 1;
+    }
+    format!("{year}-{:02}-{:02}", month + 1, day + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +145,18 @@ mod tests {
         assert_eq!(percent(8.333), "+8.33%");
         assert_eq!(percent(-0.0), "+0.00%");
         assert_eq!(percent(-123_456.0), "-1.2e5%");
+    }
+
+    #[test]
+    fn days_are_dates() {
+        for (day, expected) in [
+            (0, "1970-01-01"),
+            (31, "1970-02-01"),
+            (11_016, "2000-02-29"),
+            (19_782, "2024-02-29"),
+            (20_818, "2026-12-31"),
+        ] {
+            assert_eq!(date(day), expected);
+        }
     }
 }

@@ -1,11 +1,12 @@
-//! Ctrl-C: the first asks politely, the second insists.
+//! Ctrl-C, and signals that ask a process to end: the first asks politely, the second insists.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C only sets a flag. A second one ends the process at once.
+/// From now on Ctrl-C, SIGTERM and SIGHUP only set a flag: what was started, an emulator for one, has to be ended first. A second
+/// one ends the process at once.
 pub fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         if REQUESTED.swap(true, SeqCst) {

@@ -13,6 +13,7 @@
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
 //! boot           the booted machine: QEMU, its guest, and what they report
+//! linux          the same program on Linux, which judges our counts
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod experiment;
 pub mod human;
 pub mod info;
 pub mod interrupt;
+pub mod linux;
 pub mod list;
 pub mod metrics;
 pub mod profile;

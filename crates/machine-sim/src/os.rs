@@ -609,12 +609,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        // One round of splitmix64 over the run's seed and the task.
-        let mut z =
-            self.world.config.seed.wrapping_add((self.task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        program::rng::task_seed(self.world.config.seed, self.task)
     }
 
     fn progress(&mut self, units: u64) {

@@ -1,5 +1,13 @@
 //! Random numbers for programs: the same on every machine, integers only.
 
+/// Weyl constant of the generator.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The seed of a task's random choices: the same on every machine, so that all make the same accesses.
+pub const fn task_seed(seed: u64, task: u32) -> u64 {
+    Rng::new(seed.wrapping_add(STEP.wrapping_mul(task as u64))).bits()
+}
+
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, and good enough to
 /// choose pages.
 #[derive(Clone, Debug)]
@@ -13,8 +21,8 @@ impl Rng {
 
     /// 64 random bits.
     #[inline]
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(STEP);
         let z = self.0;
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -20,9 +20,7 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
             }
         };
     }
-    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
-    let built = starts.iter().flatten().find_map(|start| image_above(start));
-    built.ok_or_else(|| {
+    above(IMAGE).ok_or_else(|| {
         Error::Input(format!(
             "there is no kernel to boot: in a checkout of Pagefold, 'cargo xtask kernel' builds {IMAGE}; elsewhere name one with \
              --kernel or PAGEFOLD_KERNEL"
@@ -30,9 +28,14 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// The image of the checkout that `start` lies in.
-fn image_above(start: &Path) -> Option<PathBuf> {
-    start.ancestors().map(|dir| dir.join(IMAGE)).find(|path| path.is_file())
+/// What the checkout that we are in, or were built in, has under this name.
+pub(crate) fn above(name: &str) -> Option<PathBuf> {
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
+    starts.iter().flatten().find_map(|start| above_of(start, name))
+}
+
+fn above_of(start: &Path, name: &str) -> Option<PathBuf> {
+    start.ancestors().map(|dir| dir.join(name)).find(|path| path.exists())
 }
 
 /// QEMU for a whole PC: as asked for, as `PAGEFOLD_QEMU` says, or the one that is installed.
@@ -52,7 +55,8 @@ fn in_path(path: Option<OsString>) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(QEMU)).find(|program| program.is_file())
 }
 
-fn chosen(given: Option<&Path>, variable: &str) -> Option<PathBuf> {
+/// A file as asked for, or as a variable says.
+pub(crate) fn chosen(given: Option<&Path>, variable: &str) -> Option<PathBuf> {
     let variable = || std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     given.map(Path::to_owned).or_else(variable)
 }
@@ -69,9 +73,9 @@ mod tests {
         let deep = scratch.path().join("crates/lab");
         fs::create_dir_all(image.parent().unwrap()).unwrap();
         fs::create_dir_all(&deep).unwrap();
-        assert_eq!(image_above(&deep), None);
+        assert_eq!(above_of(&deep, IMAGE), None);
         fs::write(&image, "").unwrap();
-        assert_eq!(image_above(&deep), Some(image.clone()));
+        assert_eq!(above_of(&deep, IMAGE), Some(image.clone()));
         assert_eq!(kernel(Some(&image)).unwrap(), image);
     }
 

@@ -142,12 +142,7 @@ impl Guest {
         if self.shape.nodes > 1 {
             self.nodes(&mut args, memory / u64::from(self.shape.nodes));
         }
-        for (number, image) in [Some(disks.files), disks.swap].into_iter().flatten().enumerate() {
-            // A comma ends a value of QEMU's; two of them are one.
-            let image = image.display().to_string().replace(',', ",,");
-            args.add(["-drive", &format!("if=none,id=d{number},format=raw,file={image}")]);
-            args.add(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
-        }
+        args.disks([Some(disks.files), disks.swap], "");
         args.0.extend(["-kernel".into(), kernel.into()]);
         args.0.extend(disks.trace.into_iter().flat_map(|trace| ["-initrd".into(), trace.into()]));
         args.add(["-append", &self.command_line()]);
@@ -233,13 +228,25 @@ pub struct Disks<'a> {
     pub trace: Option<&'a Path>,
 }
 
+/// QEMU's arguments.
 #[derive(Default)]
-struct Arguments(Vec<OsString>);
+pub(crate) struct Arguments(pub(crate) Vec<OsString>);
 
 impl Arguments {
-    fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Arguments {
+    /// Add some.
+    pub(crate) fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Arguments {
         self.0.extend(words.into_iter().map(OsString::from));
         self
+    }
+
+    /// Attach files as disks, those that there are.
+    pub(crate) fn disks(&mut self, images: [Option<&Path>; 2], options: &str) {
+        for (number, image) in images.into_iter().flatten().enumerate() {
+            // A comma ends a value of QEMU's; two of them are one.
+            let image = image.display().to_string().replace(',', ",,");
+            self.add(["-drive", &format!("if=none,id=d{number},format=raw{options},file={image}")]);
+            self.add(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
+        }
     }
 }
 

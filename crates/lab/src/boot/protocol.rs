@@ -35,6 +35,13 @@ pub const METRICS: &[&str] = &[
     "disk_read_pages",
     "disk_writes",
     "disk_written_pages",
+    // A Linux guest's: what the kernel used for itself, what was locked away, what the zones have, what a read took, what a fault
+    // on new memory took.
+    "kernel_pages",
+    "hidden_pages",
+    "managed_pages",
+    "read_micros",
+    "fault_nanos",
 ];
 
 /// How a guest says that it ended.

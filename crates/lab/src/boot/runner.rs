@@ -7,6 +7,7 @@ use super::guest::{self, Guest, Task};
 use super::protocol::{Kind, Line, Parser, Report, Verdict};
 use crate::error::{Error, Result};
 use crate::human;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,14 @@ impl Runner<'_> {
     /// cannot be understood, no last word, a wrong exit status, no end in time. Ctrl-C is told by `stop`.
     pub fn boot(&self, guest: &Guest, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
         let files = Files::create(guest)?;
-        let args = guest.arguments(self.kernel, files.disks());
+        self.run(guest.arguments(self.kernel, files.disks()), stop, log)
+    }
+
+    /// Start the emulator with these arguments and follow what it runs to its end.
+    ///
+    /// # Errors
+    /// As [`Runner::boot`].
+    pub fn run(&self, args: Vec<OsString>, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
         let mut command = Command::new(self.qemu);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::file("run", self.qemu, error))?;

@@ -74,6 +74,24 @@ Examples:
   pagefold boot zipf:64M --memory 50% --side-by-side
   pagefold boot --bench")]
     Boot(BootArgs),
+    /// Run a program on Linux under QEMU, and set our counts beside Linux's
+    #[command(after_help = "\
+The kernel is --kernel, else the newest of /boot that can be read, else the one that 'cargo xtask linux' unpacks without installing it;
+the same task builds the guest's first process. Needs qemu-system-x86_64 and mke2fs (Debian: apt-get install qemu-system-x86
+e2fsprogs). See docs/truth.md.
+
+Examples:
+  pagefold linux zipf:64M --memory 50%
+  pagefold linux traces/sqlite.pft --memory 50% --profile mglru --runs 3 --json
+  pagefold linux zipf-file:64M --memory 50% --set queue.read_ahead_kb=0 --append cgroup_disable=memory")]
+    Linux(LinuxArgs),
+    /// Compare many programs and settings with Linux, and write the document that says how true our counts are (docs/truth.md)
+    #[command(after_help = "\
+It takes hours. A run that was interrupted goes on where it stopped. From the checkout's root, for the recorded programs' sake.
+
+Example:
+  pagefold truth target/truth --document docs/truth.md")]
+    Truth(TruthArgs),
     /// Show the result in a run directory again
     #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]
     Report(ReportArgs),
@@ -316,6 +334,96 @@ pub struct BootArgs {
     #[command(flatten)]
     pub style: Style,
     /// Neither progress nor the guest's log on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+/// What every boot of Linux takes.
+#[derive(Debug, Args)]
+pub struct LinuxGuestArgs {
+    /// The kernel's image [default: $PAGEFOLD_LINUX, the newest of /boot, or what 'cargo xtask linux' unpacked]
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// The kernel's modules [default: lib/modules/VERSION beside the image's folder]
+    #[arg(long, value_name = "DIR")]
+    pub modules: Option<PathBuf>,
+    /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
+    #[arg(long, value_name = "FILE")]
+    pub qemu: Option<PathBuf>,
+    /// Kill a guest that has not ended after so many seconds; it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub timeout: u64,
+}
+
+/// What `truth` takes.
+#[derive(Debug, Args)]
+pub struct TruthArgs {
+    /// Where results are kept, one file each; what is there already is not made again
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Boots of each program under each policy
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Only programs whose names contain WORD
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    pub only: String,
+    /// Also write the document of all results that are there; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    pub document: Option<PathBuf>,
+    /// What to boot, and how.
+    #[command(flatten)]
+    pub guest: LinuxGuestArgs,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What `linux` takes.
+#[derive(Debug, Args)]
+pub struct LinuxArgs {
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS
+    #[arg(value_name = "PROGRAM")]
+    pub program: String,
+    /// The profile, classic or mglru: NAME or NAME+KNOB=VALUE+... ('pagefold list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    pub profile: String,
+    /// Set a knob on both sides; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+    /// CPUs
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub cpus: u32,
+    /// Memory for the program: bytes (K, M, G) or a share of what it touches, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%")]
+    pub memory: Option<Memory>,
+    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub swap: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Boots, one after the other, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Also run the booted machine ('cargo xtask kernel' builds it): three machines, one program, one table
+    #[arg(long)]
+    pub side_by_side: bool,
+    /// More words for the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    pub append: String,
+    /// Also write the description of the simulated machine to FILE; what it held is replaced
+    #[arg(long, value_name = "FILE")]
+    pub twin: Option<PathBuf>,
+    /// What to boot, and how.
+    #[command(flatten)]
+    pub guest: LinuxGuestArgs,
+    /// How to print the result.
+    #[command(flatten)]
+    pub style: Style,
+    /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
     /// Report 0 host seconds

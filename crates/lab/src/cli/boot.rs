@@ -4,7 +4,9 @@ use super::args::BootArgs;
 use super::experiment::progress_bar;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
-use crate::boot::{Guest, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured};
+use crate::boot::{
+    Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured,
+};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
@@ -19,13 +21,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Memory of those who name none.
-const DEFAULT_MEMORY: u64 = 256 << 20;
+pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
 /// Swap space of those who name none, at least.
-const LEAST_SWAP: u64 = 64 << 20;
-/// Most tasks of a program that nobody gives a number, unless it has as many as the machine has CPUs.
-const MOST_USUAL_THREADS: u32 = 12;
+pub(super) const LEAST_SWAP: u64 = 64 << 20;
 /// Lines of the guest's log that explain a failure of a quiet run.
-const LAST_LINES: usize = 20;
+pub(super) const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
 const BELOW_4G: u64 = 2816 << 20;
 
@@ -80,7 +80,7 @@ impl<'a> Tools<'a> {
             qemu: &self.qemu,
             timeout: Duration::from_secs(self.args.timeout),
         };
-        let bar = spinner(name, guest.seed, self.args.quiet);
+        let bar = spinner("booted", name, guest.seed, self.args.quiet);
         let lines = RefCell::new(Vec::new());
         let report = runner.boot(guest, interrupt::requested, |line| {
             if echo {
@@ -136,14 +136,14 @@ impl<'a> Tools<'a> {
 }
 
 /// Something that moves while the guest runs. It is hidden when standard error is not a terminal.
-fn spinner(name: &str, seed: u64, quiet: bool) -> ProgressBar {
+pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template("{spinner} booted: {prefix}, {elapsed} {wide_msg}");
+    let style = ProgressStyle::with_template("{spinner} {prefix}, {elapsed} {wide_msg}");
     bar.set_style(style.expect("the template is well formed"));
-    bar.set_prefix(format!("{name}, seed {seed}"));
+    bar.set_prefix(format!("{what}: {name}, seed {seed}"));
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }

@@ -4,6 +4,7 @@ mod args;
 mod boot;
 mod bound;
 mod experiment;
+mod linux;
 mod output;
 mod reproduce;
 mod tracing;
@@ -28,6 +29,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Bound(args) => bound::bound(args),
         Command::Boot(args) => boot::boot(&args),
+        Command::Linux(args) => linux::linux(&args),
+        Command::Truth(args) => linux::truth(&args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

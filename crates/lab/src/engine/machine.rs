@@ -51,7 +51,12 @@ impl Machine {
             return Err(Error::Input(suggest::unknown("machine", name, MachineSpec::presets(), "machines")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
-        let spec = MachineSpec::from_toml(name, &text).map_err(|error| Error::Input(error.to_string()))?;
+        Machine::from_toml(name, &text)
+    }
+
+    /// The machine of a description.
+    pub fn from_toml(name: &str, text: &str) -> Result<Machine> {
+        let spec = MachineSpec::from_toml(name, text).map_err(|error| Error::Input(error.to_string()))?;
         Ok(Machine { spec })
     }
 

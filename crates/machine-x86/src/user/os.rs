@@ -512,12 +512,8 @@ impl<R: Ring> Os for UserOs<'_, R> {
         self.memory
     }
 
-    /// As on the simulated machine, so that both make the same accesses: one round of splitmix64 over seed and task.
     fn seed(&self) -> u64 {
-        let mut z = self.seed.wrapping_add((self.start.task as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        program::rng::task_seed(self.seed, self.start.task)
     }
 
     fn progress(&mut self, units: u64) {

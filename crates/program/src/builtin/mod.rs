@@ -43,6 +43,8 @@ enum Habit {
     MapStorm,
     Stream,
     ReadStream,
+    ZipfAndScan,
+    HotAndStream,
 }
 
 /// What a program's area is.
@@ -97,6 +99,18 @@ const TABLE: &[(&str, Habit, Area, &str)] = &[
     ),
     ("stream", Habit::Stream, Area::File, "read a mapped file from end to end"),
     ("read-stream", Habit::ReadStream, Area::File, "read a file from end to end by pread, 128 KiB at a time"),
+    (
+        "zipf-and-scan",
+        Habit::ZipfAndScan,
+        Area::File,
+        "read pages of a mapped file: four of five by Zipf's law, one of five as an endless scan comes to it",
+    ),
+    (
+        "hot-and-stream",
+        Habit::HotAndStream,
+        Area::File,
+        "read the first quarter of a file mapped and at random, and the rest from end to end by pread, over and over",
+    ),
 ];
 
 /// Names of the built-in programs with a line of help each.
@@ -110,11 +124,13 @@ pub const LIST: &[(&str, &str)] = &{
     list
 };
 
-/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes.
+/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes (or eight).
 pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
     let &(name, habit, area, _) = TABLE.iter().find(|row| row.0 == name)?;
     let footprint = footprint.max(LEAST).next_multiple_of(PAGE);
-    Some(Builtin { name, habit, area, footprint, threads: 1, passes: 2 })
+    // What mixes two habits needs longer until one has come to matter for the other.
+    let passes = if matches!(habit, Habit::ZipfAndScan | Habit::HotAndStream) { 8 } else { 2 };
+    Some(Builtin { name, habit, area, footprint, threads: 1, passes })
 }
 
 /// A built-in program.

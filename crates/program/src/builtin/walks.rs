@@ -23,6 +23,7 @@ impl Builtin {
                 let zipf = Zipf::new(self.pages());
                 self.random(os, share, |rng, pages, _| scattered(zipf.next(rng), pages), &mut rng)
             }
+            Habit::ZipfAndScan => self.zipf_and_scan(os, thread, &mut rng),
             Habit::Phases => {
                 self.fill(os, thread)?;
                 self.random(
@@ -52,6 +53,21 @@ impl Builtin {
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
         }
         os.progress(part.end - part.start);
+        Ok(())
+    }
+
+    /// Read as many pages as `passes` passes over this thread's part: mostly by Zipf's law, and the scan in between.
+    fn zipf_and_scan<O: Os>(&self, os: &mut O, thread: u32, rng: &mut Rng) -> Result<(), Signal> {
+        let zipf = Zipf::new(self.pages());
+        let part = self.part(thread);
+        let mut scan = part.clone().cycle();
+        let touches = (part.end - part.start) * self.passes as u64;
+        for _ in 0..touches {
+            let next = if rng.below(5) == 0 { scan.next() } else { None };
+            let page = next.unwrap_or_else(|| scattered(zipf.next(rng), self.pages()));
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: Mode::Load })?;
+        }
+        os.progress(touches);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ impl Builtin {
         if matches!(self.habit, Habit::MapStorm | Habit::ReadStream) {
             return Ok(());
         }
-        let writes = self.habit != Habit::Stream;
+        let writes = !matches!(self.habit, Habit::Stream | Habit::ZipfAndScan | Habit::HotAndStream);
         let (source, prot) = match self.area {
             Area::File => {
                 let fd = must(os.open(self.file_spec(writes)))?;
@@ -48,6 +48,7 @@ impl Builtin {
             Habit::SharedWriters => self.shared_writers(os, thread),
             Habit::MapStorm => self.map_storm(os),
             Habit::ReadStream => self.read_stream(os, thread),
+            Habit::HotAndStream => self.hot_and_stream(os, thread),
             _ => self.walk(os, thread),
         }
     }
@@ -132,6 +133,29 @@ impl Builtin {
                 at += got;
             }
             os.progress((to - from) / PAGE);
+        }
+        must(os.close(fd))
+    }
+
+    /// Read this thread's part of what is not hot from end to end in every pass, and after each piece as many hot pages as it has.
+    fn hot_and_stream<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+        let mut rng = Rng::new(os.seed());
+        let fd = must(os.open(self.file_spec(false)))?;
+        let hot = self.pages() / 4;
+        let cold = |page: u64| hot + page * (self.pages() - hot) / self.pages();
+        let part = self.part(thread);
+        let (from, to) = (cold(part.start) * PAGE, cold(part.end) * PAGE);
+        for _ in 0..self.passes {
+            for at in (from..to).step_by(CHUNK as usize) {
+                let want = CHUNK.min(to - at);
+                let got = must(os.pread(fd, at, want))?;
+                assert_eq!(got, want, "the file has the size that it was made with");
+                for _ in 0..want / PAGE {
+                    let addr = BASE + rng.below(hot) * PAGE;
+                    os.access(Access { addr, count: SOME, mode: Mode::Load })?;
+                }
+            }
+            os.progress((to - from) / PAGE * 2);
         }
         must(os.close(fd))
     }

@@ -1,0 +1,317 @@
+//! One comparison: boots of Linux, then the twin that they describe.
+
+use super::conditions::{self, Setting};
+use super::find::{self, Kernel};
+use super::guest::{LinuxGuest, What};
+use super::judge::{Beside, Conditions};
+use super::twin::{self, Speed};
+use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task};
+use crate::engine::{Machine, Program, Run};
+use crate::error::{Error, Result};
+use crate::profile::Profile;
+use crate::record::{OracleRecord, RunRecord, WorkDone};
+use crate::statistics::mean;
+use crate::summary::{SCHEMA, Setup};
+use crate::{interrupt, replay};
+use mm::knobs::Knob;
+use mm::units::PAGE_SIZE;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Daemons of a simulated machine with one node: kswapd and the flusher; khugepaged comes on request.
+const DAEMONS: u32 = 2;
+
+/// What every boot needs of the host.
+#[derive(Debug)]
+pub struct Tools {
+    kernel: Kernel,
+    init: PathBuf,
+    qemu: PathBuf,
+    mke2fs: PathBuf,
+    booted: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Find them; `None` where nobody said where they are. The booted machine's image only if it is wanted.
+    pub fn find(
+        kernel: Option<&Path>,
+        modules: Option<&Path>,
+        qemu: Option<&Path>,
+        booted: bool,
+    ) -> Result<Tools> {
+        Ok(Tools {
+            booted: if booted { Some(boot::find::kernel(None)?) } else { None },
+            qemu: boot::find::qemu(qemu)?,
+            kernel: find::kernel(kernel, modules)?,
+            init: find::init()?,
+            mke2fs: find::mke2fs()?,
+        })
+    }
+}
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The program, as the user named it.
+    pub program: String,
+    /// CPUs.
+    pub cpus: u32,
+    /// Bytes of memory; rounded to what machines can have.
+    pub memory: u64,
+    /// Bytes of swap space.
+    pub swap: u64,
+    /// The first seed, and the number of runs.
+    pub seed: u64,
+    /// Runs.
+    pub runs: u32,
+    /// The profile.
+    pub profile: Profile,
+    /// More words for Linux.
+    pub append: String,
+    /// The longest that a boot may take.
+    pub timeout: Duration,
+    /// Show every counter that moved?
+    pub all: bool,
+}
+
+/// The result, and the description of the simulated machine.
+pub struct Compared {
+    /// Count by count.
+    pub beside: Beside,
+    /// The twin in TOML.
+    pub twin: String,
+}
+
+/// What a boot has to say while it runs.
+pub trait Watch {
+    /// A boot with this seed begins.
+    fn begins(&mut self, job: &Job, seed: u64);
+    /// A line of the guest's log.
+    fn line(&mut self, line: &str);
+    /// It has ended.
+    fn ended(&mut self, failed: bool);
+}
+
+/// What is run, and on what.
+struct Subject<'a> {
+    job: &'a Job,
+    program: Program,
+    recorded: Option<Recorded>,
+    shape: Shape,
+    settings: Vec<Setting>,
+}
+
+/// Boot Linux as often as asked for, then run the simulated twin with the same seeds, and the booted machine if it is
+/// wanted.
+pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
+    let start = Instant::now();
+    let subject = Subject::new(job)?;
+    let reports = subject.boots(tools, watch)?;
+    let linux = reports.iter().zip(job.seed..).map(|(report, seed)| record(report, seed, job));
+    let linux = linux.collect::<Result<Vec<RunRecord>>>()?;
+    let metric =
+        |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
+    let speed = Speed { fault_nanos: metric("fault_nanos"), read_micros: metric("read_micros") };
+    let name = format!("linux:{}", job.cpus);
+    let (machine, twin) = twin::twin(&name, job.cpus, job.swap, speed)?;
+    let simulated = subject.simulated(&machine)?;
+    let booted = match &tools.booted {
+        Some(image) => subject.booted(tools, image, watch)?,
+        None => Vec::new(),
+    };
+    let conditions = Conditions {
+        kernel: tools.kernel.version.clone(),
+        cpus: job.cpus,
+        pages: subject.pages(),
+        kernel_pages: metric("kernel_pages"),
+        hidden_pages: metric("hidden_pages"),
+        managed_pages: metric("managed_pages"),
+        swap: job.swap,
+        fault_nanos: speed.fault_nanos,
+        read_micros: speed.read_micros,
+        append: job.append.clone(),
+        settings: subject
+            .settings
+            .iter()
+            .map(|Setting { file, value, .. }| format!("{file} {value}"))
+            .collect(),
+    };
+    let setup = setup(job, &name, subject.shape.memory, subject.program.footprint());
+    let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
+    beside.host_seconds = start.elapsed().as_secs_f64();
+    Ok(Compared { beside, twin })
+}
+
+impl<'a> Subject<'a> {
+    fn new(job: &'a Job) -> Result<Subject<'a>> {
+        let program = Program::find(&job.program)?;
+        let recorded = match &program {
+            Program::Trace(replay) => Some(Recorded::new(replay.source())?),
+            Program::Named(_) => None,
+        };
+        let shape = Shape::new(job.cpus, 1, job.memory, job.swap / PAGE_SIZE)?;
+        let settings = conditions::settings(&job.profile.knobs, shape.memory / PAGE_SIZE)?;
+        Ok(Subject { job, program, recorded, shape, settings })
+    }
+
+    fn pages(&self) -> u64 {
+        self.shape.memory / PAGE_SIZE
+    }
+
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.job.seed..).take(self.job.runs as usize)
+    }
+
+    /// Linux's runs.
+    fn boots(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Vec<Report>> {
+        let job = self.job;
+        let mut reports = Vec::new();
+        for seed in self.seeds() {
+            let what = match &self.recorded {
+                Some(recorded) => What::Trace(recorded),
+                None => What::Named(Program::built_in(&job.program)?.to_string(), self.program.footprint()),
+            };
+            let guest = LinuxGuest {
+                what,
+                kernel: &tools.kernel,
+                init: &tools.init,
+                cpus: job.cpus,
+                pages: self.pages(),
+                swap: job.swap,
+                seed,
+                daemons: DAEMONS + conditions::value(&job.profile.knobs, Knob::ThpKhugepaged) as u32,
+                settings: &self.settings,
+                append: &job.append,
+            };
+            watch.begins(job, seed);
+            let report = boot_once(tools, job, &guest, watch);
+            watch.ended(matches!(report, Err(Error::Failed(_))));
+            reports.push(report?);
+        }
+        Ok(reports)
+    }
+
+    /// The twin's.
+    fn simulated(&self, machine: &Machine) -> Result<Vec<RunRecord>> {
+        let profile = &self.job.profile;
+        let mut records = Vec::new();
+        for seed in self.seeds() {
+            if interrupt::requested() {
+                return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
+            }
+            let run = Run {
+                machine,
+                program: &self.program,
+                memory: Some(self.shape.memory),
+                knobs: &profile.knobs,
+                seed,
+                verify: false,
+                bound: false,
+                preempt: None,
+                profile_tree: false,
+            };
+            records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
+        }
+        Ok(records)
+    }
+
+    /// The booted machine's.
+    fn booted(&self, tools: &Tools, image: &Path, watch: &mut dyn Watch) -> Result<Vec<RunRecord>> {
+        let job = self.job;
+        let task = match &self.recorded {
+            Some(recorded) => Task::Trace(recorded.clone()),
+            None => {
+                let words = Program::built_in(&job.program)?;
+                let threads = words.threads.unwrap_or(job.cpus.max(MOST_USUAL_THREADS));
+                Task::Program { name: words.to_string(), bytes: words.bytes, threads }
+            }
+        };
+        let runner = Runner { kernel: image, qemu: &tools.qemu, timeout: job.timeout };
+        let mut records = Vec::new();
+        for seed in self.seeds() {
+            let (task, knobs, shape) = (task.clone(), job.profile.knobs.clone(), self.shape);
+            let guest = Guest { task, shape, seed, check: false, knobs, drop: None, icount: false };
+            watch.begins(job, seed);
+            let report = runner.boot(&guest, interrupt::requested, |line| watch.line(line));
+            watch.ended(matches!(report, Err(Error::Failed(_))));
+            records.push(boot::measured::record(&report?, &guest, &job.profile.name)?);
+        }
+        Ok(records)
+    }
+}
+
+fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
+    Setup {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        command: "linux".to_owned(),
+        machine: machine.to_owned(),
+        program: job.program.clone(),
+        memory: Some(memory),
+        footprint,
+        seed: job.seed,
+        runs: job.runs,
+        base: None,
+        profiles: vec![job.profile.name.clone()],
+        knobs: [(job.profile.name.clone(), job.profile.settings())].into(),
+    }
+}
+
+/// The command line that does the comparison for one seed again.
+fn command(job: &Job, seed: u64) -> String {
+    let mut words: Vec<String> =
+        ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
+    for (knob, value) in job.profile.settings() {
+        words.extend(["--set".to_owned(), format!("{knob}={value}")]);
+    }
+    for (flag, value) in [
+        ("--memory", job.memory),
+        ("--swap", job.swap),
+        ("--cpus", job.cpus.into()),
+        ("--seed", seed),
+        ("--runs", 1),
+    ] {
+        words.extend([flag.to_owned(), value.to_string()]);
+    }
+    if !job.append.is_empty() {
+        words.extend(["--append".to_owned(), job.append.clone()]);
+    }
+    replay::shell_line(words)
+}
+
+fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn Watch) -> Result<Report> {
+    let files = guest.files(&tools.mke2fs)?;
+    let runner = Runner { kernel: &tools.kernel.image, qemu: &tools.qemu, timeout: job.timeout };
+    let report = runner.run(guest.arguments(&files), interrupt::requested, |line| watch.line(line));
+    report.map_err(|error| match error {
+        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {}", command(job, guest.seed))),
+        other => other,
+    })
+}
+
+fn measured(report: &Report, name: &str) -> f64 {
+    report.metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value as f64)
+}
+
+/// What a boot reported, as the record of a run.
+fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
+    let done = report.done.ok_or_else(|| Error::Failed("the guest ended without saying '@done'".into()))?;
+    if report.machine.is_none_or(|found| found.cpus != u64::from(job.cpus)) {
+        return Err(Error::Failed("the guest ran with another number of CPUs than it was given".into()));
+    }
+    Ok(RunRecord {
+        profile: job.profile.name.clone(),
+        seed,
+        nanos: done.nanos,
+        work: WorkDone { accesses: done.accesses, progress: done.progress, tasks: done.tasks },
+        counters: report.counters.clone(),
+        metrics: Vec::new(),
+        costs: Default::default(),
+        oracle: OracleRecord::default(),
+        covered: Default::default(),
+        bound: None,
+        profile_tree: None,
+        warnings: report.notes.clone(),
+    })
+}

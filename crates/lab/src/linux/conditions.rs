@@ -1,0 +1,150 @@
+//! Our knobs as Linux's settings: names differ in place only.
+
+use crate::error::{Error, Result};
+use mm::knobs::Knob;
+use mm::units::PAGE_SIZE;
+
+/// One setting: a file of the guest, what is written to it, and whether kernels may lack it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// The file.
+    pub file: String,
+    /// What is written.
+    pub value: String,
+    /// May it be missing?
+    pub may_lack: bool,
+}
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Value of a knob in a profile.
+pub fn value(knobs: &[(Knob, u64)], knob: Knob) -> u64 {
+    let set = knobs.iter().rev().find(|(set, _)| *set == knob);
+    set.map_or(knob.info().default, |(_, value)| *value)
+}
+
+/// What to write into the guest so that Linux decides by the same numbers, for a program that has `pages` pages.
+///
+/// # Errors
+/// The profile asks for something that Linux has not.
+pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
+    let mut settings = vec![Setting {
+        file: "/sys/kernel/mm/lru_gen/enabled".into(),
+        value: generations(knobs)?.to_string(),
+        may_lack: false,
+    }];
+    for knob in Knob::ALL.iter().copied() {
+        let value = value(knobs, knob);
+        let mut add = |file: String, value: String| {
+            settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
+        };
+        match knob {
+            // Comes last.
+            Knob::MinFreeKbytes => {}
+            Knob::ReadAheadKb => {
+                add("/sys/block/vda/queue/read_ahead_kb".into(), value.to_string());
+            }
+            Knob::FaultAroundBytes => add("/sys/kernel/debug/fault_around_bytes".into(), value.to_string()),
+            Knob::TlbSinglePageFlushCeiling => {
+                add("/sys/kernel/debug/x86/tlb_single_page_flush_ceiling".into(), value.to_string());
+            }
+            Knob::LruGenMinTtlMs => add("/sys/kernel/mm/lru_gen/min_ttl_ms".into(), value.to_string()),
+            Knob::FileMaxOrder | Knob::ThpFilePmd | Knob::ShmemMaxOrder if value != 0 => {
+                return Err(Error::Input(format!(
+                    "{}={value}: the guest's file systems have no large folios, and Linux no such setting",
+                    knob.info().name
+                )));
+            }
+            // The ratio is a list of one for each zone.
+            Knob::LowmemReserveRatio => {}
+            _ => {
+                if let Some((file, value)) = by_name(knob, value) {
+                    add(file, value);
+                }
+            }
+        }
+    }
+    // Whatever sets huge pages makes Linux choose this one anew, by all that the guest has.
+    let min_free = match value(knobs, Knob::MinFreeKbytes) {
+        0 => default_min_free(pages),
+        set => set,
+    };
+    let file = "/proc/sys/vm/min_free_kbytes".into();
+    settings.push(Setting { file, value: min_free.to_string(), may_lack: false });
+    Ok(settings)
+}
+
+/// Settings whose names say where they are; those of Pagefold's own flush policies have no counterpart.
+fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
+    let info = knob.info();
+    if let Some(name) = info.name.strip_prefix("vm.") {
+        return Some((format!("/proc/sys/vm/{name}"), value.to_string()));
+    }
+    if let Some(name) = info.name.strip_prefix("khugepaged.") {
+        return Some((format!("{THP}/khugepaged/{name}"), value.to_string()));
+    }
+    let size = info.name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"))?;
+    Some((format!("{THP}/{size}/enabled"), (*info.words.get(value as usize)?).to_owned()))
+}
+
+/// A kernel may lack what nobody asked for.
+fn value_is_default(knobs: &[(Knob, u64)], knob: Knob) -> bool {
+    !knobs.iter().any(|(set, _)| *set == knob)
+}
+
+/// `lru_gen/enabled` for a profile.
+fn generations(knobs: &[(Knob, u64)]) -> Result<u64> {
+    const PARTS: u64 = 6;
+    // Whichever of the two was set last decides, as in the memory manager.
+    let mut on = false;
+    let mut parts = value(&[], Knob::LruGenEnabled) & PARTS;
+    for (knob, value) in knobs {
+        match knob {
+            Knob::LruGenEnabled => (on, parts) = (value & 1 == 1, value & PARTS),
+            Knob::ReclaimPolicy if *value > 1 => {
+                let name = knob.info().words.get(*value as usize).copied().unwrap_or_default();
+                return Err(Error::Input(format!(
+                    "reclaim.policy={name}: Linux has the policies classic and mglru only"
+                )));
+            }
+            Knob::ReclaimPolicy => on = *value == 1,
+            _ => {}
+        }
+    }
+    Ok(if on { 1 | parts } else { 0 })
+}
+
+/// What the memory manager chooses for so many pages.
+fn default_min_free(pages: u64) -> u64 {
+    mm::alloc::watermark::default_min_free_kbytes(pages * (PAGE_SIZE / 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(knobs: &[(Knob, u64)], file: &str) -> Option<String> {
+        let settings = settings(knobs, 16384).unwrap();
+        settings.into_iter().find(|setting| setting.file.ends_with(file)).map(|setting| setting.value)
+    }
+
+    #[test]
+    fn every_knob_of_linux_is_written_and_ours_are_not() {
+        assert_eq!(written(&[], "vm/swappiness").as_deref(), Some("60"));
+        assert_eq!(written(&[(Knob::Swappiness, 10)], "vm/swappiness").as_deref(), Some("10"));
+        assert_eq!(written(&[], "min_free_kbytes").as_deref(), Some("1024"), "by the program's memory");
+        assert_eq!(written(&[], "hugepages-64kB/enabled").as_deref(), Some("never"));
+        assert_eq!(written(&[], "fault_around_bytes").as_deref(), Some("65536"));
+        assert_eq!(written(&[], "unmap"), None);
+    }
+
+    #[test]
+    fn generations_follow_the_profile() {
+        assert_eq!(generations(&[]).unwrap(), 0);
+        assert_eq!(generations(&[(Knob::ReclaimPolicy, 1)]).unwrap(), 7);
+        assert_eq!(generations(&[(Knob::LruGenEnabled, 3)]).unwrap(), 3);
+        assert_eq!(generations(&[(Knob::ReclaimPolicy, 1), (Knob::ReclaimPolicy, 0)]).unwrap(), 0);
+        let error = generations(&[(Knob::ReclaimPolicy, 5)]).unwrap_err();
+        assert!(error.to_string().contains("s3-fifo") && error.exit_code() == 2, "{error}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Where the kernel, its modules, and the guest's first process are.
+
+use crate::boot::find::{above, chosen};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// Where `cargo xtask linux` leaves the guest's first process, seen from the checkout.
+pub const INIT: &str = "target/linux/x86_64-unknown-linux-gnu/release/pagefold-init";
+/// Where it unpacks a kernel package.
+const UNPACKED: &str = "target/linux/kernel";
+/// What the kernel must have, built in or as modules.
+const DRIVERS: [&str; 3] = ["virtio_pci", "virtio_blk", "ext4"];
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its image.
+    pub image: PathBuf,
+    /// Its version, or its file's name if that does not tell.
+    pub version: String,
+    /// Modules to insert, in order.
+    pub modules: Vec<PathBuf>,
+}
+
+/// The kernel: as asked for, else the newest of `/boot` that can be read, else the one that was unpacked in the
+/// checkout.
+pub fn kernel(given: Option<&Path>, modules: Option<&Path>) -> Result<Kernel> {
+    if let Some(path) = chosen(given, "PAGEFOLD_LINUX") {
+        if !path.is_file() {
+            return Err(Error::file("boot", &path, "there is no such file"));
+        }
+        return with_modules(path, modules);
+    }
+    let installed = newest(Path::new("/boot"));
+    let unpacked = || newest(&above(UNPACKED)?.join("boot"));
+    let image = installed.or_else(unpacked).ok_or_else(|| {
+        Error::Input(
+            "there is no Linux kernel to boot: in a checkout of Pagefold, 'cargo xtask linux' unpacks one without installing \
+             it; elsewhere name one with --kernel FILE --modules DIR"
+                .into(),
+        )
+    })?;
+    with_modules(image, modules)
+}
+
+/// The newest image of a folder that can be read.
+fn newest(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let images = entries.filter(|path| version(path).is_some() && std::fs::File::open(path).is_ok());
+    images.max_by_key(|path| numbers(&version(path).unwrap_or_default()))
+}
+
+/// The version in the name of an image.
+fn version(image: &Path) -> Option<String> {
+    let name = image.file_name()?.to_str()?;
+    name.strip_prefix("vmlinuz-").map(str::to_owned)
+}
+
+/// A version's numbers: 6.12 is newer than 6.9.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+}
+
+fn with_modules(image: PathBuf, given: Option<&Path>) -> Result<Kernel> {
+    let version = version(&image).unwrap_or_else(|| image.display().to_string());
+    let beside = || {
+        let root = image.parent()?.parent()?;
+        let folder = root.join("lib/modules").join(&version);
+        folder.is_dir().then_some(folder)
+    };
+    let Some(folder) = given.map(Path::to_owned).or_else(beside) else {
+        // Everything may be built in.
+        return Ok(Kernel { image, version, modules: Vec::new() });
+    };
+    if !folder.is_dir() {
+        return Err(Error::file("read modules from", &folder, "there is no such folder"));
+    }
+    let modules = modules_of(&folder)?;
+    Ok(Kernel { image, version, modules })
+}
+
+/// The drivers' files, with what they depend on before them.
+fn modules_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let built_in = std::fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
+    let depends = std::fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
+    let mut files = Vec::new();
+    walk(folder, &mut files);
+    let mut modules = Vec::new();
+    for driver in DRIVERS {
+        let is = |path: &str| name_of(path) == driver;
+        if built_in.lines().any(is) {
+            continue;
+        }
+        // Only a depmod that has run tells what a module needs; a package that was just unpacked has had none.
+        if let Some((file, needs)) =
+            depends.lines().filter_map(|line| line.split_once(':')).find(|(f, _)| is(f))
+        {
+            let needed = needs.split_whitespace().rev().chain([file]).map(|file| folder.join(file));
+            modules.extend(needed);
+            continue;
+        }
+        let file = files.iter().find(|path| path.to_str().is_some_and(is)).ok_or_else(|| {
+            Error::Input(format!(
+                "{}: the kernel's module {driver} is missing, and it is not built in; choose another kernel with --kernel FILE \
+                 --modules DIR ('cargo xtask linux' unpacks one)",
+                folder.display()
+            ))
+        })?;
+        modules.push(file.clone());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    modules.retain(|module| seen.insert(module.clone()));
+    Ok(modules)
+}
+
+/// A module's name, which file names spell with either dash.
+fn name_of(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split(".ko").next().unwrap_or(file).replace('-', "_")
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok()) {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => walk(&entry.path(), files),
+            Ok(kind) if kind.is_file() && entry.path().to_string_lossy().contains(".ko") => {
+                files.push(entry.path());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The guest's first process: as `PAGEFOLD_LINUX_INIT` says, or what was built in the checkout.
+pub fn init() -> Result<PathBuf> {
+    let found = chosen(None, "PAGEFOLD_LINUX_INIT").or_else(|| above(INIT));
+    found.filter(|path| path.is_file()).ok_or_else(|| {
+        Error::Input(format!(
+            "the guest's first process is missing: in a checkout of Pagefold, 'cargo xtask linux' builds {INIT}; elsewhere name \
+             it with PAGEFOLD_LINUX_INIT"
+        ))
+    })
+}
+
+/// The program that makes file systems.
+pub fn mke2fs() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Ordinary users' paths often lack the folders of administrators.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join("mke2fs"))
+        .find(|program| program.is_file())
+        .ok_or_else(|| Error::Input("mke2fs is missing; on Debian: apt-get install e2fsprogs".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn touch(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_newest_kernel_is_taken_with_its_modules() {
+        let scratch = tempfile::tempdir().unwrap();
+        for name in ["vmlinuz-6.9.3-amd64", "vmlinuz-6.12.1-amd64", "config-7"] {
+            touch(&scratch.path().join("boot").join(name));
+        }
+        let image = newest(&scratch.path().join("boot")).unwrap();
+        assert!(image.ends_with("vmlinuz-6.12.1-amd64"));
+        let modules = scratch.path().join("lib/modules/6.12.1-amd64");
+        fs::create_dir_all(&modules).unwrap();
+        let missing = with_modules(image.clone(), None).unwrap_err();
+        assert!(missing.to_string().contains("virtio_pci is missing"), "{missing}");
+        fs::write(modules.join("modules.builtin"), "kernel/drivers/virtio/virtio_pci.ko\n").unwrap();
+        let blk = modules.join("kernel/drivers/block/virtio_blk.ko.xz");
+        touch(&blk);
+        touch(&modules.join("kernel/fs/ext4/ext4.ko.xz"));
+        let plain = with_modules(image.clone(), None).unwrap();
+        assert_eq!(plain.modules, [blk.clone(), modules.join("kernel/fs/ext4/ext4.ko.xz")]);
+        fs::write(modules.join("modules.dep"), "fs/ext4/ext4.ko.xz: fs/jbd2.ko.xz lib/crc16.ko.xz\n")
+            .unwrap();
+        let Kernel { modules: found, version, .. } = with_modules(image, None).unwrap();
+        let expected =
+            ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
+        assert_eq!((&found[1..], version.as_str()), (&expected[..], "6.12.1-amd64"));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_its_remedy() {
+        let message = kernel(Some(Path::new("no/such")), None).unwrap_err().to_string();
+        assert!(message.contains("no/such"), "{message}");
+    }
+}

@@ -1,0 +1,241 @@
+//! What to boot: the guest's configuration, its disks, and QEMU's arguments.
+
+use super::archive::Archive;
+use super::conditions::Setting;
+use super::find::Kernel;
+use crate::boot::Recorded;
+use crate::boot::guest::Arguments;
+use crate::error::{Error, Result};
+use mm::stat::Stat;
+use mm::units::PAGE_SIZE;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
+const HUGE: u64 = 2 * MIB;
+/// What the kernel takes of the machine's memory before the program begins; what is too much is locked away.
+const KERNELS: u64 = 82 * MIB;
+
+/// What the guest runs.
+pub enum What<'a> {
+    /// A built-in program, by its name with all that is said of it; and the bytes that it touches.
+    Named(String, u64),
+    /// A recorded one.
+    Trace(&'a Recorded),
+}
+
+/// One boot.
+pub struct LinuxGuest<'a> {
+    /// What it runs.
+    pub what: What<'a>,
+    /// Its kernel.
+    pub kernel: &'a Kernel,
+    /// The file of its first process.
+    pub init: &'a Path,
+    /// CPUs.
+    pub cpus: u32,
+    /// Pages that the program is left with.
+    pub pages: u64,
+    /// Bytes of swap space; 0: none.
+    pub swap: u64,
+    /// The seed.
+    pub seed: u64,
+    /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from
+    /// their numbers.
+    pub daemons: u32,
+    /// What is written into the kernel's files.
+    pub settings: &'a [Setting],
+    /// More words for the kernel.
+    pub append: &'a str,
+}
+
+/// Files that a boot needs, which go away with it.
+pub struct Files {
+    files: PathBuf,
+    swap: Option<PathBuf>,
+    initial: PathBuf,
+    /// Removes them.
+    _folder: tempfile::TempDir,
+}
+
+impl LinuxGuest<'_> {
+    /// Pages of 2 MiB for the arena: the program's stacks and tables, the trace, and one for the guest's own program.
+    fn arena(&self) -> u64 {
+        let bytes = match &self.what {
+            What::Named(_, footprint) => footprint / 32,
+            What::Trace(trace) => {
+                trace.footprint / 32 + trace.image().len() as u64 * 2 + trace.threads * (128 << 10)
+            }
+        };
+        (bytes + 6 * MIB).div_ceil(HUGE) + 1
+    }
+
+    /// Bytes of the emulated machine.
+    fn machine_memory(&self) -> u64 {
+        let initial = match &self.what {
+            What::Named(..) => 0,
+            What::Trace(trace) => trace.image().len() as u64,
+        };
+        let records = self.swap / PAGE_SIZE;
+        (self.pages * PAGE_SIZE + KERNELS + self.arena() * HUGE + initial + records).next_multiple_of(MIB)
+    }
+
+    /// Bytes of the disk with files: more than any program writes. It is sparse.
+    fn files_size(&self) -> u64 {
+        match &self.what {
+            What::Named(_, footprint) => footprint.saturating_mul(4).saturating_add(1 << 30),
+            What::Trace(trace) => trace.footprint.saturating_mul(4).saturating_add(4 << 30),
+        }
+    }
+
+    /// What the first process is told.
+    pub fn configuration(&self) -> String {
+        let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.cpus)];
+        lines.push(format!("first {}\npages {}", self.daemons, self.pages));
+        lines.push(match &self.what {
+            What::Named(name, _) => format!("program {name}"),
+            What::Trace(_) => "program trace\ntrace".into(),
+        });
+        lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
+        if self.swap > 0 {
+            lines.push("swap".into());
+        }
+        // Both disks stand for one that does not turn.
+        for disk in ["vda", "vdb"].iter().take(1 + usize::from(self.swap > 0)) {
+            lines.push(format!("write /sys/block/{disk}/queue/rotational 0"));
+        }
+        lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
+            format!("{} {file} {value}", if *may_lack { "try" } else { "write" })
+        }));
+        let events = Stat::ALL.iter().filter(|stat| !stat.is_level());
+        lines.extend(events.map(|stat| format!("counter {}", stat.name())));
+        lines.join("\n") + "\n"
+    }
+
+    /// Make disks and the initial file system.
+    pub fn files(&self, mke2fs: &Path) -> Result<Files> {
+        let folder = tempfile::Builder::new().prefix("pagefold-").tempdir();
+        let folder = folder.map_err(|error| Error::file("make a folder in", &std::env::temp_dir(), error))?;
+        let disk = |name: &str, bytes: u64| -> Result<PathBuf> {
+            let path = folder.path().join(name);
+            let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
+            made.map(|()| path.clone()).map_err(|error| Error::file("make the disk", &path, error))
+        };
+        let files = disk("files", self.files_size())?;
+        format(mke2fs, &files)?;
+        let swap = if self.swap > 0 { Some(disk("swap", self.swap)?) } else { None };
+        let initial = folder.path().join("initial");
+        std::fs::write(&initial, self.archive()?).map_err(|error| Error::file("write", &initial, error))?;
+        Ok(Files { files, swap, initial, _folder: folder })
+    }
+
+    fn archive(&self) -> Result<Vec<u8>> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| Error::file("read", path, error));
+        let mut archive = Archive::default();
+        for folder in ["dev", "proc", "sys"] {
+            archive.directory(folder);
+        }
+        archive.file("init", &read(self.init)?);
+        archive.file("config", self.configuration().as_bytes());
+        for (name, path) in module_names(self.kernel).zip(&self.kernel.modules) {
+            archive.file(&name, &read(path)?);
+        }
+        if let What::Trace(trace) = &self.what {
+            archive.file("trace", trace.image());
+        }
+        Ok(archive.finish())
+    }
+
+    /// What QEMU is told.
+    pub fn arguments(&self, files: &Files) -> Vec<OsString> {
+        let mut args = Arguments::default();
+        args.add(["-machine", "q35", "-cpu", "max", "-accel", "tcg,thread=multi"]);
+        args.add(["-m", &format!("{}M", self.machine_memory() / MIB)]);
+        args.add(["-smp", &self.cpus.to_string()]);
+        args.add(["-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-monitor", "none"]);
+        args.add(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        let sparse = ",cache=unsafe,discard=unmap,detect-zeroes=unmap";
+        args.disks([Some(&files.files), files.swap.as_deref()], sparse);
+        args.0.extend(["-kernel".into(), self.kernel.image.clone().into()]);
+        args.0.extend(["-initrd".into(), files.initial.clone().into()]);
+        args.add(["-append", &self.command_line()]);
+        args.0
+    }
+
+    /// What the kernel is told. The gap hides the memory that would be a zone of its own; a timer check and
+    /// self-tests take longer on an emulator than they are given.
+    fn command_line(&self) -> String {
+        let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
+                     cryptomgr.notests mitigations=off transparent_hugepage=never";
+        format!("{words} hugepages={} {}", self.arena(), self.append).trim_end().to_owned()
+    }
+}
+
+/// Names of the modules' files in the initial file system.
+fn module_names(kernel: &Kernel) -> impl Iterator<Item = String> + '_ {
+    kernel.modules.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+}
+
+/// Make an ext4 file system without a journal: what programs write is all that is written.
+fn format(mke2fs: &Path, disk: &Path) -> Result<()> {
+    let mut command = Command::new(mke2fs);
+    command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal,^resize_inode"]);
+    command.args(["-E", "lazy_itable_init=1,nodiscard"]).arg(disk).stdin(Stdio::null());
+    let output = command.output().map_err(|error| Error::file("run", mke2fs, error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+    Err(Error::Failed(format!("{} failed: {said}", mke2fs.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        Kernel { image: "k".into(), version: "6.12".into(), modules: vec!["/m/virtio_blk.ko.xz".into()] }
+    }
+
+    #[test]
+    fn the_guest_is_told_everything() {
+        let kernel = kernel();
+        let setting = |file: &str, may_lack| Setting { file: file.into(), value: "60".into(), may_lack };
+        let settings = [setting("/proc/sys/vm/swappiness", false), setting("/sys/new", true)];
+        let guest = LinuxGuest {
+            what: What::Named("zipf:67108864".into(), 64 << 20),
+            kernel: &kernel,
+            init: Path::new("i"),
+            cpus: 2,
+            pages: 8192,
+            swap: 128 << 20,
+            seed: 7,
+            daemons: 2,
+            settings: &settings,
+            append: "cgroup_disable=memory",
+        };
+        let text = guest.configuration();
+        for line in [
+            "seed 7",
+            "first 2",
+            "cpus 2",
+            "pages 8192",
+            "program zipf:67108864",
+            "insert /virtio_blk.ko.xz",
+            "swap",
+            "write /sys/block/vdb/queue/rotational 0",
+            "write /proc/sys/vm/swappiness 60",
+            "try /sys/new 60",
+            "counter pgfault",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        assert!(!text.contains("nr_free_pages"), "levels are no events");
+        assert!(
+            guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena()))
+        );
+        assert!(guest.machine_memory() > guest.pages * PAGE_SIZE + KERNELS);
+    }
+}

@@ -1,0 +1,26 @@
+//! Linux as the judge of our counts: the same program on a Linux kernel under QEMU.
+//!
+//! The simulated machine, the booted machine and Linux run one program through one trait, `Os`. On Linux a small
+//! static program (`crates/linux-guest`) is the first process: it sets up the conditions that this module asks for,
+//! makes the program's calls and accesses for real, and reads the kernel's own counters. Nothing of Linux is part of
+//! the project: the kernel is the user's, or comes from a package that `cargo xtask linux` unpacks.
+//!
+//! ```text
+//! find        kernel, modules, and the guest's first process
+//! conditions  our knobs as Linux's settings
+//! archive     the initial file system
+//! guest       what to boot: configuration, QEMU's arguments, disks
+//! twin        the simulated machine that the guest was
+//! judge       count by count: exact, total, timing
+//! compare     boots of Linux, then the twin
+//! truth       many programs and settings, as a document
+//! ```
+
+pub mod archive;
+pub mod compare;
+pub mod conditions;
+pub mod find;
+pub mod guest;
+pub mod judge;
+pub mod truth;
+pub mod twin;

@@ -1,0 +1,89 @@
+//! The simulated machine that a Linux guest was: its CPUs, memory and swap space, and as slow.
+//!
+//! An emulated CPU needs many times as long for a kernel's work as a real one, but a second of the guest is a second.
+//! Where the kernel waits or counts time (write-back, naps of reclaim), a machine with a real CPU's speed would get
+//! further in between. So the twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and
+//! its disk as slow as the guest's.
+
+use crate::engine::{Machine, Program, Run};
+use crate::error::Result;
+use mm::stat::Stat;
+
+/// Clock of the machine that the twin is made from, in GHz.
+const GHZ: f64 = 3.0;
+/// Clocks that are believed.
+const SLOWEST: f64 = 0.1;
+
+/// What was measured in the guest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Nanoseconds of a fault on new memory.
+    pub fault_nanos: f64,
+    /// Microseconds of a read from a disk.
+    pub read_micros: f64,
+}
+
+/// The description of a machine with so many CPUs, bytes of swap space, clock in GHz and latency of its disk.
+fn description(cpus: u32, swap: u64, ghz: f64, micros: f64) -> String {
+    let swapping = match swap {
+        0 => String::new(),
+        bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
+    };
+    format!(
+        "description = \"the twin of a Linux guest\"\n\
+         [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults on new memory\"\n\
+         [tlb]\n\
+         l1d_4k = {{ entries = 64, ways = 4 }}\nl1d_2m = {{ entries = 32, ways = 4 }}\nl1i_4k = {{ entries = 128, ways = 8 }}\n\
+         l1i_2m = {{ entries = 8, ways = 8 }}\nl2 = {{ entries = 1536, ways = 12 }}\npde = {{ entries = 32, ways = 4 }}\n\
+         pdpte = {{ entries = 4, ways = 4 }}\npml4e = {{ entries = 2, ways = 2 }}\nlines = 1024\n\
+         source = \"as the preset small\"\n\
+         [[node]]\ncpus = {cpus}\nmemory = [{{ size = \"256M\", zone = \"dma32\" }}]\nlatency_ns = 80\nbandwidth_gbs = 12\n\
+         source = \"as the preset small\"\n\
+         [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
+         write_mbs = 1000\nqueue_depth = 128\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
+         [storage]\nfiles = \"disk\"\n{swapping}"
+    )
+}
+
+/// The twin, and its description.
+pub fn twin(name: &str, cpus: u32, swap: u64, speed: Speed) -> Result<(Machine, String)> {
+    let ghz = (GHZ * fault_at_full_speed()? / speed.fault_nanos.max(1.0)).clamp(SLOWEST, GHZ);
+    let micros = speed.read_micros.clamp(10.0, 1e6);
+    let text = description(cpus, swap, ghz, micros);
+    Ok((Machine::from_toml(name, &text)?, text))
+}
+
+/// Nanoseconds of a fault on new memory, on the simulated machine at its full speed.
+fn fault_at_full_speed() -> Result<f64> {
+    let machine = Machine::from_toml("full speed", &description(1, 0, GHZ, 100.0))?;
+    let program = Program::find("sequential:8M")?;
+    let run = Run {
+        machine: &machine,
+        program: &program,
+        memory: None,
+        knobs: &[],
+        seed: 1,
+        verify: false,
+        bound: false,
+        preempt: None,
+        profile_tree: false,
+    };
+    let record = run.carry_out("classic")?;
+    let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);
+    Ok(record.nanos as f64 / faults as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_guest_has_a_slow_twin() {
+        let full = fault_at_full_speed().unwrap();
+        let speed = Speed { fault_nanos: full * 10.0, read_micros: 250.0 };
+        let (_, text) = twin("t", 2, 64 << 20, speed).unwrap();
+        assert!(text.contains("ghz = 0.300") && text.contains("read_us = 250"), "{text}");
+        let (_, text) = twin("t", 1, 0, Speed { fault_nanos: 0.0, read_micros: 0.0 }).unwrap();
+        assert!(text.contains("ghz = 3.000") && !text.contains("swap"), "{text}");
+    }
+}

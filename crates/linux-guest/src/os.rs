@@ -1,0 +1,329 @@
+//! The system as a task of the program sees it: every call is the kernel's own, every access a real one.
+
+use crate::sys::{self, nr};
+use crate::task::World;
+use crate::touch;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+use program::{
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Prot, Remap,
+    Role, Signal, TaskHandle,
+};
+
+const PAGE: u64 = 4096;
+/// Addresses that are the guest's own; a program has none of them. Where the kernel places mappings by itself lies above.
+const OWN: core::ops::Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
+/// Bytes that are read, written, or laid out by one call.
+const LARGEST_TRANSFER: usize = 1 << 20;
+/// Where control groups are.
+pub const GROUPS: &str = "/groups";
+
+/// One task's view.
+pub struct LinuxOs {
+    world: &'static World,
+    task: u32,
+    transfer: Vec<u8>,
+    accesses: u64,
+    progress: u64,
+}
+
+impl LinuxOs {
+    /// The view of a task that begins to live.
+    pub fn new(world: &'static World, task: u32) -> LinuxOs {
+        LinuxOs { world, task, transfer: Vec::new(), accesses: 0, progress: 0 }
+    }
+
+    /// Add up what the task did.
+    pub fn done(self) {
+        self.world.accesses.fetch_add(self.accesses, SeqCst);
+        self.world.progress.fetch_add(self.progress, SeqCst);
+    }
+
+    /// Move `len` bytes between a file and a buffer of the guest's own.
+    fn transfer(&mut self, number: u64, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        let room = len.min(LARGEST_TRANSFER as u64) as usize;
+        if self.transfer.len() < room {
+            self.transfer.resize(room, 0);
+        }
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(LARGEST_TRANSFER as u64);
+            let args = [fd.into(), self.transfer.as_mut_ptr() as u64, part, offset + done];
+            // SAFETY: the kernel touches no more of the buffer than it has.
+            let got = unsafe { sys::call(number, args) }?;
+            done += got;
+            if got < part {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn prot(prot: Prot) -> u64 {
+    u64::from(prot.read) | u64::from(prot.write) << 1 | u64::from(prot.exec) << 2
+}
+
+/// Lay out a file's blocks on its device: zeroes, written past the page cache, so that reading them is real work.
+fn lay_out(fd: u32, size: u64) -> Result<(), sys::Code> {
+    let zeroes = vec![[0u128; PAGE as usize / 16]; LARGEST_TRANSFER / PAGE as usize + 1];
+    // Writes past the page cache take whole pages.
+    let start = (zeroes.as_ptr() as u64).next_multiple_of(PAGE);
+    // SAFETY: no memory takes part.
+    unsafe { sys::call(nr::FALLOCATE, [fd.into(), 0, 0, size.next_multiple_of(PAGE)]) }?;
+    let mut at = 0;
+    while at < size.next_multiple_of(PAGE) {
+        let part = (size.next_multiple_of(PAGE) - at).min(LARGEST_TRANSFER as u64);
+        // SAFETY: the kernel reads the zeroes.
+        at += unsafe { sys::call(nr::PWRITE, [fd.into(), start, part, at]) }?;
+    }
+    // SAFETY: no memory takes part.
+    unsafe { sys::call(nr::FTRUNCATE, [fd.into(), size]) }.map(drop)
+}
+
+impl World {
+    fn open(&self, spec: FileSpec<'_>) -> Result<u32, sys::Code> {
+        let folder = if spec.in_memory { "/shm" } else { "/files" };
+        let path = format!("{folder}/{}", spec.name.replace('/', "_"));
+        let flags = if spec.writable { sys::O_RDWR } else { sys::O_RDONLY };
+        match sys::open(&path, flags) {
+            Err(sys::ENOENT) => {}
+            other => return other,
+        }
+        self.making.with(|()| {
+            // Another task may have made it meanwhile.
+            if let Ok(fd) = sys::open(&path, flags) {
+                return Ok(fd);
+            }
+            let direct = if spec.in_memory { 0 } else { sys::O_DIRECT };
+            let fd = sys::open(&path, sys::O_RDWR | sys::O_CREAT | direct)?;
+            if spec.in_memory {
+                // SAFETY: no memory takes part.
+                unsafe { sys::call(nr::FTRUNCATE, [fd.into(), spec.size]) }?;
+            } else if spec.size > 0 {
+                lay_out(fd, spec.size)?;
+                self.made_kib.fetch_add(spec.size.next_multiple_of(PAGE) / 1024, SeqCst);
+            }
+            sys::close(fd)?;
+            sys::open(&path, flags)
+        })
+    }
+}
+
+impl Os for LinuxOs {
+    #[inline]
+    fn access(&mut self, access: Access) -> Result<(), Signal> {
+        self.accesses += u64::from(access.count);
+        if OWN.contains(&access.addr) {
+            return Err(Signal::Segv { addr: access.addr });
+        }
+        let page = access.addr & !(PAGE - 1);
+        for i in 0..u64::from(access.count) {
+            let addr = page | (access.addr + 8 * i) & (PAGE - 8);
+            match access.mode {
+                Mode::Load | Mode::Fetch => touch::load(addr).map(drop)?,
+                Mode::Store => touch::store(addr, addr)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, instructions: u64) {
+        // Two instructions a round.
+        for i in 0..instructions / 2 {
+            core::hint::black_box(i);
+        }
+    }
+
+    fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
+        let (fd, offset, kind) = match map.source {
+            MapSource::Anonymous => (u64::MAX, 0, 0x22),
+            MapSource::AnonymousShared => (u64::MAX, 0, 0x21),
+            MapSource::File { fd, offset, shared } => (fd.into(), offset, if shared { 1 } else { 2 }),
+        };
+        let fixed = if map.addr.is_some() { 0x10 } else { 0 };
+        if map.addr.is_some_and(|addr| addr < OWN.end && addr.saturating_add(map.len) > OWN.start) {
+            return Err(Errno::NoMem);
+        }
+        let flags =
+            kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
+        let args = [map.addr.unwrap_or(0), map.len, prot(map.prot), flags, fd, offset];
+        // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
+        Ok(unsafe { sys::call(nr::MMAP, args) }?)
+    }
+
+    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: the program's memory is the program's.
+        Ok(unsafe { sys::call(nr::MUNMAP, [addr, len]) }.map(drop)?)
+    }
+
+    fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
+        // SAFETY: the program's memory is the program's.
+        Ok(unsafe { sys::call(nr::MPROTECT, [addr, len, prot(rights)]) }.map(drop)?)
+    }
+
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
+        let Remap { addr, old_len, new_len, may_move, fixed } = remap;
+        let flags = u64::from(may_move || fixed.is_some()) | u64::from(fixed.is_some()) << 1;
+        // SAFETY: the program's memory is the program's.
+        Ok(unsafe { sys::call(nr::MREMAP, [addr, old_len, new_len, flags, fixed.unwrap_or(0)]) }?)
+    }
+
+    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        let advice = match advice {
+            Advice::Normal => 0,
+            Advice::Random => 1,
+            Advice::Sequential => 2,
+            Advice::WillNeed => 3,
+            Advice::DontNeed => 4,
+            Advice::Free => 8,
+            Advice::HugePage => 14,
+            Advice::NoHugePage => 15,
+            Advice::Cold => 20,
+            Advice::PageOut => 21,
+            Advice::Collapse => 25,
+        };
+        // SAFETY: the program's memory is the program's.
+        Ok(unsafe { sys::call(nr::MADVISE, [addr, len, advice]) }.map(drop)?)
+    }
+
+    fn never_defer_flushes(&mut self, _never: bool) {}
+
+    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: nothing is changed.
+        Ok(unsafe { sys::call(nr::MLOCK, [addr, len]) }.map(drop)?)
+    }
+
+    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: nothing is changed.
+        Ok(unsafe { sys::call(nr::MUNLOCK, [addr, len]) }.map(drop)?)
+    }
+
+    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        const SYNC: u64 = 4;
+        // SAFETY: nothing is changed.
+        Ok(unsafe { sys::call(nr::MSYNC, [addr, len, SYNC]) }.map(drop)?)
+    }
+
+    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
+        Ok(self.world.open(spec)?)
+    }
+
+    fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        Ok(sys::close(fd)?)
+    }
+
+    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.transfer(nr::PREAD, fd, offset, len)
+    }
+
+    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.transfer(nr::PWRITE, fd, offset, len)
+    }
+
+    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
+        // SAFETY: no memory takes part.
+        Ok(unsafe { sys::call(nr::FSYNC, [fd.into()]) }.map(drop)?)
+    }
+
+    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        // SAFETY: no memory takes part.
+        Ok(unsafe { sys::call(nr::FTRUNCATE, [fd.into(), size]) }.map(drop)?)
+    }
+
+    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
+        let advice = match advice {
+            FileAdvice::Normal => 0,
+            FileAdvice::Random => 1,
+            FileAdvice::Sequential => 2,
+            FileAdvice::WillNeed => 3,
+            FileAdvice::DontNeed => 4,
+            FileAdvice::NoReuse => 5,
+        };
+        // SAFETY: no memory takes part.
+        Ok(unsafe { sys::call(nr::FADVISE, [fd.into(), offset, len, advice]) }.map(drop)?)
+    }
+
+    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        Ok(self.world.start(role, false).map(TaskHandle)?)
+    }
+
+    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        Ok(self.world.start(role, true).map(TaskHandle)?)
+    }
+
+    fn join(&mut self, task: TaskHandle) {
+        self.world.join(task.0);
+    }
+
+    fn sleep(&mut self, nanos: u64) {
+        sys::sleep(nanos);
+    }
+
+    fn barrier(&mut self, id: u32, tasks: u32) {
+        self.world.barrier(id, tasks);
+    }
+
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        // A group with processes of its own may have no groups below it, but for the root.
+        if parent != Group::ROOT {
+            return Err(Errno::NoSys);
+        }
+        sys::write_file(&format!("{GROUPS}/cgroup.subtree_control"), "+memory")?;
+        let group = Group(self.world.groups.fetch_add(1, SeqCst) + 1);
+        sys::mkdir(&folder(group))?;
+        self.group_limit(group, limits)?;
+        Ok(group)
+    }
+
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let GroupLimits { max, high, low, min, swap_max } = limits;
+        for (file, value) in
+            [("max", max), ("high", high), ("low", low), ("min", min), ("swap.max", swap_max)]
+        {
+            let text = if value == u64::MAX { "max".into() } else { format!("{value}") };
+            sys::write_file(&format!("{}/memory.{file}", folder(group)), &text)?;
+        }
+        Ok(())
+    }
+
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        Ok(sys::write_file(&format!("{}/cgroup.procs", folder(group)), "0")?)
+    }
+
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        Ok(sys::on_path(nr::RMDIR, &folder(group))?)
+    }
+
+    fn now(&self) -> u64 {
+        sys::now()
+    }
+
+    fn cpus(&self) -> u32 {
+        self.world.cpus
+    }
+
+    fn memory(&self) -> u64 {
+        self.world.memory
+    }
+
+    fn seed(&self) -> u64 {
+        let [seed, first] = self.world.seed;
+        program::rng::task_seed(seed, first as u32 + self.task)
+    }
+
+    fn progress(&mut self, units: u64) {
+        self.progress += units;
+    }
+}
+
+/// Where a group's files are: all groups lie below the root, in folders of their numbers.
+fn folder(group: Group) -> String {
+    if group == Group::ROOT {
+        return GROUPS.into();
+    }
+    format!("{GROUPS}/{}", group.0)
+}

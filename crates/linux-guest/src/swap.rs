@@ -1,0 +1,25 @@
+//! Swap space on a disk: the header that the kernel looks for, and the call.
+
+use crate::sys::{self, nr};
+use alloc::format;
+use alloc::vec;
+
+const PAGE: usize = 4096;
+
+/// Swap to a disk.
+pub fn on(device: &str) -> Result<(), sys::Code> {
+    let name = device.rsplit('/').next().unwrap_or(device);
+    let sectors = sys::read_text(&format!("/sys/block/{name}/size"))?;
+    let pages = sectors.trim().parse::<u64>().unwrap_or(0) * 512 / PAGE as u64;
+    let mut header = vec![0u8; PAGE];
+    // Version, and the number of the last page.
+    header[1024..1028].copy_from_slice(&1u32.to_le_bytes());
+    header[1028..1032].copy_from_slice(&(pages.saturating_sub(1) as u32).to_le_bytes());
+    header[PAGE - 10..].copy_from_slice(b"SWAPSPACE2");
+    let fd = sys::open(device, sys::O_WRONLY)?;
+    let written = sys::write(fd, &header);
+    // SAFETY: no memory takes part.
+    let synced = unsafe { sys::call(nr::FSYNC, [fd.into()]) };
+    sys::close(fd)?;
+    written.and(synced.map(drop)).and_then(|()| sys::on_path(nr::SWAPON, device))
+}
