@@ -46,7 +46,8 @@ pub use collapse::Survey;
 pub use file::File;
 pub use readahead::Readahead;
 pub use swapin::{
-    SwappedIn, add_to_swap, drop_swap_entry, free_swap, page_of_slot, remove_from_swap_cache, swapin,
+    SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, remove_from_swap_cache,
+    swapin,
 };
 
 use crate::api::{FileAdvice, FileKind};

@@ -352,8 +352,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn activate(self, pfn: Pfn, pages: u64, out: &mut Shrunk) {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         if frame.has(FrameFlags::SWAPCACHE) {
-            let scarce = st.swap.free_slots() * 2 < st.swap.total();
-            if scarce || frame.has(FrameFlags::MLOCKED) {
+            if st.swap.is_half_full() || frame.has(FrameFlags::MLOCKED) {
                 free_swap(st.memory(), pfn);
             }
         }
