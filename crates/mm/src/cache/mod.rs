@@ -317,7 +317,7 @@ impl Cache {
         drop(tree);
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
-        if let Some(shadow) = shadow {
+        if let Some(shadow) = shadow.filter(|_| !gfp.overwrites) {
             memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.faulted);
         }
         memory.lru.add(memory.ground(), pfn, gfp.faulted);
