@@ -12,6 +12,7 @@
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
+//! parts          what each part of MGLRU is worth
 //! boot           the booted machine: QEMU, its guest, and what they report
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
@@ -29,6 +30,7 @@ pub mod info;
 pub mod interrupt;
 pub mod list;
 pub mod metrics;
+pub mod parts;
 pub mod profile;
 pub mod record;
 pub mod replay;

@@ -5,6 +5,7 @@ mod boot;
 mod bound;
 mod experiment;
 mod output;
+mod parts;
 mod reproduce;
 mod tracing;
 
@@ -26,6 +27,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Run(args) => experiment::run(args),
         Command::Compare(args) => experiment::compare(args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
+        Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
         Command::Boot(args) => boot::boot(&args),
         Command::Report(args) => report(&args),

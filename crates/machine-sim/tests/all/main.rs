@@ -18,3 +18,4 @@ mod regressions;
 mod scenarios;
 mod stale;
 mod tasks;
+mod visits;
