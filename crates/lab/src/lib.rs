@@ -12,6 +12,7 @@
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
+//! parts          what each part of MGLRU is worth
 //! boot           the booted machine: QEMU, its guest, and what they report
 //! linux          the same program on Linux, which judges our counts
 //! engine         the only module that knows the simulated machine and the traces
@@ -31,6 +32,7 @@ pub mod interrupt;
 pub mod linux;
 pub mod list;
 pub mod metrics;
+pub mod parts;
 pub mod profile;
 pub mod record;
 pub mod replay;

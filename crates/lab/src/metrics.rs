@@ -262,6 +262,7 @@ pub(crate) mod tests {
             covered: Default::default(),
             bound: None,
             profile_tree: None,
+            lru_gen: Vec::new(),
             warnings: vec![],
         }
     }

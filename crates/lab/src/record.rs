@@ -44,8 +44,24 @@ pub struct RunRecord {
     /// Where CPU time went, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
+    /// Generations as visits saw them, if that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lru_gen: Vec<LruGenRecord>,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// A look at the generations, as Linux's debugfs file `lru_gen` shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LruGenRecord {
+    /// Simulated nanoseconds from the start.
+    pub nanos: u64,
+    /// Commands that were given before; empty: none.
+    pub commands: String,
+    /// The error that they ended with, `EINVAL` or `ERANGE`.
+    pub error: Option<String>,
+    /// The file.
+    pub text: String,
 }
 
 /// Counts that prove that two runs did the same.

@@ -2,7 +2,7 @@
 
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::metrics::{Metric, rows_of};
-use crate::record::{Better, OracleRecord, RunRecord, WorkDone};
+use crate::record::{Better, LruGenRecord, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,9 @@ pub struct Summary {
     /// Where CPU time went, summed over the runs; only if that was asked for, and of one profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
+    /// Generations as visits saw them, of the first run; only if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lru_gen: Vec<LruGenRecord>,
     /// Did all profiles do the same work, seed by seed?
     pub same_work: bool,
     /// The oracle's account of all runs.
@@ -134,6 +137,7 @@ impl Summary {
                 [only] => Tree::sum(only.iter().filter_map(|run| run.profile_tree.as_ref())),
                 _ => None,
             },
+            lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),
             same_work: same_work(&by_profile),
             oracle,
             covered,

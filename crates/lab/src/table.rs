@@ -1,6 +1,7 @@
 //! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
+use crate::record::LruGenRecord;
 use crate::summary::{Setup, Summary, SummaryRow};
 use crate::{breakdown, human};
 use std::fmt::Write;
@@ -117,6 +118,14 @@ fn body(summary: &Summary) -> String {
     grid.render(|column| column == 0)
 }
 
+/// What a look at the generations has shown.
+fn generations(seen: &LruGenRecord) -> String {
+    let LruGenRecord { nanos, commands, error, text } = seen;
+    let after = if commands.is_empty() { String::new() } else { format!(", after '{commands}'") };
+    let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    format!("lru_gen at {}{after}{error}\n{text}", human::number(*nanos as f64, "ns"))
+}
+
 /// What a single profile has room for: where the kernel's time went, and what the devices did.
 fn details(summary: &Summary) -> Vec<String> {
     let [profile] = &summary.setup.profiles[..] else { return Vec::new() };
@@ -126,7 +135,8 @@ fn details(summary: &Summary) -> Vec<String> {
     let devices =
         summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time));
     let tree = summary.profile_tree.as_ref().map(|tree| tree.to_text(runs));
-    costs.into_iter().chain(devices).chain(tree).collect()
+    let generations = summary.lru_gen.iter().map(generations);
+    costs.into_iter().chain(devices).chain(tree).chain(generations).collect()
 }
 
 fn change(row: &SummaryRow) -> String {

@@ -33,6 +33,7 @@ pub mod spec;
 mod stale;
 mod tables;
 pub mod tlb;
+mod visits;
 mod walk;
 mod world;
 
@@ -44,3 +45,4 @@ pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::{RunConfig, RunError, run};
 pub use spec::{CostRow, MachineSpec, SpecError};
+pub use visits::{Visit, Visited};

@@ -5,6 +5,7 @@ use crate::machine::{Class, Cpu, SimMachine};
 use crate::oracle::OracleReport;
 use crate::profile::ProfileNode;
 use crate::run::verdict;
+use crate::visits::Visited;
 use crate::world::World;
 use mm::OomReport;
 use mm::machine::Work;
@@ -73,6 +74,8 @@ pub struct Outcome {
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
     pub signals: Vec<String>,
+    /// What visits have shown; those that were to come after the end are left out.
+    pub visited: Vec<Visited>,
 }
 
 impl Outcome {
@@ -88,6 +91,8 @@ impl Outcome {
 
     pub(crate) fn take<P>(world: &World<'_, P>) -> Outcome {
         let machine = world.machine();
+        let ended_at = world.kernel.borrow().ended_at;
+        world.pay_last_visits(ended_at);
         let kernel = world.kernel.borrow();
         let stats = &world.mm.ground().stats;
         let work = |&work: &Work| {
@@ -107,6 +112,7 @@ impl Outcome {
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
+            visited: kernel.visited.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::preempt::Watching;
 use crate::sched::{Happening, Next, TaskId};
 use crate::spec::MachineSpec;
+use crate::visits::Visit;
 use crate::world::{Kind, World};
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
@@ -58,6 +59,8 @@ pub struct RunConfig {
     /// Check them now and then, drawn from the seed; less often the more there is to look at, so that its share of the run's time
     /// is bounded. Changes nothing else.
     pub validate_sometimes: bool,
+    /// Looks at generations, and commands for them ([`Outcome::visited`]).
+    pub visits: Vec<Visit>,
     /// Stop the run when this becomes true.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -78,6 +81,7 @@ impl RunConfig {
             preempt: None,
             validate_every_op: false,
             validate_sometimes: false,
+            visits: Vec::new(),
             interrupt: None,
         }
     }
@@ -176,6 +180,9 @@ fn drive<'w, P: Program>(
     for daemon in world.mm.daemons() {
         world.start(Kind::Daemon(daemon));
     }
+    if world.config.visits.iter().any(|visit| visit.at.is_some()) {
+        world.start(Kind::Visitor);
+    }
     let space = world
         .mm
         .create_space(GroupId(0))
@@ -252,6 +259,7 @@ fn give_life<'w, P: Program>(
             Coroutine::new(move || SimOs::new(world, process, task).live(role))
         }
         Kind::Daemon(daemon) => Coroutine::new(move || world.mm.daemon(daemon)),
+        Kind::Visitor => Coroutine::new(move || world.pay_visits()),
         Kind::Leaving => unreachable!("a task leaves only after it has lived"),
     }
 }
@@ -282,7 +290,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
         Kind::Leaving => (Class::System, None),
         Kind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         Kind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        Kind::Daemon(Daemon::Khugepaged) => (Class::System, None),
+        Kind::Daemon(Daemon::Khugepaged) | Kind::Visitor => (Class::System, None),
     };
     drop(kernel);
     machine.class.set(class);

@@ -5,6 +5,7 @@ use crate::machine::SimMachine;
 use crate::oracle::Oracle;
 use crate::run::{RunConfig, RunError};
 use crate::sched::{Key, TaskId};
+use crate::visits::Visited;
 use mm::Mm;
 use mm::api::{Daemon, FileKind};
 use mm::units::{DeviceId, FileId, PAGE_SIZE, SpaceId, pages_of};
@@ -50,6 +51,8 @@ pub(crate) enum Kind {
         role: Role,
     },
     Daemon(Daemon),
+    /// Pays the configuration's visits.
+    Visitor,
     /// Has left its process.
     Leaving,
 }
@@ -71,6 +74,7 @@ pub(crate) struct Kernel {
     pub(crate) accesses: u64,
     pub(crate) progress: u64,
     pub(crate) ended_at: u64,
+    pub(crate) visited: Vec<Visited>,
     next_block: u64,
     /// Blocks that files had when they were made, and swap space.
     taken: u64,
@@ -231,7 +235,7 @@ impl<'p, P> World<'p, P> {
         self.inside.get() == 0
             && tasks.all(|(task, kind)| match kind {
                 Kind::Program { .. } => true,
-                Kind::Daemon(_) => asleep(task as TaskId),
+                Kind::Daemon(_) | Kind::Visitor => asleep(task as TaskId),
                 Kind::Leaving => sched.ended(task as TaskId),
             })
     }
@@ -285,6 +289,7 @@ impl<'p, P> World<'p, P> {
             let who = match kind {
                 Kind::Program { role, .. } => format!("task {task} (role {role})"),
                 Kind::Daemon(daemon) => format!("{daemon:?}"),
+                Kind::Visitor => "who visits generations".to_owned(),
                 Kind::Leaving => format!("task {task} (leaving)"),
             };
             Some(format!("{who} waits for {what}"))

@@ -86,6 +86,16 @@ knobs! {
          tell which were used";
     LruGenMinTtlMs "lru_gen.min_ttl_ms" 0 0..=3600000 "ms"
         "protect what was used in this time: choose a space that ends rather than evict it; 0 = off";
+    LruGenBloom "lru_gen.bloom" 1 0..=1 ""
+        "MGLRU: walks look only at tables that were dense when they were last seen (1), or at all (0); not in Linux";
+    LruGenLookAround "lru_gen.look_around" 1 0..=1 ""
+        "MGLRU: eviction that meets a used entry looks at those around it (1), or at no other (0); not in Linux";
+    LruGenTiers "lru_gen.tiers" 1 0..=1 ""
+        "MGLRU: uses through file descriptors divide a generation into tiers (1), or all of it is one (0); not in Linux";
+    LruGenPid "lru_gen.pid" 1 0..=1 ""
+        "MGLRU: refaults choose the type and the tiers to evict (1), or files go first and no tier is spared (0); not in Linux";
+    LruGenMemcgLru "lru_gen.memcg_lru" 1 0..=1 ""
+        "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
     MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
         "memory kept free for those who cannot wait; 0 = by the size of memory";
     WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"

@@ -39,12 +39,21 @@ pub struct Gfp {
     pub read_ahead: bool,
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     pub faulted: bool,
+    /// Is it for what a call writes over? That its page was in memory before says nothing about what is used.
+    pub overwrites: bool,
 }
 
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, faulted: false }
+        Gfp {
+            group,
+            mark: Mark::Low,
+            reserve: Reserve::None,
+            read_ahead: true,
+            faulted: false,
+            overwrites: false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
-use crate::engine;
+use crate::engine::{self, Visit};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -55,6 +55,16 @@ Examples:
   pagefold reproduce rmap
   pagefold reproduce pfn-flush --scale 1 --runs 1 --json")]
     Reproduce(ReproduceArgs),
+    /// Tell what each part of MGLRU is worth: each left out in turn, each alone
+    #[command(after_help = "\
+Programs run under classic, under all of MGLRU, without each of seven parts, and with each alone (docs/reproductions/mglru-parts.md).
+
+Examples:
+  pagefold parts
+  pagefold parts --metric refaults --runs 5
+  pagefold parts --program many-groups:32M:100 --program many-groups:32M:1
+  pagefold parts --machine no-young-bits.toml --json")]
+    Parts(PartsArgs),
     /// Hold policies of deferred flushes against the fewest flushes that can be safe
     #[command(after_help = "\
 Rounds are flush requests to other CPUs, receptions the CPUs that flush for one. L1 and L2 are the fewest that can be safe for
@@ -127,6 +137,13 @@ pub struct RunArgs {
     /// Also show where CPU time went, function by function; --json carries the tree too
     #[arg(long)]
     pub profile_tree: bool,
+    /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the `end`, after
+    /// COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
+    #[arg(long, value_name = "TIME[:COMMANDS]", value_parser = parse_visit)]
+    pub lru_gen: Vec<Visit>,
+    /// Show them as lru_gen_full does
+    #[arg(long, requires = "lru_gen")]
+    pub lru_gen_full: bool,
     /// Also write where CPU time went as folded stacks, for flame graphs; what FILE held is replaced
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
@@ -136,6 +153,33 @@ pub struct RunArgs {
     /// What both have in common.
     #[command(flatten)]
     pub common: ExperimentArgs,
+}
+
+impl RunArgs {
+    /// Looks at generations.
+    pub fn visits(&self) -> Vec<Visit> {
+        self.lru_gen.iter().map(|visit| Visit { full: self.lru_gen_full, ..visit.clone() }).collect()
+    }
+}
+
+/// `TIME` or `end`, then perhaps commands.
+fn parse_visit(text: &str) -> Result<Visit, String> {
+    let (time, commands) = text.split_once(':').unwrap_or((text, ""));
+    let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());
+    let nanos = match unit {
+        "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" => 1000,
+        "ns" => 1,
+        _ => 0,
+    };
+    let number: Option<u64> = time.strip_suffix(unit).and_then(|digits| digits.parse().ok());
+    let at = match (time, number.and_then(|number| number.checked_mul(nanos))) {
+        ("end", _) if commands.is_empty() => None,
+        (_, Some(at)) if nanos > 0 => Some(at),
+        _ => return Err(format!("'{text}' is no look at generations; write 100ms, 2s:'+ 0 0 3' or end")),
+    };
+    Ok(Visit { at, commands: commands.to_owned(), full: false })
 }
 
 /// What `compare` takes.
@@ -183,6 +227,44 @@ pub struct ReproduceArgs {
     /// them. Times then say nothing; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub preempt: Option<u32>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+/// What `parts` takes.
+#[derive(Debug, Args)]
+pub struct PartsArgs {
+    /// A program; may be given several times [default: 15 applications of --size]
+    #[arg(long = "program", value_name = "PROGRAM")]
+    pub programs: Vec<String>,
+    /// What each of the default programs touches
+    #[arg(long, value_name = "BYTES", default_value = "24M")]
+    pub size: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches
+    #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%")]
+    pub memory: String,
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "laptop")]
+    pub machine: String,
+    /// What is compared: run_time, refaults, or a metric or counter ('pagefold list metrics', 'list counters')
+    #[arg(long, value_name = "NAME", default_value = "run_time")]
+    pub metric: String,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
@@ -539,5 +621,16 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn looks_at_generations_have_a_time_and_perhaps_commands() {
+        let visit = |at, commands: &str| Ok(Visit { at, commands: commands.to_owned(), full: false });
+        assert_eq!(parse_visit("100ms"), visit(Some(100_000_000), ""));
+        assert_eq!(parse_visit("2s:+ 0 0 3;- 0 0 1"), visit(Some(2_000_000_000), "+ 0 0 3;- 0 0 1"));
+        assert_eq!(parse_visit("end"), visit(None, ""));
+        for wrong in ["", "100", "ms", "1m", "end:+ 0 0 3", "-1s", "99999999999999999999s"] {
+            assert!(parse_visit(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -277,6 +277,7 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
             preempt: None,
             bound: false,
             profile_tree: false,
+            visits: &[],
         };
         records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
         bar.inc(1);

@@ -2,7 +2,7 @@
 
 use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
 use super::output;
-use crate::engine::{self, Machine, Program};
+use crate::engine::{self, Machine, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
@@ -18,7 +18,12 @@ use std::time::{Duration, Instant};
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
-    let also = Also { svg: None, folded: args.folded.as_deref(), profile_tree: args.profile_tree };
+    let also = Also {
+        svg: None,
+        folded: args.folded.as_deref(),
+        profile_tree: args.profile_tree,
+        visits: &args.visits(),
+    };
     carry_out("run", None, &[args.profile], args.runs, &also, &args.common)
 }
 
@@ -40,6 +45,7 @@ pub(super) struct Plan {
     bound: bool,
     preempt: Option<u32>,
     profile_tree: bool,
+    visits: Vec<Visit>,
 }
 
 /// What is wanted besides the table.
@@ -48,6 +54,7 @@ struct Also<'a> {
     svg: Option<&'a Path>,
     folded: Option<&'a Path>,
     profile_tree: bool,
+    visits: &'a [Visit],
 }
 
 fn carry_out(
@@ -61,6 +68,7 @@ fn carry_out(
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
     plan.count_bound(args.bound)?;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
+    plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
@@ -141,6 +149,7 @@ pub(super) fn understand(
         bound: false,
         preempt: args.preempt,
         profile_tree: false,
+        visits: Vec::new(),
     })
 }
 
@@ -205,6 +214,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         bound: plan.bound,
         preempt: plan.preempt,
         profile_tree: plan.profile_tree,
+        visits: &plan.visits,
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

@@ -6,6 +6,7 @@ mod bound;
 mod experiment;
 mod linux;
 mod output;
+mod parts;
 mod reproduce;
 mod tracing;
 
@@ -27,6 +28,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Run(args) => experiment::run(args),
         Command::Compare(args) => experiment::compare(args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
+        Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),

@@ -99,6 +99,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         preempt: None,
         bound: false,
         profile_tree: what.wants_profile(),
+        visits: &[],
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
     record.map_err(|error| match error {

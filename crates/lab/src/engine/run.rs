@@ -4,11 +4,15 @@ use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::record::{
-    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, Measured, OracleRecord, RunRecord, WorkDone,
+    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OracleRecord,
+    RunRecord, WorkDone,
 };
 use crate::tree::{Share, Tree};
-use machine_sim::{BoundLevel, BoundReport, CauseCount, Outcome, ProfileNode, RunConfig, RunError};
+use machine_sim::{
+    BoundLevel, BoundReport, CauseCount, Outcome, ProfileNode, RunConfig, RunError, Visit, Visited,
+};
 use mm::knobs::Knob;
+use mm::reclaim::CommandError;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
@@ -32,6 +36,8 @@ pub struct Run<'a> {
     pub preempt: Option<u32>,
     /// Keep a tree of where CPU time went?
     pub profile_tree: bool,
+    /// Looks at generations.
+    pub visits: &'a [Visit],
 }
 
 impl Run<'_> {
@@ -45,6 +51,7 @@ impl Run<'_> {
         config.bound = self.bound;
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
+        config.visits = self.visits.to_vec();
         let (outcome, warnings) = self.program.run(&config)?;
         if !self.program.may_die() {
             self.finished(&outcome)?;
@@ -109,7 +116,21 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         covered: BTreeMap::new(),
         bound: outcome.bound.as_ref().map(bound),
         profile_tree: outcome.profile.as_ref().map(tree),
+        lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         warnings,
+    }
+}
+
+fn lru_gen(visited: &Visited) -> LruGenRecord {
+    let error = visited.answer.err().map(|error| match error {
+        CommandError::Invalid => "EINVAL".to_owned(),
+        CommandError::Range => "ERANGE".to_owned(),
+    });
+    LruGenRecord {
+        nanos: visited.nanos,
+        commands: visited.commands.clone(),
+        error,
+        text: visited.text.clone(),
     }
 }
 

@@ -48,7 +48,8 @@ pub use file::File;
 pub use readahead::Readahead;
 pub use split::CACHE_AND_CALLER;
 pub use swapin::{
-    SwappedIn, add_to_swap, drop_swap_entry, free_swap, page_of_slot, remove_from_swap_cache, swapin,
+    SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, remove_from_swap_cache,
+    swapin,
 };
 
 use crate::api::{FileAdvice, FileKind};
@@ -318,7 +319,7 @@ impl Cache {
         drop(tree);
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
-        if let Some(shadow) = shadow {
+        if let Some(shadow) = shadow.filter(|_| !gfp.overwrites) {
             memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.faulted);
         }
         memory.lru.add(memory.ground(), pfn, gfp.faulted);

@@ -207,6 +207,7 @@ impl Cache {
     ) -> Result<Option<Folio>, CacheError> {
         let f = self.file(id);
         let index = PageIndex(pos / PAGE_SIZE);
+        let gfp = Gfp { overwrites: true, ..gfp };
         let whole_pages = if pos.is_multiple_of(PAGE_SIZE) { end / PAGE_SIZE - index.0 } else { 0 };
         let mut order = match largest {
             Order::ZERO => largest,

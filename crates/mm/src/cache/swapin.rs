@@ -154,15 +154,28 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
+/// Entries that mapped an anonymous folio, of which the caller has a reference, are gone. One that is left in nothing but the swap
+/// cache is of no more use, as in [`drop_swap_entry`].
+#[inline]
+pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
+    let frame = &memory.frames[pfn];
+    if frame.has(FrameFlags::SWAPCACHE) && frame.mapcount() == 0 && memory.try_lock_folio(pfn) {
+        free_swap(memory, pfn);
+        memory.unlock_folio(pfn);
+    }
+}
+
 /// An entry that referred to a slot is gone. If it was the last, a folio that only the swap cache still holds is of no
-/// more use: it goes now, if nobody is at it.
+/// more use: it goes now, if nobody is at it. One that is mapped again keeps the slot, unless slots are scarce: as long as it is not
+/// stored to, it can be evicted again without a write.
 pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
     if memory.swap.free_entry(memory.ground(), slot) > 0 {
         return;
     }
     let Some(pfn) = memory.swap.cache_get(memory.ground(), slot) else { return };
     if memory.try_lock_folio(pfn) {
-        if page_of_slot(memory, pfn, slot).is_some() {
+        let useless = memory.frames[pfn].mapcount() == 0 || memory.swap.is_half_full();
+        if useless && page_of_slot(memory, pfn, slot).is_some() {
             free_swap(memory, pfn);
         }
         memory.unlock_folio(pfn);

@@ -402,6 +402,26 @@ fn what_is_given_up_leaves_no_slot() {
     bench.mm.validate().unwrap();
 }
 
+/// A page that came back and is only read is what its slot holds: it goes again without a write.
+#[test]
+fn what_is_only_read_is_not_written_again() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    bench.map_memory(PAGES);
+    bench.store_all();
+    for _ in 0..2 {
+        let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
+        for _ in 0..2 {
+            bench.page_out(&frames);
+            bench.end_transfers();
+        }
+        assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].refs() == 0), "a page is still there");
+        bench.reads_what_was_stored("what was swapped", bench.space);
+    }
+    assert_eq!(bench.mm.ground().stats.read(Stat::PswpOut), PAGES as i64);
+    assert_eq!(bench.mm.store.swap.free_slots(), 64 - PAGES);
+    bench.mm.validate().unwrap();
+}
+
 /// Who holds a page of shmem may be about to map it: it must find it in the file, and not on its way to swap.
 #[test]
 fn a_page_that_somebody_holds_stays_in_its_file() {

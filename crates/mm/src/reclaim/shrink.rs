@@ -351,11 +351,9 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim could not take it.
     fn activate(self, pfn: Pfn, pages: u64, out: &mut Shrunk) {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
-        if frame.has(FrameFlags::SWAPCACHE) {
-            let scarce = st.swap.free_slots() * 2 < st.swap.total();
-            if scarce || frame.has(FrameFlags::MLOCKED) {
-                free_swap(st.memory(), pfn);
-            }
+        let useless = || st.swap.is_half_full() || frame.has(FrameFlags::MLOCKED);
+        if frame.has(FrameFlags::SWAPCACHE) && useless() {
+            free_swap(st.memory(), pfn);
         }
         if !frame.has(FrameFlags::MLOCKED) {
             frame.set(FrameFlags::ACTIVE);

@@ -32,7 +32,7 @@ pub(super) fn look_around<M: Machine>(
     look: &mut Look,
 ) {
     let (start, end) = around(span, page);
-    if end.0 - start.0 <= 1 {
+    if !look.around || end.0 - start.0 <= 1 {
         return;
     }
     let Some(mut window) = tables.window(start, end.0 - start.0) else { return };

@@ -5,7 +5,7 @@ use super::tree::Overlap;
 use super::vma::{Vma, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::Error;
-use crate::cache::drop_swap_entry;
+use crate::cache::{drop_swap_entry, drop_unmapped};
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
@@ -275,6 +275,9 @@ fn forget_run<M: Machine>(
         st.rmap.remove_one_tallied(base, frame, anon, tally);
     } else if st.rmap.remove_tallied(base, (frame, anon), pages, tally) {
         st.lru.defer_split(base, pages.head);
+    }
+    if anon {
+        drop_unmapped(st.memory(), pages.head);
     }
     gather.emptied(base, emptied);
 }

@@ -278,6 +278,11 @@ impl Swap {
         self.areas.iter().map(|area| area.info.pages as u64).sum()
     }
 
+    /// Are slots scarce: would it be better that folios in memory held none?
+    pub fn is_half_full(&self) -> bool {
+        self.free_slots() * 2 < self.total()
+    }
+
     /// Device and block of a slot.
     pub fn place(&self, slot: SwapSlot) -> (DeviceId, u64) {
         let area = self.area(slot);

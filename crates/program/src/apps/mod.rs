@@ -26,7 +26,7 @@ use crate::{Os, Program, Role, Signal};
 pub use ask::Ask;
 use desktop::Desktop;
 use fio::Fio;
-use groups::TwoGroups;
+use groups::{ManyGroups, TwoGroups};
 use kv::Kv;
 use mongodb::MongoDb;
 use oltp::Oltp;
@@ -64,6 +64,7 @@ enum Kind {
     Sort(Sort),
     Search(Search),
     TwoGroups(TwoGroups),
+    ManyGroups(ManyGroups),
     Desktop(Desktop),
 }
 
@@ -147,6 +148,12 @@ const TABLE: &[Row] = &[
         make: |ask| Kind::TwoGroups(TwoGroups::new(ask)),
     },
     Row {
+        name: "many-groups",
+        help: "processes (THREADS of them, 100), each in a control group, fill memory and read a file; one in two goes on by Zipf's law",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::ManyGroups(ManyGroups::new(ask)),
+    },
+    Row {
         name: "desktop",
         help: "open programs (THREADS of them, 12) one after the other and go back to some; --all shows launch times as operation_time",
         takes: Takes { law: false, writes: false },
@@ -219,6 +226,7 @@ impl Program for App {
             Kind::Sort(job) => job.footprint(),
             Kind::Search(job) => job.footprint(),
             Kind::TwoGroups(job) => job.footprint(),
+            Kind::ManyGroups(job) => job.footprint(),
             Kind::Desktop(job) => job.footprint(),
         }
     }
@@ -233,6 +241,7 @@ impl Program for App {
             Kind::Sort(job) => play(job, os, role),
             Kind::Search(job) => play(job, os, role),
             Kind::TwoGroups(job) => job.run(os, role),
+            Kind::ManyGroups(job) => job.run(os, role),
             Kind::Desktop(job) => job.run(os, role),
         }
     }

@@ -1,11 +1,12 @@
 //! Eviction's first half: what is taken from the oldest generation, and what is sorted on the way.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{TIERS, tier, uses};
+use super::tiers::{TIERS, counted_uses, tier};
 use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, queue};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Generation, List};
+use crate::knobs::Knob;
 use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
@@ -95,11 +96,13 @@ impl Lru {
         wanted: Wanted,
     ) -> (bool, Found) {
         let generations = &vec.generations;
-        let (mut file, mut limit) = first_type(vec, wanted.swappiness);
+        let refaults_tell = base.knobs.get(Knob::LruGenPid) != 0;
+        let (mut file, mut limit) = first_type(vec, wanted.swappiness, refaults_tell);
         let types = if wanted.can_swap() { 2 } else { 1 };
         for turn in 0..types {
             let oldest = generations.oldest(file);
-            let limit = limit.take().unwrap_or_else(|| generations.tiers.limit(file, oldest));
+            let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
+            let limit = limit.take().unwrap_or_else(measured);
             let scan = Scan { place, file, oldest, limit, highest: wanted.highest };
             let found = self.scan(base, vec, lists, &scan);
             if found.scanned > 0 || turn + 1 == types {
@@ -175,7 +178,7 @@ impl Lru {
         }
         let generation = flags.generation().expect("a folio in a queue of generations has one");
         let promoted = generation != scan.oldest;
-        let uses = uses(flags);
+        let uses = counted_uses(base, flags);
         let protected = tier(uses) > scan.limit || uses as usize == TIERS;
         if !promoted && !protected && kind <= scan.highest {
             return false;
@@ -226,14 +229,17 @@ fn isolate(vec: &LruVec, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
     Some(vec.generations.list(generation, file))
 }
 
-/// The type to evict from, and the highest tier of it if that was found on the way.
-fn first_type(vec: &LruVec, swappiness: u64) -> (bool, Option<usize>) {
+/// The type to evict from, and the highest tier of it if that was found on the way. Where refaults tell nothing, files go before
+/// anonymous memory of the same age, as where nothing ever came back.
+fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Option<usize>) {
     let generations = &vec.generations;
     let oldest = [generations.min_seq(false), generations.min_seq(true)];
     if swappiness == 0 || swappiness == 1 && oldest[0] >= oldest[1] {
         (true, None)
     } else if oldest[0] < oldest[1] || swappiness == MAX_SWAPPINESS {
         (false, None)
+    } else if !refaults_tell {
+        (true, None)
     } else {
         let (file, limit) = generations.tiers.choose(oldest.map(Generation::of), swappiness);
         (file, Some(limit))

@@ -3,6 +3,7 @@
 use super::{Generations, MgLru, queue};
 use crate::base::Base;
 use crate::frame::{Frame, FrameFlags, Generation};
+use crate::knobs::Knob;
 use crate::lru::policy::{End, Folio, Leave, Locked, Place, Policy, Used, Why};
 use crate::lru::vec::{ByKind, ZONE_KINDS};
 use crate::lru::{Lru, LruList};
@@ -163,6 +164,8 @@ pub struct Look {
     pub seq: u64,
     /// Tables that have many used entries.
     pub dense: SmallVec<[Pfn; 16]>,
+    /// Look around at all?
+    pub around: bool,
 }
 
 impl Look {
@@ -177,10 +180,10 @@ impl Look {
 
 impl Lru {
     /// To look around entries of folios of a vector, if its policy does so.
-    pub fn look(&self, node: NodeId, group: GroupId) -> Option<Look> {
+    pub fn look<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Option<Look> {
         let generations = &self.vec(node, group).generations;
-        let seq = generations.max_seq();
-        let begin = || Look { promotions: self.promotions(node, group), seq, dense: SmallVec::new() };
+        let (seq, around) = (generations.max_seq(), base.knobs.get(Knob::LruGenLookAround) != 0);
+        let begin = || Look { promotions: self.promotions(node, group), seq, dense: SmallVec::new(), around };
         generations.is_on().then(begin)
     }
 

@@ -4,7 +4,7 @@
 //! the oldest, a return counts as a refault of the tier: the controller learns from it. Later it says nothing any more.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{tier, uses};
+use super::tiers::{counted_uses, tier};
 use crate::base::Base;
 use crate::frame::{FrameFlags, Generation};
 use crate::lru::Lru;
@@ -29,7 +29,7 @@ impl Lru {
         let frame = &base.frames[pfn];
         let (node, group, file) = (frame.node(), frame.group(), is_file(frame.flags()));
         let generations = &self.vec(node, group).generations;
-        let uses = uses(frame.flags());
+        let uses = counted_uses(base, frame.flags());
         let min_seq = generations.min_seq(file);
         generations.tiers.evicted(file, Generation::of(min_seq), tier(uses), frame.pages() as u64);
         Evicted { group, node, stamp: stamp(min_seq, uses), workingset: uses > 0 }.pack()

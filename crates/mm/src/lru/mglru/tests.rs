@@ -5,6 +5,7 @@ use super::*;
 use crate::api::GroupLimits;
 use crate::base::Base;
 use crate::frame::{FrameFlags as F, List};
+use crate::knobs::Knob;
 use crate::lru::policy::{End, Evicted};
 use crate::lru::tests::{FRAMES, free_folio, new_folio, setup};
 use crate::lru::{Lru, PolicyKind, ROOT};
@@ -124,6 +125,52 @@ fn folios_with_many_uses_are_spared() {
     assert!(!base.frames[Pfn(0)].has_any(uses), "and starts from the beginning");
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 1, 3)[2], 1);
+    put_back(&base, &lru, got);
+}
+
+#[test]
+fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
+    let (base, lru) = with_generations();
+    // Anonymous memory never came back, files often did, most of all their second tier; folio 2 is of that, folio 0 of the last.
+    for (pfn, flags) in [(0, F::empty()), (1, F::empty()), (2, F::empty()), (3, F::SWAPBACKED | F::SWAPCACHE)]
+    {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, flags);
+    }
+    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    let generations = &lru.node_vec(NODE).generations;
+    let oldest = generations.oldest(true);
+    for (tier, refaulted) in [(0, 200), (1, 900)] {
+        generations.tiers.refaulted(true, oldest, tier, refaulted);
+        generations.tiers.evicted(true, oldest, tier, 1000);
+    }
+    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    (0..2).for_each(|_| lru.mark_accessed(&base, Pfn(2)));
+    let evict = |expected: &[u32]| {
+        let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+        assert_eq!(taken(&base, &got.folios), expected);
+        got
+    };
+    base.knobs.set(Knob::LruGenPid, 0).unwrap();
+    // Files first, whatever came back; only what has as many uses as can be counted is spared.
+    put_back(&base, &lru, evict(&[2, 1]));
+    base.knobs.set(Knob::LruGenPid, 1).unwrap();
+    put_back(&base, &lru, evict(&[3]));
+    lru.validate(&base).unwrap();
+}
+
+#[test]
+fn without_tiers_many_uses_are_as_good_as_one() {
+    let (base, lru) = with_generations();
+    base.knobs.set(Knob::LruGenTiers, 0).unwrap();
+    for pfn in 0..2 {
+        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+    }
+    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    assert_eq!((taken(&base, &got.folios), got.sorted), (vec![1, 0], 0));
+    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    assert!(!Evicted::unpack(shadow).workingset);
     put_back(&base, &lru, got);
 }
 

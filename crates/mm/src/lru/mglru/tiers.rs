@@ -1,7 +1,8 @@
 //! Tiers of a generation, and the controller that compares how their evicted pages come back.
 
-use crate::frame::FrameFlags;
-use crate::frame::Generation;
+use crate::base::Base;
+use crate::frame::{FrameFlags, Generation};
+use crate::knobs::Knob;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Tiers of a generation.
@@ -13,6 +14,12 @@ const FEWEST: u64 = super::BATCH;
 #[inline]
 pub const fn uses(flags: FrameFlags) -> u32 {
     flags.uses() + flags.contains(FrameFlags::WORKINGSET) as u32
+}
+
+/// [`uses`], or 0 if tiers are switched off.
+#[inline]
+pub fn counted_uses<M>(base: &Base<M>, flags: FrameFlags) -> u32 {
+    if base.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
 }
 
 /// The tier of so many [`uses`]: the logarithm of uses + 1, rounded up.

@@ -31,13 +31,17 @@ fn end_transfers(mm: &Mm<TestMachine>) {
 
 /// A space that has stored to so many pages.
 fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
+    with_range(mm, group, AT, pages)
+}
+
+fn with_range(mm: &Mm<TestMachine>, group: GroupId, at: Vpn, pages: u64) -> SpaceId {
     let space = mm.create_space(group).unwrap();
     mm.switch(Some(space));
     let backing = Backing::Anonymous;
     let prot = Prot::READ | Prot::WRITE;
-    let request = MapRequest { at: Some(AT), pages, prot, backing, locked: false, populate: false };
+    let request = MapRequest { at: Some(at), pages, prot, backing, locked: false, populate: false };
     mm.mmap(space, &request).unwrap();
-    use_pages(mm, space, 0..pages);
+    use_pages(mm, space, at.0 - AT.0..at.0 - AT.0 + pages);
     space
 }
 
@@ -148,4 +152,38 @@ fn each_group_ages_by_itself() {
     spaces.iter().for_each(|&space| mm.exit_space(space));
     groups.iter().for_each(|&group| mm.remove_group(group).unwrap());
     mm.store.lru.validate(mm.ground()).unwrap();
+}
+
+/// `lru_gen.bloom`: a table that was not dense at the last walk is looked at only without the filters.
+#[test]
+fn without_filters_all_tables_are_walked() {
+    for (bloom, young) in [(1, 0), (0, 3)] {
+        let mm = bench();
+        mm.set_knob(Knob::LruGenEnabled, 3).unwrap();
+        mm.set_knob(Knob::LruGenBloom, bloom).unwrap();
+        let space = with_pages(mm, ROOT, 64);
+        // All of a new space is walked. Then there is room for generations that are not insisted on; nothing was used in the first.
+        mm.lru_gen_command("+ 0 0 3; - 0 0 1; + 0 0 4 60 0").unwrap();
+        use_pages(mm, space, 0..3);
+        mm.lru_gen_command("+ 0 0 5 60 0").unwrap();
+        assert_eq!(anon(mm).iter().find(|seq| seq.0 == 5), Some(&(5, young)), "bloom={bloom}");
+        mm.store.lru.validate(mm.ground()).unwrap();
+    }
+}
+
+/// `lru_gen.look_around`: used pages beside one that eviction meets are moved before it meets them.
+#[test]
+fn without_looking_around_each_page_is_met() {
+    for around in [1, 0] {
+        let mm = bench();
+        mm.set_knob(Knob::LruGenEnabled, 1).unwrap();
+        mm.set_knob(Knob::LruGenLookAround, around).unwrap();
+        // 64 pages are taken at a time, and the second table begins in the middle of them.
+        with_range(mm, ROOT, Vpn(AT.0 + TABLE_ENTRIES as u64 - 32), 128);
+        mm.lru_gen_command("+ 0 0 3; + 0 0 4; - 0 0 3 60").unwrap();
+        let read = |stat| mm.ground().stats.read(stat);
+        let (met, sorted) = (read(Stat::PgscanAnon), read(Stat::Pgrefill));
+        assert_eq!((met < 128, sorted > 0), (around == 1, around == 1), "{met} met, {sorted} sorted");
+        mm.store.lru.validate(mm.ground()).unwrap();
+    }
 }

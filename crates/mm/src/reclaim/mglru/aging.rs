@@ -219,9 +219,11 @@ impl<M: Machine> Reclaim<'_, M> {
     fn walk_spaces(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> bool {
         let nonleaf = self.st.machine.has_hw_nonleaf_young()
             && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
+        let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
         let promotions = self.st.lru.promotions(node, group);
-        let mut walk = Walk { cx: self, aging, node, group, seq, can_swap, force, nonleaf, promotions };
+        let mut walk =
+            Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions };
         loop {
             match aging.next(self.spaces, (node, group), seq, force) {
                 Next::Visit(space, whole) => {

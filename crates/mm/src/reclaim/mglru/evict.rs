@@ -5,8 +5,9 @@ use super::groups::Turn;
 use crate::alloc::{Mark, Reserve};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
-use crate::lru::evictable;
+use crate::knobs::Knob;
 use crate::lru::mglru::{BATCH, Evictable, Wanted};
+use crate::lru::{ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
@@ -27,10 +28,14 @@ impl<M: Machine> Reclaim<'_, M> {
                 // What was reclaimed in earlier passes is no reason to end this one.
                 sc.nr_reclaimed = 0;
             }
-            self.state.groups(node).pass(&self.st.lru.groups, |groups, group| {
-                let turn = self.shrink_one(node, group, sc, groups.is_at_tail(group));
-                (turn, self.is_enough(node, sc))
-            });
+            if self.st.knobs.get(Knob::LruGenMemcgLru) != 0 {
+                self.state.groups(node).pass(&self.st.lru.groups, |groups, group| {
+                    let turn = self.shrink_one(node, group, sc, groups.is_at_tail(group));
+                    (turn, self.is_enough(node, sc))
+                });
+            } else {
+                self.shrink_all(node, sc);
+            }
             sc.nr_reclaimed += self.split_deferred(node, sc);
             if sc.kswapd {
                 sc.nr_reclaimed += before;
@@ -38,6 +43,25 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         if sc.nr_reclaimed > before {
             self.made_progress(node);
+        }
+    }
+
+    /// Reclaim from all groups, and from those below memory.low if the others had too little.
+    fn shrink_all(self, node: NodeId, sc: &mut ScanControl) {
+        let groups = &self.st.lru.groups;
+        for low in [false, true] {
+            let mut spared = false;
+            for group in groups.subtree(ROOT) {
+                groups.calculate_protection(ROOT, group);
+                let is_low = groups.below_low(ROOT, group);
+                if is_low == low {
+                    self.shrink_one(node, group, sc, true);
+                }
+                spared |= is_low;
+            }
+            if !spared || self.is_enough(node, sc) {
+                return;
+            }
         }
     }
 

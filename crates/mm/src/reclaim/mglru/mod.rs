@@ -58,7 +58,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// To look around used entries of isolated folios, which are of one vector, if its policy does so.
     pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<Look> {
         let first = folios.tail()?;
-        self.st.lru.look(node, self.st.frames[first].group())
+        self.st.lru.look(self.st.memory().ground(), node, self.st.frames[first].group())
     }
 
     /// Tell what was learned: sizes of generations, and tables that are worth a walk.

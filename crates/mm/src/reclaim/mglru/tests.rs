@@ -1,5 +1,6 @@
 //! What kswapd does when all memory was used lately.
 
+use crate::api::GroupLimits;
 use crate::knobs::Knob;
 use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
@@ -91,4 +92,31 @@ fn who_needs_memory_waits_for_a_generation_that_others_begin() {
     *bench.st.machine.idle.lock() = Some(Box::new(begin));
     assert_eq!(cx.share(NodeId(0), ROOT, true, &sc), None, "it was aged");
     assert_eq!(generations.max_seq(), seq + 1);
+}
+
+/// `lru_gen.memcg_lru`.
+#[test]
+fn without_an_order_of_groups_all_of_them_give() {
+    for (ordered, givers) in [(1, 1), (0, 4)] {
+        let bench = Bench::new(64);
+        let base = bench.st.memory().ground();
+        bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+        bench.st.knobs.set(Knob::LruGenMemcgLru, ordered).unwrap();
+        let drop = |_| ();
+        let group = || bench.st.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+        let groups: [GroupId; 4] = core::array::from_fn(|_| group());
+        for (i, &group) in (0..).zip(&groups) {
+            bench.clean_file(i * 300..(i + 1) * 300, group);
+            // The empty oldest generation is left behind.
+            let wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60 };
+            bench.st.lru.isolate_oldest(base, NodeId(0), group, wanted);
+        }
+        let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+        let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
+        sc.priority = 3;
+        cx.shrink_node(NodeId(0), &mut sc);
+        let left = groups.map(|group| bench.st.lru.vec(NodeId(0), group).evictable());
+        assert_eq!(left.iter().filter(|&&pages| pages < 300).count(), givers, "{left:?}");
+        bench.st.lru.validate(base).unwrap();
+    }
 }

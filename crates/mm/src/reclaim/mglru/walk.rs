@@ -27,6 +27,8 @@ pub(super) struct Walk<'a, M> {
     pub can_swap: bool,
     /// Look at all tables, whether or not they promise anything.
     pub force: bool,
+    /// Look only at tables that the filters name.
+    pub bloom: bool,
     /// May entries that lead to tables tell which were not used?
     pub nonleaf: bool,
     pub promotions: Promotions,
@@ -100,7 +102,7 @@ impl<'a, M: Machine> Walk<'a, M> {
                     }
                     tables.clear_table_young(slot);
                 }
-                if !self.force && !self.aging.filters.has(self.seq, table) {
+                if !self.force && self.bloom && !self.aging.filters.has(self.seq, table) {
                     return behind;
                 }
                 self.aging.count(WalkStat::NonleafFound, 1);

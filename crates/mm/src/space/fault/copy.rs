@@ -1,6 +1,7 @@
 //! Stores to pages that are mapped read-only: copy on write, reuse, and the first store to a shared page.
 
 use super::{Fault, FaultStop, Served};
+use crate::cache::{drop_unmapped, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::unmap::{resident_kind, zap_if};
@@ -46,7 +47,7 @@ impl<M: Machine> Fault<'_, M> {
         if !single || frame.mapcount() != 1 || !self.st.try_lock_folio(head) {
             return false;
         }
-        crate::cache::free_swap(self.st.memory(), head);
+        free_swap(self.st.memory(), head);
         // One reference is the entry's; any other may be somebody who still reads it.
         let alone = frame.refs() == 1 && frame.mapcount() == 1;
         if alone {
@@ -121,6 +122,7 @@ impl<M: Machine> Fault<'_, M> {
         if self.st.rmap.remove_range(base, pages) {
             self.st.lru.defer_split(base, pages.head);
         }
+        drop_unmapped(self.st.memory(), pages.head);
         refs
     }
 

@@ -107,7 +107,7 @@ impl<M: Machine> Fault<'_, M> {
         // The entries' hold on the slots; the caller keeps one of its own until it has done.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
         self.st.swap.free_entries(self.st.memory().ground(), first, pages.count);
-        if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.swap_is_half_full() {
+        if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
             self.drop_slots(folio);
         }
         Ok(true)
@@ -142,10 +142,6 @@ impl<M: Machine> Fault<'_, M> {
         }
         let vmas = self.space.vmas.lock();
         vmas.range_of(self.page).and_then(|vma| vma.sets.first().copied()).unwrap_or(own)
-    }
-
-    fn swap_is_half_full(&self) -> bool {
-        self.st.swap.free_slots() * 2 < self.st.swap.total()
     }
 
     /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up, if no entry

@@ -1,0 +1,100 @@
+//! `parts`: what each part of MGLRU is worth.
+
+use super::args::PartsArgs;
+use super::experiment::progress_bar;
+use super::output;
+use crate::engine::{self, Machine, Program};
+use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::parts::{Outcome, PROGRAMS, ProgramRow, profiles};
+use crate::profile::Profile;
+use crate::record::RunRecord;
+use crate::size::Memory;
+use crate::{interrupt, replay};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A program on the machine, ready to run.
+struct Case {
+    name: String,
+    machine: String,
+    spec: Machine,
+    program: Program,
+    memory: u64,
+    profiles: Vec<Profile>,
+}
+
+/// `pagefold parts`.
+pub(super) fn parts(args: &PartsArgs) -> Result<()> {
+    if args.seed.checked_add(u64::from(args.runs)).is_none() {
+        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
+    }
+    let names = match &args.programs[..] {
+        [] => PROGRAMS.iter().map(|name| name.replace("SIZE", &args.size)).collect(),
+        given => given.to_vec(),
+    };
+    let cases = names.into_iter().map(|name| Case::new(name, args)).collect::<Result<Vec<_>>>()?;
+    interrupt::install()?;
+    let mut outcome = Outcome::new(&args.machine, args.memory.clone(), args.seed, args.runs, &args.metric);
+    let each = profiles().len() * args.runs as usize;
+    let bar = progress_bar(cases.len() * each, args.quiet);
+    let start = Instant::now();
+    for case in cases {
+        bar.set_message(format!(" of {}", case.name));
+        let name = case.name.clone();
+        let before = (outcome.programs.len() * each) as u64;
+        let finished = |records: &[RunRecord]| {
+            bar.set_position(before + records.len() as u64);
+            Ok(())
+        };
+        let case = Arc::new(case);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+        let all = jobs(case.profiles.len(), args.seed, args.runs);
+        let (records, ended) =
+            run_jobs(all, threads, move |job| case.run(job), interrupt::requested, finished)?;
+        if ended == Ended::Interrupted {
+            return Err(Error::Interrupted(format!("interrupted at {name}; nothing is kept")));
+        }
+        outcome.programs.push(ProgramRow::of(&name, &args.metric, &records)?);
+    }
+    bar.finish_and_clear();
+    outcome.host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    output::print(&if args.json { output::json(&outcome)? } else { outcome.render() })
+}
+
+impl Case {
+    fn new(name: String, args: &PartsArgs) -> Result<Case> {
+        let (spec, program) = (Machine::find(&args.machine)?, Program::find(&name)?);
+        let memory: Memory = args.memory.parse().map_err(|why| Error::Input(format!("--memory: {why}")))?;
+        let memory = memory.resolve(program.footprint());
+        spec.check_memory(memory)?;
+        let profiles = profiles().iter().map(|name| Profile::parse(name, &[])).collect::<Result<_>>()?;
+        Ok(Case { name, machine: args.machine.clone(), spec, program, memory, profiles })
+    }
+
+    fn run(&self, job: Job) -> Result<RunRecord> {
+        let profile = &self.profiles[job.profile];
+        let (memory, seed) = (self.memory.to_string(), job.seed.to_string());
+        let words = ["pagefold", "run", &self.name, "--machine", &self.machine, "--memory", &memory];
+        let words = words.into_iter().chain(["--profile", &profile.name, "--seed", &seed, "--verify"]);
+        let command = replay::shell_line(words);
+        let run = engine::Run {
+            machine: &self.spec,
+            program: &self.program,
+            memory: Some(self.memory),
+            knobs: &profile.knobs,
+            seed: job.seed,
+            verify: false,
+            preempt: None,
+            bound: false,
+            profile_tree: false,
+            visits: &[],
+        };
+        let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
+        record.map_err(|error| match error {
+            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
+            other => other,
+        })
+    }
+}
