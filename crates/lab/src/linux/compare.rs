@@ -209,6 +209,7 @@ impl<'a> Subject<'a> {
                 bound: false,
                 preempt: None,
                 profile_tree: false,
+                visits: &[],
             };
             records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
         }
@@ -312,6 +313,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         covered: Default::default(),
         bound: None,
         profile_tree: None,
+        lru_gen: Vec::new(),
         warnings: report.notes.clone(),
     })
 }

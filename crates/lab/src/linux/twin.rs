@@ -67,6 +67,7 @@ fn fault_at_full_speed() -> Result<f64> {
         bound: false,
         preempt: None,
         profile_tree: false,
+        visits: &[],
     };
     let record = run.carry_out("classic")?;
     let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);
