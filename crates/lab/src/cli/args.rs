@@ -197,6 +197,10 @@ pub struct ExperimentArgs {
     /// Not with --preempt
     #[arg(long)]
     pub bound: bool,
+    /// Also count the refaults that there could have been at least, whatever is evicted when (slower; docs/optimum.md). Not with
+    /// --preempt
+    #[arg(long)]
+    pub optimum: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

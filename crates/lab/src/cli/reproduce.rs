@@ -98,6 +98,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         verify: false,
         preempt: None,
         bound: false,
+        optimum: false,
         profile_tree: what.wants_profile(),
     };
     let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
