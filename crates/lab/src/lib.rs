@@ -29,6 +29,7 @@ pub mod info;
 pub mod interrupt;
 pub mod list;
 pub mod metrics;
+pub mod optimum;
 pub mod profile;
 pub mod record;
 pub mod replay;

@@ -101,6 +101,17 @@ fn carry_out(
     }
 }
 
+/// The profiles of these names, all with these settings.
+pub(super) fn profiles_of(names: &[String], settings: &[String]) -> Result<Vec<Profile>> {
+    let common = settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+    let profiles = names.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
+    let mut names = BTreeSet::new();
+    match profiles.iter().find(|profile| !names.insert(&profile.name)) {
+        Some(twice) => Err(Error::Input(format!("the profile '{}' is named twice", twice.name))),
+        None => Ok(profiles),
+    }
+}
+
 /// Check everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
@@ -109,12 +120,7 @@ pub(super) fn understand(
     runs: u32,
     args: &WhatArgs,
 ) -> Result<Plan> {
-    let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-    let profiles = profiles.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
-    let mut names = BTreeSet::new();
-    if let Some(twice) = profiles.iter().find(|profile| !names.insert(&profile.name)) {
-        return Err(Error::Input(format!("the profile '{}' is named twice", twice.name)));
-    }
+    let profiles = profiles_of(profiles, &args.settings)?;
     if args.seed.checked_add(u64::from(runs)).is_none() {
         return Err(Error::Input(format!("--seed {} leaves no room for {runs} seeds", args.seed)));
     }

@@ -4,6 +4,7 @@ mod args;
 mod boot;
 mod bound;
 mod experiment;
+mod optimum;
 mod output;
 mod reproduce;
 mod tracing;
@@ -27,6 +28,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Compare(args) => experiment::compare(args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Bound(args) => bound::bound(args),
+        Command::Optimum(args) => optimum::optimum(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Report(args) => report(&args),
         Command::Record(args) => tracing::record(args),
