@@ -368,7 +368,6 @@ fn documents_agree_with_the_code() {
     }
 }
 
-/// A reproduction that takes seconds.
 #[test]
 fn replacement_policies_stand_beside_the_optimum() {
     let line = "optimum zipf:24M stream:24M --machine small --memory 50% --memory 4K --profile classic --profile lfu --quiet \
@@ -397,6 +396,7 @@ fn replacement_policies_stand_beside_the_optimum() {
     assert_eq!(row["value"], 3072.0);
 }
 
+/// A reproduction that takes seconds.
 const REPRODUCE: &str = "reproduce pfn-flush --scale 1/512 --runs 1 --no-host-time";
 
 #[test]

@@ -93,7 +93,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         machine: &case.machine,
         program: &case.program,
         memory: Some(case.memory),
-        knobs: &profile.knobs,
+        knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
         verify: false,
         preempt: None,
