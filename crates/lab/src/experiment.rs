@@ -4,7 +4,6 @@
 //! they finish can change a result. Jobs are ordered by seed first: what is finished early can be compared early.
 
 use crate::error::{Error, Result};
-use crate::record::RunRecord;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -41,16 +40,16 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Programs run on stacks of their own, but the memory manager's own may be deep in a debug build.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Do `jobs` on `threads` threads. `finished` sees the sorted results after each. The first job (in order) that fails ends it.
-pub fn run(
+/// Do `jobs` on `threads` threads. `T` is what a job leaves behind. `finished` sees the sorted results after each. The first job (in order) that fails ends it.
+pub fn run<T: Clone + Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,
-    run: impl Fn(Job) -> Result<RunRecord> + Send + Sync + 'static,
+    run: impl Fn(Job) -> Result<T> + Send + Sync + 'static,
     should_stop: impl Fn() -> bool,
-    mut finished: impl FnMut(&[RunRecord]) -> Result<()>,
-) -> Result<(Vec<RunRecord>, Ended)> {
+    mut finished: impl FnMut(&[T]) -> Result<()>,
+) -> Result<(Vec<T>, Ended)> {
     let results = start(jobs.clone(), threads, run)?;
-    let mut done: BTreeMap<usize, RunRecord> = BTreeMap::new();
+    let mut done: BTreeMap<usize, T> = BTreeMap::new();
     let mut failed: Option<(usize, Error)> = None;
     while done.len() < failed.as_ref().map_or(jobs.len(), |(index, _)| *index) {
         if should_stop() {
@@ -83,11 +82,11 @@ pub fn run(
 }
 
 /// Start the threads. They take jobs in order until there are none, one failed, or nobody listens.
-fn start(
+fn start<T: Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,
-    run: impl Fn(Job) -> Result<RunRecord> + Send + Sync + 'static,
-) -> Result<mpsc::Receiver<(usize, Result<RunRecord>)>> {
+    run: impl Fn(Job) -> Result<T> + Send + Sync + 'static,
+) -> Result<mpsc::Receiver<(usize, Result<T>)>> {
     let (sender, receiver) = mpsc::channel();
     let shared = Arc::new((jobs, run, AtomicUsize::new(0), AtomicBool::new(false)));
     for number in 0..threads.clamp(1, shared.0.len().max(1)) {
@@ -117,6 +116,7 @@ fn start(
 mod tests {
     use super::*;
     use crate::metrics::tests::run as record;
+    use crate::record::RunRecord;
 
     fn measure(job: Job) -> Result<RunRecord> {
         Ok(record(["a", "b"][job.profile], job.seed, job.seed * 1000 + job.profile as u64, &[]))

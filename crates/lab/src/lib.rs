@@ -32,6 +32,7 @@ pub mod interrupt;
 pub mod linux;
 pub mod list;
 pub mod metrics;
+pub mod optimum;
 pub mod parts;
 pub mod profile;
 pub mod record;

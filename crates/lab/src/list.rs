@@ -122,6 +122,7 @@ pub fn metrics() -> Listing {
         metrics::ROWS
             .iter()
             .chain(metrics::BOUND_ROWS)
+            .chain(metrics::OPTIMUM_ROWS)
             .map(|metric| row![metric.name, metric.unit, metric.help]),
     )
 }

@@ -33,6 +33,21 @@ enum Source {
     Bound(Flushes, Level),
     /// What the run needed, by the least.
     BoundRatio(Flushes, Level),
+    /// Refaults.
+    Refaults(Least),
+    /// The run's refaults, by those.
+    RefaultsRatio(Least),
+}
+
+/// Whose refaults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Least {
+    /// The run's.
+    Own,
+    /// The fewest.
+    Optimum,
+    /// The fewest of who looks at young bits.
+    Young,
 }
 
 /// What flushes are counted by.
@@ -153,8 +168,42 @@ pub const BOUND_ROWS: &[Row] = &[
     },
 ];
 
-/// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound if
-/// it was asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
+/// The rows that `--optimum` adds. Of all of them, less is better.
+pub const OPTIMUM_ROWS: &[Row] = &[
+    Row {
+        name: "refaults",
+        unit: "pages",
+        help: "uses of pages that were read again since their last use (with --optimum; docs/optimum.md)",
+        source: Source::Refaults(Least::Own),
+    },
+    Row {
+        name: "refaults_optimum",
+        unit: "pages",
+        help: "the fewest refaults that there can be, whatever is evicted when: Belady's MIN (with --optimum)",
+        source: Source::Refaults(Least::Optimum),
+    },
+    Row {
+        name: "refaults_optimum_young",
+        unit: "pages",
+        help: "the fewest refaults if a page stays from a use until its young bit is looked at (with --optimum)",
+        source: Source::Refaults(Least::Young),
+    },
+    Row {
+        name: "refaults_ratio_optimum",
+        unit: "",
+        help: "refaults of the run, by refaults_optimum; 0 of these count as 1 (with --optimum)",
+        source: Source::RefaultsRatio(Least::Optimum),
+    },
+    Row {
+        name: "refaults_ratio_young",
+        unit: "",
+        help: "refaults of the run, by refaults_optimum_young (with --optimum)",
+        source: Source::RefaultsRatio(Least::Young),
+    },
+];
+
+/// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound and of the
+/// optimum if they were asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let measured = |row: &&Row| match row.source {
         Source::MachineCount(name) | Source::MachineNanos(name) => {
@@ -163,10 +212,12 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
         _ => true,
     };
     let bounded = runs.iter().any(|run| run.bound.is_some());
-    let more = if bounded { BOUND_ROWS } else { &[] };
+    let bound = if bounded { BOUND_ROWS } else { &[] };
+    let optimum = if runs.iter().any(|run| run.optimum.is_some()) { OPTIMUM_ROWS } else { &[] };
     let mut metrics: Vec<Metric> = ROWS
         .iter()
-        .chain(more)
+        .chain(bound)
+        .chain(optimum)
         .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),
@@ -217,11 +268,25 @@ impl Metric {
             Source::Bound(flushes, level) => run.bound.as_ref().map_or(0.0, |b| least(b, flushes, level)),
             Source::BoundRatio(flushes, level) => run.bound.as_ref().map_or(0.0, |b| {
                 let own = if flushes == Flushes::Rounds { b.rounds } else { b.receptions } as f64;
-                let least = least(b, flushes, level);
-                if least == 0.0 { own.max(1.0) } else { own / least }
+                by(own, least(b, flushes, level))
             }),
+            Source::Refaults(whose) => refaults(run, whose),
+            Source::RefaultsRatio(whose) => by(refaults(run, Least::Own), refaults(run, whose)),
         }
     }
+}
+
+/// A number by the least that it can be. None where none are needed is as good as can be.
+fn by(own: f64, least: f64) -> f64 {
+    if least == 0.0 { own.max(1.0) } else { own / least }
+}
+
+fn refaults(run: &RunRecord, whose: Least) -> f64 {
+    run.optimum.map_or(0.0, |optimum| match whose {
+        Least::Own => optimum.refaults as f64,
+        Least::Optimum => optimum.optimum as f64,
+        Least::Young => optimum.young as f64,
+    })
 }
 
 fn least(bound: &BoundRecord, flushes: Flushes, level: Level) -> f64 {
@@ -261,6 +326,7 @@ pub(crate) mod tests {
             oracle: OracleRecord { checked: 4, violations: 0 },
             covered: Default::default(),
             bound: None,
+            optimum: None,
             profile_tree: None,
             lru_gen: Vec::new(),
             warnings: vec![],

@@ -41,6 +41,9 @@ pub struct RunRecord {
     /// What any safe policy would have needed, if that was asked for.
     #[serde(default)]
     pub bound: Option<BoundRecord>,
+    /// How few refaults there could have been, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimum: Option<OptimumRecord>,
     /// Where CPU time went, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
@@ -141,6 +144,23 @@ pub struct BoundRecord {
     pub stale: u64,
     /// The most of them that were open at once.
     pub open_max: u64,
+}
+
+/// Refaults of a run, and the fewest that there can be on its accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptimumRecord {
+    /// Uses of pages; those of one page in a row are one.
+    pub uses: u64,
+    /// Pages that were used.
+    pub pages: u64,
+    /// Frames of the machine.
+    pub frames: u64,
+    /// Refaults of the run.
+    pub refaults: u64,
+    /// The fewest.
+    pub optimum: u64,
+    /// The fewest if a page stays from a use until its young bit is looked at.
+    pub young: u64,
 }
 
 /// One level of the bound.

@@ -61,6 +61,7 @@ fn help_tells_everything_and_shows_examples() {
         "run",
         "compare",
         "bound",
+        "optimum",
         "boot",
         "reproduce",
         "report",
@@ -73,9 +74,19 @@ fn help_tells_everything_and_shows_examples() {
     ] {
         assert!(help.contains(word), "{word}");
     }
-    for command in
-        ["run", "compare", "bound", "boot", "reproduce", "report", "record", "import", "info", "list"]
-    {
+    for command in [
+        "run",
+        "compare",
+        "bound",
+        "optimum",
+        "boot",
+        "reproduce",
+        "report",
+        "record",
+        "import",
+        "info",
+        "list",
+    ] {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -110,6 +121,10 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("bound zipf --profile lasy", "did you mean 'lazy'?"),
         ("bound zipf --profile lazy --profile lazy", "named twice"),
         ("compare zipf --with classic", "named twice"),
+        ("compare zipf --with mglru --optimum --preempt 9", "exclude each other"),
+        ("optimum", "--built-in SIZE"),
+        ("optimum zipf --profile mglru --profile mglru", "named twice"),
+        ("optimum --built-in 12Q", "is not a size"),
         ("run no-such-file.pft", "no-such-file.pft"),
         ("info no-such-file.pft", "no-such-file.pft"),
         ("info Cargo.toml", "not a Pagefold trace"),
@@ -121,6 +136,7 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("reproduce pfn-flash", "did you mean 'pfn-flush'?"),
         ("reproduce pfn-flush --scale 2", "like 1/16"),
         ("reproduce pfn-flush --scale 0.00001", "choose a larger scale"),
+        ("reproduce mglru --scale 1/1000", "choose a larger scale"),
         ("run lru-file-mmap-read:64M", "give it less with --memory"),
         ("run chaos:31T", "the machine's disk for files"),
         ("run zipf:1M --bound --preempt 4", "--preempt and --bound exclude each other"),
@@ -351,6 +367,34 @@ fn documents_agree_with_the_code() {
     for key in json.as_object().unwrap().keys().chain(random.as_object().unwrap().keys()).chain(inner) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
+}
+
+#[test]
+fn replacement_policies_stand_beside_the_optimum() {
+    let line = "optimum zipf:24M stream:24M --machine small --memory 50% --memory 4K --profile classic --profile lfu --quiet \
+                --no-host-time";
+    let json = good_json(&format!("{line} --json"));
+    assert_eq!(
+        (&json["command"], &json["profiles"]),
+        (&"optimum".into(), &serde_json::json!(["classic", "lfu"]))
+    );
+    let rows = json["rows"].as_array().unwrap();
+    let places: Vec<_> =
+        rows.iter().map(|row| (&row["program"], &row["profile"], row["missing"].is_null())).collect();
+    assert_eq!(places.len(), 8);
+    assert_eq!(places[5], (&"stream:24M".into(), &"lfu".into(), true));
+    assert!(rows[2]["missing"].as_str().unwrap().contains("too small") && rows[2]["refaults"].is_null());
+    assert_eq!(rows[4]["optimum"], 3072);
+    assert_eq!(json["means"]["lfu"]["cases"], 2);
+    let text = good(line);
+    assert!(
+        text.contains("pages x optimum") && text.contains("note: zipf:24M at 4.00 KiB, classic:"),
+        "{text}"
+    );
+    let rows = good_json("run stream:24M --machine small --memory 50% --optimum --json --quiet");
+    let row =
+        rows["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "refaults_optimum").unwrap();
+    assert_eq!(row["value"], 3072.0);
 }
 
 /// A reproduction that takes seconds.

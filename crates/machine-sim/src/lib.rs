@@ -8,6 +8,7 @@
 //! - the system calls, as programs make them through the trait `Os`;
 //! - the oracle, which knows what every address must read and stops the run at the first wrong byte;
 //! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one;
+//! - the optimum, which knows how few refaults any replacement policy could have had;
 //! - the profile, a tree of where CPU time went.
 //!
 //! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
@@ -21,6 +22,7 @@ mod coroutine;
 pub mod device;
 mod histogram;
 mod machine;
+mod optimum;
 mod oracle;
 mod os;
 mod outcome;
@@ -39,6 +41,7 @@ mod world;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use machine::{Fault, SimMachine};
+pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
 pub use outcome::{Better, Metric, Outcome, WorkDone};
 pub use policies::check_policy;

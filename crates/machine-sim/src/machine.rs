@@ -8,6 +8,7 @@ use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
+use crate::optimum::Optimum;
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
 use crate::run::RunConfig;
@@ -19,7 +20,7 @@ use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
 };
-use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
+use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -113,6 +114,8 @@ pub struct SimMachine {
     pub(crate) content: Option<RefCell<Content>>,
     /// Counts what any safe policy would need; `None`: nobody asked.
     pub(crate) bound: Option<RefCell<Bound>>,
+    /// Counts how few refaults there could have been; `None`: nobody asked.
+    pub(crate) optimum: Option<RefCell<Optimum>>,
     /// The first translation that was held where none could be, in words.
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
@@ -160,6 +163,7 @@ impl SimMachine {
             node,
         };
         let frames = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
+        let memory = spec.memory() / PAGE_SIZE;
         let latency = spec.ranges().iter().map(|range| {
             let to = range.node.index();
             let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
@@ -185,11 +189,12 @@ impl SimMachine {
             tables: Tables::new(frames),
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
+            optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
             scopes: config.profile || config.preempt.is_some(),
-            listens: config.verify || config.bound,
+            listens: config.verify || config.bound || config.optimum,
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
@@ -487,6 +492,9 @@ impl Machine for SimMachine {
         if let Some(content) = &self.content {
             content.borrow_mut().copy(to, from, pages);
         }
+        if let Some(optimum) = &self.optimum {
+            optimum.borrow_mut().copied(to, from, pages);
+        }
         self.point();
     }
 
@@ -585,6 +593,9 @@ impl Machine for SimMachine {
         if let Some(content) = &self.content {
             content.borrow_mut().begin(&io);
         }
+        if let Some(optimum) = &self.optimum {
+            optimum.borrow_mut().transfer(&io);
+        }
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
         }
@@ -677,12 +688,8 @@ impl Machine for SimMachine {
                 self.takeoff.borrow_mut().record(took);
             }
         }
-        if event == Event::TlbHazard && self.content.is_some() {
-            self.look_where_nothing_is(args);
-        }
-        if let Some(bound) = &self.bound {
-            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
-            bound.borrow_mut().event(self.current.get(), event, args, holds);
+        if self.listens {
+            self.tell(event, args);
         }
     }
 }

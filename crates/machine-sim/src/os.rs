@@ -30,7 +30,8 @@ pub(crate) struct SimOs<'w, P> {
     process: usize,
     space: SpaceId,
     task: TaskId,
-    verify: bool,
+    /// Does somebody want to see every access?
+    watched: bool,
     access_cost: u64,
     instruction_cost: u64,
     accesses: u64,
@@ -87,7 +88,7 @@ impl<'w, P: Program> SimOs<'w, P> {
             process,
             space: world.kernel.borrow().processes[process].space,
             task,
-            verify: world.oracle.is_some(),
+            watched: world.oracle.is_some() || machine.optimum.is_some(),
             access_cost: costs.hardware(Hardware::Access),
             instruction_cost: costs.hardware(Hardware::Instruction),
             accesses: 0,
@@ -267,7 +268,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         if access.addr >> ADDRESS_BITS == 0
             && let Some(cached) = cpu.tlb.recent(Vpn::of(access.addr))
             && (access.mode == Mode::Load || (access.mode == Mode::Store && cached.storable()))
-            && !self.verify
+            && !self.watched
         {
             let clock = cpu.clock.get() + self.access_cost * access.count as u64;
             if clock < self.machine.limit.get() {
@@ -501,7 +502,8 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
-        let file = self.file_id(self.file(fd)?);
+        let open = self.file(fd)?;
+        let file = self.file_id(open);
         let advice = match advice {
             FileAdvice::Normal => api::FileAdvice::Normal,
             FileAdvice::Random => api::FileAdvice::Random,
@@ -511,6 +513,9 @@ impl<P: Program> Os for SimOs<'_, P> {
             FileAdvice::NoReuse => api::FileAdvice::NoReuse,
         };
         let result = self.call(|mm, _| mm.fadvise(file, offset, len, advice));
+        if advice == api::FileAdvice::DontNeed {
+            self.not_needed(open, offset / PAGE_SIZE, if len == 0 { u64::MAX } else { pages_of(len) });
+        }
         self.done(result)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::bound::BoundReport;
 use crate::machine::{Class, Cpu, SimMachine};
+use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
 use crate::profile::ProfileNode;
 use crate::run::verdict;
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub oracle: OracleReport,
     /// What any safe policy would have needed; `None` if nobody asked ([`RunConfig::bound`](crate::RunConfig::bound)).
     pub bound: Option<BoundReport>,
+    /// How few refaults there could have been; `None` if nobody asked ([`RunConfig::optimum`](crate::RunConfig::optimum)).
+    pub optimum: Option<OptimumReport>,
     /// Where CPU time went; `None` if nobody asked ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
     /// Out-of-memory decisions.
@@ -109,6 +112,7 @@ impl Outcome {
             tasks: kernel.programs,
             oracle: verdict(world),
             bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
+            optimum: machine.optimum.as_ref().map(|optimum| optimum.borrow().report()),
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),

@@ -49,6 +49,8 @@ pub struct RunConfig {
     pub faulty: Option<Fault>,
     /// Count what any safe policy would need ([`Outcome::bound`]); a policy that flushes less fails the run.
     pub bound: bool,
+    /// Count how few refaults there could have been ([`Outcome::optimum`]). Changes nothing else.
+    pub optimum: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
     /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
@@ -77,6 +79,7 @@ impl RunConfig {
             verify: false,
             faulty: None,
             bound: false,
+            optimum: false,
             profile: false,
             preempt: None,
             validate_every_op: false,
@@ -227,7 +230,9 @@ fn drive<'w, P: Program>(
             return Err(RunError::Interrupted);
         }
         if outcome.is_none() && world.kernel.borrow().live == 0 {
-            outcome = Some(Outcome::take(world));
+            let taken = Outcome::take(world);
+            taken.optimum.iter().try_for_each(|optimum| optimum.check()).map_err(failed)?;
+            outcome = Some(taken);
             let end = world.kernel.borrow().ended_at;
             machine.stopping.set(true);
             machine.sched.borrow_mut().wake_all(end);

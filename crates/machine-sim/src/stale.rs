@@ -17,10 +17,24 @@
 use crate::machine::{Cpu, SimMachine};
 use crate::tlb::Cached;
 use crate::world::World;
-use mm::event::Concern;
+use mm::event::{Concern, Event};
 use mm::units::{Pfn, SpaceId, Vpn};
 
 impl SimMachine {
+    /// Tell those who watch the run of an event.
+    pub(crate) fn tell(&self, event: Event, args: [u64; 4]) {
+        if event == Event::TlbHazard && self.content.is_some() {
+            self.look_where_nothing_is(args);
+        }
+        if let Some(bound) = &self.bound {
+            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
+            bound.borrow_mut().event(self.current.get(), event, args, holds);
+        }
+        if let Some(optimum) = &self.optimum {
+            optimum.borrow_mut().event(event, args);
+        }
+    }
+
     /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their space hold one of
     /// them? What follows may be of another size, and CPUs must not have translations of both.
     pub(crate) fn look_where_nothing_is(&self, hazard: [u64; 4]) {

@@ -28,6 +28,7 @@ named_table! {
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
         TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
         TlbPaid "tlb_paid" "a debt was paid: kind (as Concern has it), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
+        PteClearYoung "pte_clear_young" "entries forgot that pages were used: first frame, pages";
         TlbFlush "tlb_flush" "translations were dropped: reason, pages (-1 = all)";
     }
 }

@@ -43,6 +43,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         costs: Default::default(),
         oracle,
         bound: None,
+        optimum: None,
         profile_tree: None,
         lru_gen: Vec::new(),
         warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]

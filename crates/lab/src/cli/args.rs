@@ -74,6 +74,16 @@ Examples:
   pagefold bound traces/sqlite.pft --memory 50%
   pagefold bound zipf:256M --memory 75% --machine icelake-96 --profile classic --profile lazy --json")]
     Bound(BoundArgs),
+    /// Hold replacement policies against the fewest refaults that there can be, for many programs and sizes of memory
+    #[command(after_help = "\
+The fewest are Belady's, for the accesses of the run itself, and those of who knows the future but sees by young bits alone that
+uses have ended (docs/optimum.md).
+
+Examples:
+  pagefold optimum traces/sqlite.pft
+  pagefold optimum traces/*.pft --built-in 32M
+  pagefold optimum fio:64M redis:64M --memory 50% --profile classic --profile mglru --json")]
+    Optimum(OptimumArgs),
     /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
     #[command(after_help = "\
 The kernel is built by 'cargo xtask kernel', and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
@@ -287,6 +297,44 @@ pub struct BoundArgs {
     pub json: bool,
 }
 
+/// What `optimum` takes.
+#[derive(Debug, Args)]
+pub struct OptimumArgs {
+    /// A trace or a built-in program, as 'pagefold run' takes it; any number
+    #[arg(value_name = "PROGRAM")]
+    pub programs: Vec<String>,
+    /// Also all built-in programs that say something of replacement policies, with footprints of this size
+    #[arg(long, value_name = "SIZE")]
+    pub built_in: Option<String>,
+    /// Memory: bytes (K, M, G) or a share of what the program touches; may be given several times [default: 25%, 50%, 75%, 90%]
+    #[arg(long, value_name = "BYTES|SHARE%")]
+    pub memory: Vec<Memory>,
+    /// A profile; may be given several times [default: one for each replacement policy]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    pub profiles: Vec<String>,
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
+    pub machine: String,
+    /// Set a knob for all profiles; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+    /// The seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
 /// What every experiment takes whose result can be kept.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
@@ -297,6 +345,10 @@ pub struct ExperimentArgs {
     /// Not with --preempt
     #[arg(long)]
     pub bound: bool,
+    /// Also count the refaults that there could have been at least, whatever is evicted when (slower; docs/optimum.md). Not with
+    /// --preempt
+    #[arg(long)]
+    pub optimum: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

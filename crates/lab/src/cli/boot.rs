@@ -276,6 +276,7 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
             verify: false,
             preempt: None,
             bound: false,
+            optimum: false,
             profile_tree: false,
             visits: &[],
         };

@@ -42,10 +42,17 @@ pub(super) struct Plan {
     program: Program,
     profiles: Vec<Profile>,
     verify: bool,
-    bound: bool,
-    preempt: Option<u32>,
+    also: Counted,
     profile_tree: bool,
     visits: Vec<Visit>,
+}
+
+/// What is counted beside, and what is done to the run for it.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    bound: bool,
+    optimum: bool,
+    preempt: Option<u32>,
 }
 
 /// What is wanted besides the table.
@@ -67,6 +74,7 @@ fn carry_out(
 ) -> Result<()> {
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
     plan.count_bound(args.bound)?;
+    plan.count_optimum(args.optimum)?;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
@@ -101,6 +109,17 @@ fn carry_out(
     }
 }
 
+/// The profiles of these names, all with these settings.
+pub(super) fn profiles_of(names: &[String], settings: &[String]) -> Result<Vec<Profile>> {
+    let common = settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+    let profiles = names.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
+    let mut names = BTreeSet::new();
+    match profiles.iter().find(|profile| !names.insert(&profile.name)) {
+        Some(twice) => Err(Error::Input(format!("the profile '{}' is named twice", twice.name))),
+        None => Ok(profiles),
+    }
+}
+
 /// Check everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
@@ -109,12 +128,7 @@ pub(super) fn understand(
     runs: u32,
     args: &WhatArgs,
 ) -> Result<Plan> {
-    let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-    let profiles = profiles.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
-    let mut names = BTreeSet::new();
-    if let Some(twice) = profiles.iter().find(|profile| !names.insert(&profile.name)) {
-        return Err(Error::Input(format!("the profile '{}' is named twice", twice.name)));
-    }
+    let profiles = profiles_of(profiles, &args.settings)?;
     if args.seed.checked_add(u64::from(runs)).is_none() {
         return Err(Error::Input(format!("--seed {} leaves no room for {runs} seeds", args.seed)));
     }
@@ -146,8 +160,7 @@ pub(super) fn understand(
         program,
         profiles,
         verify: args.verify,
-        bound: false,
-        preempt: args.preempt,
+        also: Counted { preempt: args.preempt, ..Counted::default() },
         profile_tree: false,
         visits: Vec::new(),
     })
@@ -156,12 +169,23 @@ pub(super) fn understand(
 impl Plan {
     /// Count the flushes that any safe policy would need, if that is wanted.
     pub(super) fn count_bound(&mut self, wanted: bool) -> Result<()> {
-        if wanted && self.preempt.is_some() {
+        if wanted && self.also.preempt.is_some() {
             return Err(Error::input(
                 "--preempt and --bound exclude each other: what a stopped CPU is about to flush may come due before",
             ));
         }
-        self.bound = wanted;
+        self.also.bound = wanted;
+        Ok(())
+    }
+
+    /// Count the refaults that there could have been at least, if that is wanted.
+    pub(super) fn count_optimum(&mut self, wanted: bool) -> Result<()> {
+        if wanted && self.also.preempt.is_some() {
+            return Err(Error::input(
+                "--preempt and --optimum exclude each other: a stopped CPU may use what has left memory meanwhile",
+            ));
+        }
+        self.also.optimum = wanted;
         Ok(())
     }
 }
@@ -203,7 +227,7 @@ pub(super) fn measure(
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let profile = &plan.profiles[job.profile];
-    let command = replay_command(&plan.setup, profile, job.seed, (plan.bound, plan.preempt));
+    let command = replay_command(&plan.setup, profile, job.seed, plan.also);
     let run = engine::Run {
         machine: &plan.machine,
         program: &plan.program,
@@ -211,8 +235,9 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         knobs: &profile.knobs,
         seed: job.seed,
         verify: plan.verify,
-        bound: plan.bound,
-        preempt: plan.preempt,
+        bound: plan.also.bound,
+        optimum: plan.also.optimum,
+        preempt: plan.also.preempt,
         profile_tree: plan.profile_tree,
         visits: &plan.visits,
     };
@@ -224,12 +249,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
 }
 
 /// The command line that does one run again, with the oracle watching.
-fn replay_command(
-    setup: &Setup,
-    profile: &Profile,
-    seed: u64,
-    (bound, preempt): (bool, Option<u32>),
-) -> String {
+fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) -> String {
     let mut words: Vec<String> =
         ["pagefold", "run", &setup.program, "--machine", &setup.machine].map(str::to_owned).to_vec();
     if let Some(bytes) = setup.memory {
@@ -241,8 +261,9 @@ fn replay_command(
         words.extend(["--set".to_owned(), format!("{knob}={value}")]);
     }
     words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
-    words.extend(bound.then(|| "--bound".to_owned()));
-    words.extend(preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
+    words.extend(also.bound.then(|| "--bound".to_owned()));
+    words.extend(also.optimum.then(|| "--optimum".to_owned()));
+    words.extend(also.preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
     replay::shell_line(words)
 }
 
@@ -280,13 +301,15 @@ mod tests {
         let common = [parse_setting("vm.page-cluster=0").unwrap()];
         let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
         assert_eq!(
-            replay_command(&setup(&["a"]), &profile, 7, (false, None)),
+            replay_command(&setup(&["a"]), &profile, 7, Counted::default()),
             "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
              --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
         );
-        let all = replay_command(&setup(&["a"]), &profile, 7, (true, None));
-        assert!(all.ends_with(" --verify --bound"));
-        let all = replay_command(&setup(&["a"]), &profile, 7, (false, Some(8)));
+        let also = Counted { bound: true, optimum: true, preempt: None };
+        let all = replay_command(&setup(&["a"]), &profile, 7, also);
+        assert!(all.ends_with(" --verify --bound --optimum"));
+        let also = Counted { preempt: Some(8), ..Counted::default() };
+        let all = replay_command(&setup(&["a"]), &profile, 7, also);
         assert!(all.ends_with(" --verify --preempt 8"));
     }
 }

@@ -5,6 +5,7 @@ mod boot;
 mod bound;
 mod experiment;
 mod linux;
+mod optimum;
 mod output;
 mod parts;
 mod reproduce;
@@ -30,6 +31,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
+        Command::Optimum(args) => optimum::optimum(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
         Command::Truth(args) => linux::truth(&args),

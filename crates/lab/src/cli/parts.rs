@@ -90,6 +90,7 @@ impl Case {
             bound: false,
             profile_tree: false,
             visits: &[],
+            optimum: false,
         };
         let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
         record.map_err(|error| match error {

@@ -93,11 +93,12 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         machine: &case.machine,
         program: &case.program,
         memory: Some(case.memory),
-        knobs: &profile.knobs,
+        knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
         verify: false,
         preempt: None,
         bound: false,
+        optimum: false,
         profile_tree: what.wants_profile(),
         visits: &[],
     };

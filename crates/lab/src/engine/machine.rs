@@ -60,6 +60,11 @@ impl Machine {
         Ok(Machine { spec })
     }
 
+    /// The same machine without swap space.
+    pub fn without_swap(self) -> Machine {
+        Machine { spec: self.spec.without_swap() }
+    }
+
     /// Can it be run with so much memory?
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);

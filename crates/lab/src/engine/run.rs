@@ -4,12 +4,13 @@ use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::record::{
-    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OracleRecord,
-    RunRecord, WorkDone,
+    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OptimumRecord,
+    OracleRecord, RunRecord, WorkDone,
 };
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Outcome, ProfileNode, RunConfig, RunError, Visit, Visited,
+    BoundLevel, BoundReport, CauseCount, OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit,
+    Visited,
 };
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
@@ -32,6 +33,8 @@ pub struct Run<'a> {
     pub verify: bool,
     /// Count what any safe policy would need?
     pub bound: bool,
+    /// Count the fewest refaults that there could be?
+    pub optimum: bool,
     /// Stop CPUs in the middle of their work, at one point in so many?
     pub preempt: Option<u32>,
     /// Keep a tree of where CPU time went?
@@ -49,6 +52,7 @@ impl Run<'_> {
         config.seed = self.seed;
         config.verify = self.verify;
         config.bound = self.bound;
+        config.optimum = self.optimum;
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();
@@ -115,6 +119,7 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         oracle: OracleRecord { checked: outcome.oracle.checked, violations: outcome.oracle.violations },
         covered: BTreeMap::new(),
         bound: outcome.bound.as_ref().map(bound),
+        optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         warnings,
@@ -149,6 +154,11 @@ fn tree(node: &ProfileNode) -> Tree {
         work: node.work.iter().map(share).collect(),
         children: node.children.iter().map(tree).collect(),
     }
+}
+
+fn optimum(report: OptimumReport) -> OptimumRecord {
+    let OptimumReport { uses, pages, frames, refaults, optimum, young } = report;
+    OptimumRecord { uses, pages, frames, refaults, optimum, young }
 }
 
 fn bound(report: &BoundReport) -> BoundRecord {

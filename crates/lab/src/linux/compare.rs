@@ -210,6 +210,7 @@ impl<'a> Subject<'a> {
                 preempt: None,
                 profile_tree: false,
                 visits: &[],
+                optimum: false,
             };
             records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
         }
@@ -314,6 +315,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         bound: None,
         profile_tree: None,
         lru_gen: Vec::new(),
+        optimum: None,
         warnings: report.notes.clone(),
     })
 }

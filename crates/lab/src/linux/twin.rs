@@ -68,6 +68,7 @@ fn fault_at_full_speed() -> Result<f64> {
         preempt: None,
         profile_tree: false,
         visits: &[],
+        optimum: false,
     };
     let record = run.carry_out("classic")?;
     let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);

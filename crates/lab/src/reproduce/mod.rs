@@ -8,11 +8,15 @@
 //! Memory and files shrink together by the scale, or the time that is measured for does. Times and numbers of loops are
 //! shown divided by it, as if everything grew with it.
 
+mod cache_ext;
+mod gain;
+mod mglru;
 mod pfn_flush;
 mod result;
 mod rmap;
 mod text;
 
+pub use gain::{Gain, GainOutcome};
 pub use result::{Outcome, Row, SettingOutcome};
 pub use text::render;
 
@@ -23,7 +27,7 @@ use crate::suggest;
 use mm::knobs::Knob;
 
 /// All that there are.
-pub const ALL: &[Reproduction] = &[pfn_flush::PFN_FLUSH, rmap::RMAP];
+pub const ALL: &[Reproduction] = &[pfn_flush::PFN_FLUSH, rmap::RMAP, mglru::MGLRU, cache_ext::CACHE_EXT];
 
 /// A published comparison that can be done again.
 #[derive(Debug)]
@@ -66,8 +70,27 @@ pub struct Setting {
     pub machine: &'static str,
     /// What runs on it.
     pub load: Load,
-    /// The figures.
+    /// Pairs of figures.
     pub published: &'static [Published],
+    /// Gains, where no figures are told.
+    pub gains: &'static [Gain],
+    /// Knobs that differ from their defaults here.
+    pub knobs: &'static [(Knob, u64)],
+    /// Has the machine swap space, if its preset has?
+    pub swap: bool,
+}
+
+impl Setting {
+    /// What most settings are: a machine as it is.
+    pub const PLAIN: Setting = Setting {
+        title: "",
+        machine: "laptop",
+        load: Load::Timed { program: "", memory: 0 },
+        published: &[],
+        gains: &[],
+        knobs: &[],
+        swap: true,
+    };
 }
 
 /// A program and its memory.
@@ -79,6 +102,17 @@ pub enum Load {
         program: &'static str,
         /// Bytes that it touches for each byte of memory.
         times_memory: u64,
+    },
+    /// A built-in program, with memory for a share of what it touches.
+    Share {
+        /// Its name.
+        program: &'static str,
+        /// What follows its size.
+        options: &'static str,
+        /// Bytes that it touches at full size.
+        footprint: u64,
+        /// Memory for so many per cent of them.
+        percent: u64,
     },
     /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result, so two
     /// runs do not do the same work.
@@ -113,6 +147,10 @@ pub enum Measure {
     Elapsed,
     /// The progress that the program reports.
     Progress,
+    /// The same, in a second.
+    Rate,
+    /// What 99 of 100 of the program's operations took at most.
+    P99,
     /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
     Share {
         /// The other function.
@@ -133,6 +171,8 @@ impl Measure {
             Measure::System => metric("cpu_system") + metric("cpu_interrupt"),
             Measure::Elapsed => run.nanos as f64 / 1e9,
             Measure::Progress => run.work.progress as f64,
+            Measure::Rate => run.work.progress as f64 / (run.nanos.max(1) as f64 / 1e9),
+            Measure::P99 => metric("operation_time_p99"),
             Measure::Share { within, of } => {
                 let tree = run.profile_tree.as_ref();
                 tree.map_or(0.0, |tree| {
@@ -145,7 +185,8 @@ impl Measure {
     /// Of what it is a number.
     pub const fn unit(self) -> &'static str {
         match self {
-            Measure::User | Measure::System | Measure::Elapsed => "s",
+            Measure::User | Measure::System | Measure::Elapsed | Measure::P99 => "s",
+            Measure::Rate => "1/s",
             Measure::Progress => "loops",
             Measure::Share { .. } => "% of CPU time",
         }
@@ -153,7 +194,7 @@ impl Measure {
 
     /// Does it grow with the scale?
     pub const fn scales(self) -> bool {
-        !matches!(self, Measure::Share { .. })
+        !matches!(self, Measure::Share { .. } | Measure::Rate | Measure::P99)
     }
 }
 
@@ -198,11 +239,16 @@ impl Case {
     /// `setting` with `scale` of its memory, in whole MiB, or of its time.
     pub fn new(setting: &'static Setting, scale: f64) -> Result<Case> {
         let machine = Machine::find(setting.machine)?;
+        let machine = if setting.swap { machine } else { machine.without_swap() };
         let (memory, name, time) = match setting.load {
             Load::Filling { program, times_memory } => {
                 let memory =
                     (machine.memory() as f64 * scale / f64::from(1 << 20)).round() as u64 * (1 << 20);
                 (memory, format!("{program}:{}", memory * times_memory), 1.0)
+            }
+            Load::Share { program, options, footprint, percent } => {
+                let bytes = (footprint as f64 * scale) as u64;
+                (bytes * percent / 100, format!("{program}:{bytes}{options}"), 1.0)
             }
             Load::Timed { program, memory } => (memory, program.to_owned(), scale),
         };
@@ -245,6 +291,11 @@ mod tests {
                     assert_eq!(case.program.footprint(), case.memory * times_memory);
                 }
                 assert!(setting.published.iter().all(|row| row.values.iter().all(|&value| value > 0.0)));
+                let known = |gain: &Gain| {
+                    one.profiles().contains(&gain.profile) && gain.percent[0] <= gain.percent[1]
+                };
+                assert!(setting.gains.iter().all(known), "{}", setting.title);
+                assert_ne!(setting.published.is_empty(), setting.gains.is_empty(), "{}", setting.title);
             }
         }
     }

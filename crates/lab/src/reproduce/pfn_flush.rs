@@ -28,6 +28,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
                 published("Elapsed", Measure::Elapsed, [22.14, 23.16]),
                 published("lru-file-mmap-read-elapsed", Measure::Elapsed, [20.35, 21.52]),
             ],
+            ..Setting::PLAIN
         },
         Setting {
             title: "4 sockets",
@@ -39,6 +40,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
                 published("Elapsed", Measure::Elapsed, [122.65, 120.15]),
                 published("lru-file-mmap-read-elapsed", Measure::Elapsed, [121.27, 118.79]),
             ],
+            ..Setting::PLAIN
         },
     ],
     notes: &[

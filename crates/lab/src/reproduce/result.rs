@@ -1,5 +1,6 @@
 //! What a reproduction has shown.
 
+use super::gain::{self, GainOutcome};
 use super::{Case, Load, Reproduction};
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{CONFIDENCE, Change, Interval, mean};
@@ -78,6 +79,9 @@ pub struct SettingOutcome {
     pub finished: u32,
     /// What was published, and ours.
     pub rows: Vec<Row>,
+    /// Gains that were published, and ours.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gains: Vec<GainOutcome>,
     /// By name and profile, at this scale: what the times come from.
     pub counts: BTreeMap<String, BTreeMap<String, f64>>,
     /// Did all profiles do the same work with every seed? `None` if the work is what was measured.
@@ -165,9 +169,10 @@ impl Outcome {
                 miss_pct: change.ratio.map(|ratio| (ratio / published_ratio - 1.0) * 100.0),
             }
         };
+        let names = if case.setting.gains.is_empty() { COUNTS } else { gain::COUNTS };
         let counted = |name: &str| by_profile(&|run: &RunRecord| count(run, name));
         let mut counts: BTreeMap<String, _> =
-            COUNTS.iter().map(|&name| (name.to_owned(), counted(name))).collect();
+            names.iter().map(|&name| (name.to_owned(), counted(name))).collect();
         counts.insert("kswapd_seconds".to_owned(), by_profile(&|run| count(run, "cpu_kswapd") / 1e9));
         let same = |seed: &u64| {
             let work: Vec<WorkDone> =
@@ -182,8 +187,9 @@ impl Outcome {
             footprint: case.program.footprint(),
             finished: seeds.len() as u32,
             rows: case.setting.published.iter().map(row).collect(),
+            gains: gain::outcomes(case.setting, &self.profiles, &of_profile),
             counts,
-            same_work: matches!(case.setting.load, Load::Filling { .. }).then(|| seeds.iter().all(same)),
+            same_work: (!matches!(case.setting.load, Load::Timed { .. })).then(|| seeds.iter().all(same)),
         };
         self.settings.push(setting);
     }

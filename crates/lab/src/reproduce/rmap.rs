@@ -37,6 +37,7 @@ pub(super) const RMAP: Reproduction = Reproduction {
             share("  - of that, statistics", REMOVAL, &["stat_update"], [9.81, 0.53]),
             share("- ptep_clear_flush", UNMAP, &["entry_clear", "flush_tlb_mm_range"], [5.41, 5.21]),
         ],
+        ..Setting::PLAIN
     }],
     notes: &[
         "The seed changes the removal of the reverse map and of references only. Here a run of entries is cleared, flushed and \

@@ -11,7 +11,8 @@ const WIDTH: usize = 110;
 /// The whole result.
 pub fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
-    for setting in &outcome.settings {
+    text.push_str(&super::gain::render(outcome));
+    for setting in outcome.settings.iter().filter(|setting| setting.gains.is_empty()) {
         let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, setting));
         let _ = write!(text, "\n{}", counts(outcome, setting));
         if setting.same_work == Some(false) {
@@ -121,6 +122,12 @@ fn counts(outcome: &Outcome, setting: &SettingOutcome) -> String {
 
 fn explanations(outcome: &Outcome) -> Vec<String> {
     let [first, second] = [0, 1].map(|i| outcome.profiles[i].as_str());
+    if outcome.settings.iter().any(|setting| !setting.gains.is_empty()) {
+        return vec![format!(
+            "A gain is more work a second or less time than {first}; + is better. Refaults are the memory manager's count \
+             (workingset_refault_*). No number of machines or programs is tuned so that a published result comes out."
+        )];
+    }
     vec![format!(
         "Ratios are {second} / {first}. miss = our ratio against the published one. Our times and loops are divided by the \
          scale. No number of the machines is tuned so that a published result comes out."

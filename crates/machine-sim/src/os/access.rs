@@ -1,6 +1,7 @@
 //! One access: translation, fault, and the oracle's judgement.
 
 use super::{ADDRESS_BITS, SimOs};
+use crate::optimum::How;
 use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
@@ -38,8 +39,8 @@ impl<P: Program> SimOs<'_, P> {
                         cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
                     }
                     cpu.spend(self.access_cost * access.count as u64);
-                    if self.verify {
-                        self.check(vpn, kind, cached);
+                    if self.watched {
+                        self.watch(vpn, kind, cached);
                     }
                     return match cpu.clock.get() < self.machine.limit.get() {
                         true => Ok(()),
@@ -117,6 +118,14 @@ impl<P: Program> SimOs<'_, P> {
                 )
             }
         }
+    }
+
+    /// Show who wants to see it an access that went through `cached`.
+    fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
+        if let Some(optimum) = &self.machine.optimum {
+            optimum.borrow_mut().used(cached.pfn(), How::Mapped);
+        }
+        self.check(vpn, kind, cached);
     }
 
     /// Ask the oracle about an access that went through `cached`.

@@ -1,6 +1,7 @@
 //! What reads, writes and cuts files: the memory manager does it, and the oracle is told in the order in which it was done.
 
 use super::{SimOs, errno};
+use crate::optimum::How;
 use crate::oracle::Moment;
 use crate::sched::Key;
 use crate::world::Open;
@@ -45,15 +46,27 @@ impl<P: Program> SimOs<'_, P> {
         let flux = self.in_flux(|oracle, since| oracle.begin_truncate(open.file as u64, size, since));
         let old = self.world.mm.file_size(file);
         let result = self.call(|mm, _| mm.ftruncate(file, size));
+        let (from, gone) = (pages_of(size), pages_of(old).saturating_sub(pages_of(size)));
         if let (Ok(()), Some((first, _)), Some(content)) = (&result, blocks, &self.machine.content) {
             // The file system gives the blocks beyond the end back.
-            let (from, to) = (pages_of(size), pages_of(old));
             let device = self.machine.spec().file_device() as u8;
-            content.borrow_mut().discard(device, first + from, to.saturating_sub(from));
+            content.borrow_mut().discard(device, first + from, gone);
+        }
+        if result.is_ok() {
+            self.not_needed(open, from, gone);
         }
         let done = result.is_ok();
         self.oracle(|oracle| flux.into_iter().for_each(|flux| oracle.end_truncate(flux, size, done)));
         result
+    }
+
+    /// The program does not need these pages of a file any more.
+    pub(super) fn not_needed(&self, open: Open, first: u64, pages: u64) {
+        let blocks = self.world.kernel.borrow().files[open.file].blocks;
+        if let (Some((block, count)), Some(optimum)) = (blocks, &self.machine.optimum) {
+            let device = self.machine.spec().file_device() as u8;
+            optimum.borrow_mut().forget(device, block + first, pages.min(count.saturating_sub(first)));
+        }
     }
 
     /// What read(2) or write(2) from `offset` on needs to know as it copies.
@@ -87,6 +100,9 @@ impl<P: Program> SimOs<'_, P> {
     /// Copy between a page of a file and the process, and ask or tell the oracle.
     pub(super) fn copy(&self, call: &mut Copying, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
+        if let Some(optimum) = &self.machine.optimum {
+            optimum.borrow_mut().used(pfn, How::Called);
+        }
         let Some(content) = &self.machine.content else { return };
         let Copying { open, first, next, since, .. } = *call;
         let frames = &self.world.mm.ground().frames;

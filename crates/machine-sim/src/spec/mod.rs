@@ -217,6 +217,12 @@ impl MachineSpec {
         Ok(self)
     }
 
+    /// The same machine without swap space.
+    pub fn without_swap(mut self) -> MachineSpec {
+        self.file.storage.swap = None;
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

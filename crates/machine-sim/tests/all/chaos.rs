@@ -55,6 +55,8 @@ fn chaos(seed: u64, validate: bool) -> Outcome {
     (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
     // A flush that is missing is found even if nobody uses what it should have dropped.
     config.bound = true;
+    // Ends with an error if there are fewer refaults than there can be.
+    config.optimum = true;
     config.knobs = [flush_knobs(seed), folio_knobs(seed), anon_knobs(seed)].concat();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {

@@ -11,6 +11,7 @@ mod flushes;
 mod huge_entries;
 mod large_folios;
 mod migration;
+mod optimum;
 mod policies;
 mod profile;
 mod programs;

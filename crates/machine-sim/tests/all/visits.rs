@@ -34,7 +34,7 @@ fn visits_show_and_command_generations() {
         .collect();
     assert_eq!(second.iter().map(|line| line[0]).collect::<Vec<u64>>(), [1, 2, 3, 4]);
     assert!(
-        last[2][2] > 0 && last[3][2] > 0,
-        "some pages came before the command, others after it: {last:?}"
+        second[2][2] > 0 && second[3][2] > 0,
+        "some pages came before the command, others after it: {second:?}"
     );
 }

@@ -35,6 +35,7 @@ pub use window::Window;
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::arena::Arena;
+use crate::event::Event;
 use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
@@ -484,6 +485,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     pub fn clear_young(&mut self, run: &Run) -> Entry {
         self.set_bits(run.slot, run.count, Bits::AGED);
+        self.base.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         self.clear_bits(run, Bits::YOUNG)
     }
 
@@ -519,6 +521,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// that must be flushed before what is written next may be told from what was.
     pub fn clear_young_and_dirty(&mut self, run: &Run) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
+        self.base.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         let old = self.clear_bits(run, Bits::YOUNG | Bits::DIRTY);
         self.tightened(run, old)
     }

@@ -1,6 +1,7 @@
 //! A stretch of one table's places, for who looks at many of them: the table is found once.
 
 use super::{Bits, Entry, Locked, Rights, Run, Slot};
+use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
@@ -64,7 +65,8 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
     pub fn clear_young(&mut self, at: usize) {
         let cell = &self.cells[at];
         cell.fetch_or(Bits::AGED.bits(), AcqRel);
-        cell.fetch_and(!Bits::YOUNG.bits(), AcqRel);
+        let old = Entry::from_raw(cell.fetch_and(!Bits::YOUNG.bits(), AcqRel));
+        self.tables.base.event(Event::PteClearYoung, [old.pfn().0 as u64, 1, 0, 0]);
     }
 
     /// Map a page, a folio by itself, that shows what every old translation of its address shows too

@@ -1,0 +1,128 @@
+//! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory.
+
+use super::args::OptimumArgs;
+use super::experiment::{profiles_of, progress_bar};
+use super::output;
+use crate::engine::{self, Machine, Program};
+use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, run as run_jobs};
+use crate::optimum::{self, Case, Counted, Table};
+use crate::profile::Profile;
+use crate::size::Memory;
+use crate::{human, interrupt, replay};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Sizes of memory if none are given.
+const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
+
+/// Built-in programs that say nothing of replacement policies: they are for finding faults, measure a given time, or read what
+/// they never read again.
+const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
+
+/// What to run.
+struct Plan {
+    machine: Machine,
+    profiles: Vec<Profile>,
+    cases: Vec<(Case, Arc<Program>)>,
+    seed: u64,
+}
+
+/// `pagefold optimum`.
+pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
+    let plan = understand(args)?;
+    interrupt::install()?;
+    let start = Instant::now();
+    let profiles: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
+    let cases: Vec<Case> = plan.cases.iter().map(|(case, _)| case.clone()).collect();
+    let jobs: Vec<Job> =
+        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.seed }).collect();
+    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.quiet));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+    let finished = |runs: &[_]| {
+        bar.set_position(runs.len() as u64);
+        Ok(())
+    };
+    let (runs, ended) =
+        run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
+    bar.finish_and_clear();
+    if ended == Ended::Interrupted {
+        return Err(Error::Interrupted(format!(
+            "interrupted after {} of {all} runs; nothing is kept",
+            runs.len()
+        )));
+    }
+    let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    let table = Table::of((&args.machine, args.seed), &profiles, &cases, &runs, host_seconds);
+    output::print(&if args.json { output::json(&table)? } else { optimum::render(&table) })
+}
+
+fn understand(args: &OptimumArgs) -> Result<Plan> {
+    let names: Vec<String> = match args.profiles.is_empty() {
+        true => optimum::policies().map(str::to_owned).collect(),
+        false => args.profiles.clone(),
+    };
+    let profiles = profiles_of(&names, &args.settings)?;
+    let machine = Machine::find(&args.machine)?;
+    let built_in = args.built_in.iter().flat_map(|size| {
+        let names = engine::programs().into_iter().map(|(name, _)| name);
+        let names = names.filter(|name| !NOT_COMPARED.contains(&name.as_str()));
+        names.map(move |name| format!("{name}:{size}"))
+    });
+    let names: Vec<String> = args.programs.iter().cloned().chain(built_in).collect();
+    if names.is_empty() {
+        return Err(Error::input(
+            "no program is given; name some, or take all built-in ones with --built-in SIZE",
+        ));
+    }
+    let memory = match args.memory.is_empty() {
+        true => SHARES.map(Memory::Share).to_vec(),
+        false => args.memory.clone(),
+    };
+    let mut cases = Vec::new();
+    for name in names {
+        let program = Arc::new(Program::find(&name)?);
+        let footprint = program.footprint();
+        for &memory in &memory {
+            let bytes = memory.resolve(footprint);
+            let size = match memory {
+                Memory::Share(share) => format!("{:.0}%", share * 100.0),
+                Memory::Bytes(bytes) => human::bytes(bytes as f64),
+            };
+            cases.push((Case { program: name.clone(), footprint, memory: bytes, size }, program.clone()));
+        }
+    }
+    Ok(Plan { machine, profiles, cases, seed: args.seed })
+}
+
+/// One run, or why it cannot be done: some programs do not run in some memories.
+fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
+    let (case, program) = &plan.cases[job.profile / plan.profiles.len()];
+    let profile = &plan.profiles[job.profile % plan.profiles.len()];
+    if let Err(error) = plan.machine.check_memory(case.memory) {
+        return Ok(Err(error.to_string()));
+    }
+    let (memory, seed) = (case.memory.to_string(), plan.seed.to_string());
+    let words = ["pagefold", "run", &case.program, "--memory", &memory, "--profile", &profile.name];
+    let command = replay::shell_line(words.into_iter().chain(["--seed", &seed, "--optimum"]));
+    let run = engine::Run {
+        machine: &plan.machine,
+        program,
+        memory: Some(case.memory),
+        knobs: &profile.knobs,
+        seed: plan.seed,
+        verify: false,
+        bound: false,
+        optimum: true,
+        visits: &[],
+        preempt: None,
+        profile_tree: false,
+    };
+    match replay::guarded(command.clone(), || run.carry_out(&profile.name)) {
+        Ok(record) => Ok(Ok(record.optimum.expect("it was asked for"))),
+        Err(Error::Input(why)) => Ok(Err(why)),
+        Err(Error::Failed(why)) => Err(Error::Failed(format!("{why}\nreplay: {command}"))),
+        Err(other) => Err(other),
+    }
+}

@@ -1,0 +1,297 @@
+//! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory (docs/optimum.md).
+
+use crate::human;
+use crate::profile::PRESETS;
+use crate::record::OptimumRecord;
+use crate::table::Grid;
+use mm::knobs::Knob;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Version of the JSON document.
+const SCHEMA: u32 = 1;
+
+/// The presets that differ in the replacement policy alone: classic, then one for each other value of the knob.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    let is_one = |knobs: &[(Knob, u64)]| matches!(knobs, [] | [(Knob::ReclaimPolicy, _)]);
+    PRESETS.iter().filter(move |preset| is_one(preset.knobs)).map(|preset| preset.name)
+}
+
+/// What a run has shown, or why there is none.
+pub type Counted = Result<OptimumRecord, String>;
+
+/// A program in a memory, which all profiles run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Case {
+    /// As on the command line.
+    pub program: String,
+    /// Bytes that it touches.
+    pub footprint: u64,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// The same for people: a share, or bytes.
+    #[serde(skip)]
+    pub size: String,
+}
+
+/// What the table was made of and says; its keys are a promise (docs/json.md).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Table {
+    /// Version of this document.
+    pub schema: u32,
+    /// Of Pagefold.
+    pub version: String,
+    /// Of Pagefold's source.
+    pub commit: String,
+    /// Always `optimum`.
+    pub command: String,
+    /// The machine.
+    pub machine: String,
+    /// The seed of all runs.
+    pub seed: u64,
+    /// What is compared.
+    pub profiles: Vec<String>,
+    /// Case by case, and in each the profiles in order.
+    pub rows: Vec<Row>,
+    /// By profile, over the cases that all profiles could run.
+    pub means: BTreeMap<String, Mean>,
+    /// How long it took on this computer.
+    pub host_seconds: f64,
+}
+
+/// One profile in one case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What was run.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Under what.
+    pub profile: String,
+    /// What came of it; `null` if it could not be run.
+    #[serde(flatten)]
+    pub counts: Option<OptimumRecord>,
+    /// `refaults` by `optimum`; `null` if none are needed.
+    pub ratio_optimum: Option<f64>,
+    /// `refaults` by `young`; `null` if none are needed.
+    pub ratio_young: Option<f64>,
+    /// Why there are no numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// One profile over all cases.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// Cases in which there are refaults, and that all profiles could run.
+    pub cases: u64,
+    /// Of these, those in which all profiles need some: what the ratios are of.
+    pub needed: u64,
+    /// Geometric mean of `ratio_optimum`.
+    pub ratio_optimum: f64,
+    /// Geometric mean of `ratio_young`.
+    pub ratio_young: f64,
+    /// The largest `ratio_optimum`.
+    pub worst: f64,
+    /// Geometric mean, over all cases, of the pages that came into memory for a use, the first time or again, by how many would
+    /// have come with the optimum.
+    pub ratio_pages: f64,
+    /// Cases in which nobody had fewer refaults.
+    pub fewest: u64,
+}
+
+/// Own refaults by the fewest.
+fn ratio(own: u64, least: u64) -> Option<f64> {
+    (least > 0).then(|| own as f64 / least as f64)
+}
+
+/// Geometric mean; 1 of nothing.
+fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = ratios.fold((0.0, 0), |(sum, count), ratio| (sum + ratio.ln(), count + 1));
+    (sum / f64::from(count.max(1))).exp()
+}
+
+impl Table {
+    /// `runs` has, case by case, the run of each profile, or why there is none.
+    pub fn of(
+        (machine, seed): (&str, u64),
+        profiles: &[String],
+        cases: &[Case],
+        runs: &[Counted],
+        host_seconds: f64,
+    ) -> Table {
+        let wanted = cases.iter().flat_map(|case| profiles.iter().map(move |profile| (case, profile)));
+        let rows: Vec<Row> = wanted.zip(runs).map(|((case, profile), run)| row(case, profile, run)).collect();
+        Table {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("PAGEFOLD_COMMIT").to_owned(),
+            command: "optimum".to_owned(),
+            machine: machine.to_owned(),
+            seed,
+            profiles: profiles.to_vec(),
+            means: means(profiles, &rows),
+            rows,
+            host_seconds,
+        }
+    }
+
+    /// The rows of each case.
+    fn by_case(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows.chunks(self.profiles.len())
+    }
+}
+
+fn row(case: &Case, profile: &str, run: &Counted) -> Row {
+    let counts = run.as_ref().ok().copied();
+    Row {
+        case: case.clone(),
+        profile: profile.to_owned(),
+        counts,
+        ratio_optimum: counts.and_then(|of| ratio(of.refaults, of.optimum)),
+        ratio_young: counts.and_then(|of| ratio(of.refaults, of.young)),
+        missing: run.as_ref().err().cloned(),
+    }
+}
+
+fn means(profiles: &[String], rows: &[Row]) -> BTreeMap<String, Mean> {
+    let complete = |case: &&[Row]| {
+        case.iter().all(|row| row.counts.is_some())
+            && case.iter().any(|row| row.counts.is_some_and(|of| of.refaults > 0))
+    };
+    let cases: Vec<&[Row]> = rows.chunks(profiles.len()).filter(complete).collect();
+    let needed: Vec<&[Row]> =
+        cases.iter().copied().filter(|case| case.iter().all(|row| row.ratio_optimum.is_some())).collect();
+    let counts = |row: &Row| row.counts.unwrap_or_default();
+    let of = |i: usize| {
+        let ratios = |ratio: fn(&Row) -> Option<f64>| needed.iter().filter_map(move |case| ratio(&case[i]));
+        let pages = |case: &&[Row]| {
+            let OptimumRecord { pages, refaults, optimum, .. } = counts(&case[i]);
+            (pages + refaults) as f64 / (pages + optimum) as f64
+        };
+        let is_fewest =
+            |case: &&&[Row]| case.iter().all(|row| counts(&case[i]).refaults <= counts(row).refaults);
+        Mean {
+            cases: cases.len() as u64,
+            needed: needed.len() as u64,
+            ratio_optimum: mean(ratios(|row| row.ratio_optimum)),
+            ratio_young: mean(ratios(|row| row.ratio_young)),
+            worst: ratios(|row| row.ratio_optimum).fold(1.0, f64::max),
+            ratio_pages: mean(cases.iter().map(pages)),
+            fewest: cases.iter().filter(is_fewest).count() as u64,
+        }
+    };
+    profiles.iter().cloned().zip((0..).map(of)).collect()
+}
+
+/// For people.
+pub fn render(table: &Table) -> String {
+    let mut text = format!(
+        "machine  {}\nseed     {}\n\nrefaults by the fewest that there can be (1.00: as few)\n{}\n",
+        table.machine,
+        table.seed,
+        ratios(table, |of| of.optimum)
+    );
+    text += "refaults by the fewest of who knows only by young bits that uses have ended\n";
+    text += &ratios(table, |of| of.young);
+    text += "\nover all cases in which there are refaults\n";
+    let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "nobody had fewer"];
+    let mut grid = Grid::new(headings);
+    for (profile, mean) in table.profiles.iter().map(|profile| (profile, &table.means[profile])) {
+        let Mean { ratio_optimum, ratio_young, worst, ratio_pages, fewest, cases, .. } = *mean;
+        let ratios = [ratio_optimum, ratio_young, worst, ratio_pages].map(|ratio| format!("{ratio:.2}"));
+        let fewest = format!("{fewest} of {cases}");
+        grid.row([profile.clone()].into_iter().chain(ratios).chain([fewest]));
+    }
+    text += &grid.render(|column| column == 0);
+    let missing = table.rows.iter().filter_map(|row| row.missing.as_ref().map(|why| (row, why)));
+    for (row, why) in missing {
+        text += &format!("note: {} at {}, {}: {why}\n", row.case.program, row.case.size, row.profile);
+    }
+    let needed = table.means.values().next().map_or(0, |mean| mean.needed);
+    text + &format!(
+        "fewest: of the first profile's run; +N: N refaults where none are needed; n/a: could not be run\n\
+         x: geometric means of refaults by the fewest of the own run, over the {needed} cases in which all need some\n\
+         pages x: the same of all pages that came for a use, the first time or again, over all cases\n"
+    )
+}
+
+/// A row for each case: the fewest of the first profile, then everybody's ratio to its own.
+fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
+    let words = ["program", "memory", "fewest"].map(str::to_owned);
+    let mut grid = Grid::new(words.into_iter().chain(table.profiles.iter().cloned()));
+    let cell = |row: &Row| match row.counts.as_ref().map(|of| (of.refaults, least(of))) {
+        None => "n/a".to_owned(),
+        Some((0, 0)) => "1.00".to_owned(),
+        Some((own, 0)) => format!("+{own}"),
+        Some((own, least)) => format!("{:.2}", own as f64 / least as f64),
+    };
+    for case in table.by_case() {
+        let first = &case[0];
+        let fewest = first.counts.as_ref().map_or("n/a".to_owned(), |of| human::grouped(least(of)));
+        let name = first.case.program.clone();
+        grid.row([name, first.case.size.clone(), fewest].into_iter().chain(case.iter().map(cell)));
+    }
+    grid.render(|column| column == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_a_preset() {
+        // The last is what others bring.
+        assert_eq!(policies().count() as u64, Knob::ReclaimPolicy.info().max);
+        assert!(policies().next() == Some("classic"));
+    }
+
+    #[test]
+    fn ratios_are_to_the_own_run_and_means_are_of_what_all_could_run() {
+        let counted = |refaults, optimum, young| {
+            Ok(OptimumRecord { uses: 0, pages: 100, frames: 0, refaults, optimum, young })
+        };
+        let case = |program: &str| Case {
+            program: program.to_owned(),
+            footprint: 1 << 20,
+            memory: 1 << 19,
+            size: "50%".to_owned(),
+        };
+        let profiles = ["a", "b"].map(str::to_owned);
+        let cases = ["one", "two", "three", "none"].map(case);
+        let runs = [
+            counted(100, 50, 100),
+            counted(50, 50, 50),
+            counted(4, 0, 2),
+            counted(8, 4, 8),
+            counted(1, 1, 1),
+            Err("too small".to_owned()),
+            counted(0, 0, 0),
+            counted(0, 0, 0),
+        ];
+        let table = Table::of(("small", 1), &profiles, &cases, &runs, 0.0);
+        let mean = |name: &str| {
+            let Mean { cases, needed, ratio_optimum, ratio_young, worst, ratio_pages, fewest } =
+                table.means[name];
+            let ratios = [ratio_optimum, ratio_young, worst, ratio_pages];
+            (cases, needed, ratios.map(|ratio| (ratio * 1000.0).round()), fewest)
+        };
+        assert_eq!(mean("a"), (2, 1, [2000.0, 1000.0, 2000.0, 1178.0], 1));
+        assert_eq!(mean("b"), (2, 1, [1000.0, 1000.0, 1000.0, 1019.0], 1));
+        let text = render(&table);
+        let line = |start: &str| -> Vec<&str> {
+            text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
+        };
+        assert_eq!(line("one"), ["one", "50%", "50", "2.00", "1.00"]);
+        assert_eq!(line("two"), ["two", "50%", "0", "+4", "2.00"]);
+        assert_eq!(line("none"), ["none", "50%", "0", "1.00", "1.00"]);
+        assert_eq!(line("three"), ["three", "50%", "1", "1.00", "n/a"]);
+        assert!(text.contains("note: three at 50%, b: too small"), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
+        let json = serde_json::to_value(&table).unwrap();
+        assert_eq!(
+            (&json["rows"][0]["refaults"], &json["rows"][0]["ratio_optimum"]),
+            (&100.into(), &2.0.into())
+        );
+        assert!(json["rows"][5]["ratio_young"].is_null() && json["rows"][5]["missing"] == "too small");
+    }
+}

@@ -1,0 +1,265 @@
+//! Published gains: of how many per cent something is said to be better, where the figures themselves are not told.
+
+use super::{Measure, Outcome, Setting, SettingOutcome};
+use crate::human;
+use crate::record::RunRecord;
+use crate::statistics::{Change, Interval};
+use crate::table::Grid;
+use serde::Serialize;
+
+/// A published gain of a profile against the first side.
+#[derive(Debug)]
+pub struct Gain {
+    /// Whose.
+    pub profile: &'static str,
+    /// In what; less of a time is better.
+    pub measure: Measure,
+    /// As published, in per cent: an interval, or the same number twice.
+    pub percent: [f64; 2],
+}
+
+/// Counts that explain gains of replacement policies.
+pub(super) const COUNTS: &[&str] = &[
+    "pgscan_kswapd",
+    "pgscan_direct",
+    "pgsteal_kswapd",
+    "pgsteal_direct",
+    "workingset_refault_anon",
+    "workingset_refault_file",
+    "pgmajfault",
+    "pswpout",
+];
+
+/// A published gain, and ours.
+#[derive(Debug, Serialize)]
+pub struct GainOutcome {
+    /// Whose.
+    pub profile: String,
+    /// In what.
+    pub measure: String,
+    /// As published, in per cent.
+    pub published_pct: [f64; 2],
+    /// Ours.
+    pub pct: Option<f64>,
+    /// Its interval.
+    pub ci_pct: Option<Interval>,
+    /// Can ours be told from none? (Not printed: the interval says it.)
+    #[serde(skip)]
+    pub told: bool,
+    /// Ours for each profile, in the same measure.
+    pub all_pct: std::collections::BTreeMap<String, Option<f64>>,
+}
+
+impl GainOutcome {
+    /// Are both gains, or both losses? `None`: ours cannot be told from none.
+    pub fn agrees(&self) -> Option<bool> {
+        let pct = self.pct?;
+        (self.told && pct != 0.0).then_some((pct > 0.0) == (self.published_pct[1] > 0.0))
+    }
+
+    /// Have both intervals something in common?
+    pub fn overlaps(&self) -> Option<bool> {
+        let [low, high] = self.ci_pct?;
+        Some(low <= self.published_pct[1] && high >= self.published_pct[0])
+    }
+}
+
+fn name(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Rate => "operations/s",
+        Measure::P99 => "99 % of operations",
+        _ => "time",
+    }
+}
+
+/// A ratio to the first side as a gain.
+fn percent(measure: Measure, ratio: f64) -> f64 {
+    match measure {
+        Measure::Rate => (ratio - 1.0) * 100.0,
+        _ => (1.0 - ratio) * 100.0,
+    }
+}
+
+/// What the runs of a setting say of its gains.
+pub(super) fn outcomes<'a>(
+    setting: &Setting,
+    profiles: &[String],
+    runs: &dyn Fn(&str) -> Vec<&'a RunRecord>,
+) -> Vec<GainOutcome> {
+    let outcome = |gain: &Gain| {
+        let values =
+            |profile: &str| runs(profile).into_iter().map(|run| gain.measure.of(run)).collect::<Vec<_>>();
+        let change = |profile: &str| Change::of(&values(&profiles[0]), &values(profile));
+        let pct = |ratio| percent(gain.measure, ratio);
+        let own = change(gain.profile);
+        let sorted = |[a, b]: Interval| [f64::min(a, b), f64::max(a, b)];
+        GainOutcome {
+            profile: gain.profile.to_owned(),
+            measure: name(gain.measure).to_owned(),
+            published_pct: gain.percent,
+            told: runs(gain.profile).len() == 1 || own.is_significant(),
+            pct: own.ratio.map(pct),
+            ci_pct: own.ratio_interval.map(|interval| sorted(interval.map(pct))),
+            all_pct: profiles[1..].iter().map(|name| (name.clone(), change(name).ratio.map(pct))).collect(),
+        }
+    };
+    setting.gains.iter().map(outcome).collect()
+}
+
+/// All gains of a reproduction, and what they come from; nothing if it has none.
+pub(super) fn render(outcome: &Outcome) -> String {
+    let settings: Vec<&SettingOutcome> =
+        outcome.settings.iter().filter(|setting| !setting.gains.is_empty()).collect();
+    if settings.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}", gains(&settings));
+    if outcome.profiles.len() > 2 {
+        text += &format!("\n{}", everybody(outcome, &settings));
+    }
+    text += &format!("\n{}", counts(outcome, &settings));
+    for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
+        text += &format!("WARNING: {}: the profiles did not do the same work\n", setting.title);
+    }
+    text
+}
+
+fn gains(settings: &[&SettingOutcome]) -> String {
+    let headings = ["gain of", "", "in", "published", "ours", "95% interval", "direction", "intervals"];
+    let mut grid = Grid::new(headings);
+    let between = |[low, high]: [f64; 2]| match low == high {
+        true => human::percent(low),
+        false => format!("{} .. {}", human::percent(low), human::percent(high)),
+    };
+    let (mut same, mut opposite, mut overlap, mut all) = (0, 0, 0, 0);
+    for (setting, gain) in settings.iter().flat_map(|one| one.gains.iter().map(move |gain| (one, gain))) {
+        all += 1;
+        same += u32::from(gain.agrees() == Some(true));
+        opposite += u32::from(gain.agrees() == Some(false));
+        overlap += u32::from(gain.overlaps() == Some(true));
+        let direction = match gain.agrees() {
+            Some(true) => "same",
+            Some(false) => "opposite",
+            None => "none told",
+        };
+        let overlaps = match gain.overlaps() {
+            Some(true) => "overlap",
+            Some(false) => "apart",
+            None => "n/a",
+        };
+        grid.row([
+            setting.title.clone(),
+            gain.profile.clone(),
+            gain.measure.clone(),
+            between(gain.published_pct),
+            gain.pct.map_or("n/a".into(), human::percent),
+            gain.ci_pct.map_or("n/a".into(), between),
+            direction.to_owned(),
+            overlaps.to_owned(),
+        ]);
+    }
+    grid.render(|column| !(3..=5).contains(&column))
+        + &format!(
+            "{same} of {all} in the same direction, {opposite} in the opposite; {overlap} intervals overlap\n"
+        )
+}
+
+/// What every profile gains.
+fn everybody(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+    let mut grid = Grid::new(
+        ["gain of all", "in"].map(str::to_owned).into_iter().chain(outcome.profiles[1..].iter().cloned()),
+    );
+    for (setting, gain) in settings.iter().flat_map(|one| one.gains.iter().map(move |gain| (one, gain))) {
+        let all = outcome.profiles[1..].iter();
+        let cells = all.map(|name| gain.all_pct[name].map_or("n/a".to_owned(), human::percent));
+        grid.row([setting.title.clone(), gain.measure.clone()].into_iter().chain(cells));
+    }
+    grid.render(|column| column < 2)
+}
+
+/// Of the first side, and of whoever gains there.
+fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+    let headings =
+        ["first side and gainer", "memory", "of", "kswapd", "", "refaults", "", "scanned/stolen", ""];
+    let mut grid = Grid::new(headings);
+    for setting in settings {
+        let of = |profile: &String, names: [&str; 2]| -> f64 {
+            names.iter().map(|&name| setting.counts[name][profile]).sum()
+        };
+        let both = [&outcome.profiles[0], &setting.gains[0].profile];
+        let mut cells = vec![setting.title.clone()];
+        cells.extend([setting.memory, setting.footprint].map(|bytes| human::bytes(bytes as f64)));
+        cells.extend(both.map(|profile| human::number(setting.counts["kswapd_seconds"][profile], "s")));
+        let refaults = ["workingset_refault_anon", "workingset_refault_file"];
+        cells.extend(both.map(|profile| human::number(of(profile, refaults), "")));
+        cells.extend(both.map(|profile| {
+            let stolen = of(profile, ["pgsteal_kswapd", "pgsteal_direct"]);
+            let scanned = of(profile, ["pgscan_kswapd", "pgscan_direct"]);
+            if stolen > 0.0 { format!("{:.2}", scanned / stolen) } else { "n/a".to_owned() }
+        }));
+        grid.row(cells);
+    }
+    grid.render(|column| column == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::{Case, Reproduction, render as render_all};
+
+    fn outcome(times: [[u64; 2]; 2]) -> Outcome {
+        let one = Reproduction::find("mglru").unwrap();
+        let mut outcome = Outcome::new(one, one.scale, 1, 2);
+        let case = Case::new(&one.settings[0], one.scale).unwrap();
+        let mut runs = Vec::new();
+        for (profile, times) in ["classic", "mglru"].into_iter().zip(times) {
+            for (seed, millis) in times.into_iter().enumerate() {
+                let mut run = crate::metrics::tests::run(profile, seed as u64, millis * 1_000_000, &[]);
+                run.counters.insert("pgsteal_kswapd".to_owned(), 100);
+                run.counters.insert("pgscan_direct".to_owned(), if profile == "mglru" { 150 } else { 300 });
+                runs.push(run);
+            }
+        }
+        outcome.add(&case, &runs);
+        outcome.complete = true;
+        outcome
+    }
+
+    #[test]
+    fn less_time_and_more_work_a_second_are_gains() {
+        assert_eq!(percent(Measure::Rate, 1.25), 25.0);
+        assert_eq!(percent(Measure::Elapsed, 0.75), 25.0);
+        assert_eq!(percent(Measure::P99, 2.0), -100.0);
+    }
+
+    #[test]
+    fn a_gain_agrees_or_not_and_overlaps_or_not() {
+        let first = |times| outcome(times).settings.remove(0).gains.remove(0);
+        // Published: 9.28 to 11.19 % less time.
+        let near = first([[1000, 1010], [900, 910]]);
+        assert_eq!((near.agrees(), near.overlaps()), (Some(true), Some(true)));
+        let far = first([[1000, 1000], [500, 500]]);
+        assert_eq!((far.agrees(), far.overlaps(), far.pct), (Some(true), Some(false), Some(50.0)));
+        let worse = first([[1000, 1000], [1100, 1101]]);
+        assert_eq!((worse.agrees(), worse.overlaps()), (Some(false), Some(false)));
+        let unknown = first([[1000, 2000], [1500, 1000]]);
+        assert_eq!(unknown.agrees(), None);
+    }
+
+    #[test]
+    fn gains_and_what_they_come_from_stand_in_tables() {
+        let text = render_all(&outcome([[1000, 1000], [500, 500]]));
+        assert!(
+            text.contains("1 of 1 in the same direction, 0 in the opposite; 0 intervals overlap"),
+            "{text}"
+        );
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|line| line.starts_with("Spark"))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[0].last_chunk(), Some(&["+50.00%", "+50.00%", "same", "apart"]), "{text}");
+        assert_eq!(lines[1].last_chunk(), Some(&["3.00", "1.50"]), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()));
+    }
+}

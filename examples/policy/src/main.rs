@@ -1,0 +1,73 @@
+//! A page-replacement policy of one's own, beside those that come with Pagefold and the fewest refaults that there can be.
+
+mod twice;
+
+use machine_sim::{MachineSpec, OptimumReport, RunConfig, RunError, run};
+use mm::knobs::Knob;
+use mm::policy::MakePolicy;
+use program::builtin;
+
+/// Makes an instance for each list vector.
+const TWICE: MakePolicy = || Box::new(twice::Twice);
+
+/// Run a built-in program in half of what it touches, under a policy of the knob `reclaim.policy`.
+fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
+    let input = |text: &str| RunError::Input(text.to_owned());
+    let words = Knob::ReclaimPolicy.info().words;
+    let number = words.iter().position(|word| *word == policy).ok_or_else(|| input("no such policy"))?;
+    let program = builtin::from_name(name, 32 << 20).ok_or_else(|| input("no such program"))?;
+    let machine = MachineSpec::preset("small").map_err(|error| input(&error.to_string()))?;
+    let config = RunConfig {
+        memory: Some(16 << 20),
+        knobs: vec![(Knob::ReclaimPolicy, number as u64)],
+        custom: Some(TWICE),
+        optimum: true,
+        ..RunConfig::new(machine)
+    };
+    let outcome = run(&config, &program)?;
+    outcome.optimum.ok_or_else(|| input("the optimum was asked for"))
+}
+
+fn main() -> Result<(), RunError> {
+    println!(
+        "{:<14}{:>8}{:>8}{:>8}{:>8}{:>10}",
+        "refaults of", "fifo", "classic", "mglru", "custom", "optimum"
+    );
+    for name in ["zipf-file", "uniform-file", "phases", "stream"] {
+        print!("{name:<14}");
+        let mut fewest = 0;
+        for policy in ["fifo", "classic", "mglru", "custom"] {
+            let report = refaults(name, policy)?;
+            print!("{:>8}", report.refaults);
+            fewest = report.optimum;
+        }
+        println!("{fewest:>10}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_safe() {
+        machine_sim::check_policy(TWICE, 0..2).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    #[test]
+    fn it_does_something_else_than_first_in_first_out() {
+        let [fifo, twice] = ["fifo", "custom"].map(|policy| refaults("zipf-file", policy).unwrap());
+        assert_ne!(fifo.refaults, twice.refaults);
+        assert!(twice.refaults >= twice.optimum);
+    }
+
+    #[test]
+    fn the_page_shows_it() {
+        let page = include_str!("../../../docs/policies.md");
+        assert!(
+            page.contains(include_str!("twice.rs")),
+            "docs/policies.md does not show examples/policy/src/twice.rs"
+        );
+    }
+}
