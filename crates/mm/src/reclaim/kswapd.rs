@@ -6,7 +6,7 @@
 //! it sleeps.
 
 use super::*;
-use crate::alloc::{KswapdRequest, Mark};
+use crate::alloc::{KswapdRequest, Mark, compact_gap};
 use crate::event::Event;
 use crate::machine::{Machine, Scope, WaitKey};
 use crate::store::Store;
