@@ -23,6 +23,7 @@ mod fork;
 mod huge;
 mod khugepaged;
 mod map;
+mod migrate;
 mod mlock;
 mod passed;
 mod remap;
@@ -36,6 +37,7 @@ mod vma;
 pub use advise::Advised;
 pub use collapse::{CollapseLimits, Collapsed, Refused};
 pub use fault::{FaultStop, Served};
+pub use migrate::Collected;
 pub use tree::VmaTree;
 pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};
@@ -122,6 +124,12 @@ impl Space {
     /// The first range that ends after `from` and that `wanted` accepts.
     pub fn range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
         self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
+    }
+
+    /// As [`range_from`](Self::range_from), for who holds the lock of page tables, which comes after that of the ranges: none if
+    /// somebody has that.
+    pub fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
+        self.vmas.try_lock()?.from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
     /// Is the space in use?

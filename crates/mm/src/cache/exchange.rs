@@ -1,0 +1,51 @@
+//! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of the one whose
+//! content was moved ([`Store::replace_folio`](crate::store::Store::replace_folio)).
+
+use super::Cache;
+use super::tree::{Folio, PageTree};
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::units::*;
+
+impl Cache {
+    /// Put `whole` in the place of `parts`, which follow each other in a file and are frozen, if `ready` says so, called when nobody can
+    /// find either. One part is exchanged with its marks. The cache's reference is the new folio's then.
+    pub fn put_in_place<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        parts: &[Pfn],
+        whole: Pfn,
+        ready: impl FnOnce(&PageTree) -> bool,
+    ) -> bool {
+        let (f, frames) = (self.file(id), &memory.frames);
+        let folio = Folio { head: whole, order: frames[whole].order() };
+        let mut tree = f.tree.lock();
+        if !ready(&tree) {
+            return false;
+        }
+        let first = |part: Pfn| frames[part].page_index();
+        let mut pages = 0;
+        if let &[part] = parts
+            && frames[part].order() == folio.order
+        {
+            let old = tree.exchange_folio(first(part), folio);
+            debug_assert_eq!(old.head, part);
+            pages = old.pages();
+        } else {
+            for &part in parts {
+                let old = tree.replace_folio(first(part), None);
+                debug_assert_eq!(old.head, part);
+                pages += old.pages();
+            }
+            tree.insert_folio(frames[whole].page_index(), folio).expect("its place was just emptied");
+        }
+        frames[whole].get(1);
+        let news = tree.take_news();
+        drop(tree);
+        self.heed(memory, id, news);
+        self.count_added(memory, f, -(pages as i64));
+        self.count_added(memory, f, folio.pages() as i64);
+        true
+    }
+}
