@@ -68,7 +68,6 @@ impl Rmap {
 
     /// The next entries in a table that wait for a page of the folio, and the page behind them, or behind the table. `None`: there is no
     /// table.
-    #[expect(clippy::type_complexity, reason = "a run and where to go on")]
     fn land_in_table<M: Machine>(
         &self,
         memory: &Memory<M>,
