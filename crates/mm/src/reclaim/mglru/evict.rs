@@ -2,6 +2,7 @@
 
 use super::aging::should_age;
 use super::groups::Turn;
+use crate::alloc::compact_gap;
 use crate::alloc::{Mark, Reserve};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
@@ -11,7 +12,7 @@ use crate::lru::{ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
-use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl, compact_gap};
+use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl};
 use crate::units::*;
 
 /// What a folio that reclaim did not free is marked with.
