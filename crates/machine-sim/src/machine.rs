@@ -455,6 +455,10 @@ impl Machine for SimMachine {
         self.spec.distance(from.index(), to.index())
     }
 
+    fn memory_distance(&self, node: NodeId) -> u32 {
+        self.spec.memory_distance(node.index())
+    }
+
     #[inline]
     fn cpu(&self) -> CpuId {
         CpuId(self.current.get() as u16)

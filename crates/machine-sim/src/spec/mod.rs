@@ -307,6 +307,18 @@ impl MachineSpec {
         ((node.latency_ns + hop) * 1000.0).round() as u64
     }
 
+    /// A node's abstract distance: that of DRAM if it has CPUs; else by its figures beside those of the first node that has some.
+    pub(crate) fn memory_distance(&self, node: usize) -> u32 {
+        let (nodes, far) = (&self.file.node, &self.file.node[node]);
+        let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {
+            return mm::tier::DRAM_DISTANCE;
+        };
+        // Tenths of a nanosecond, and MB/s.
+        let figures = |node: &NodeSpec| ((node.latency_ns * 10.0) as u64, (node.bandwidth_gbs * 1000.0) as u64);
+        let ((latency, bandwidth), (dram_latency, dram_bandwidth)) = (figures(far), figures(dram));
+        mm::tier::distance_of(latency, bandwidth.max(1), dram_latency.max(1), dram_bandwidth)
+    }
+
     /// Picoseconds to stream one cache line from memory of node `to`.
     pub(crate) fn line(&self, to: usize) -> u64 {
         (64_000.0 / self.file.node[to].bandwidth_gbs).round() as u64

@@ -66,7 +66,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios, and aged.
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
         let _scope = self.st.scope(Scope::EvictFolios);
-        let swappiness = self.swappiness(group, sc);
+        let swappiness = self.swappiness(node, group, sc);
         let (mut scanned, mut aged) = (0, false);
         sc.met = Met::default();
         loop {
