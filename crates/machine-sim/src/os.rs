@@ -147,6 +147,11 @@ impl<'w, P: Program> SimOs<'w, P> {
     #[cold]
     fn breathe(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
+        if self.world.ticks.get() {
+            self.enter();
+            self.world.mm.task_work(self.space);
+            self.leave();
+        }
         if self.world.mm.killed(self.space) {
             self.killed();
         }

@@ -30,8 +30,15 @@ impl<M: Machine> Base<M> {
     pub fn new(machine: M, knobs: Knobs) -> Base<M> {
         let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
         let stats = Stats::new(machine.cpus());
-        let tiers = Tiers::new(&machine);
-        Base { frames: FrameTable::new(end as usize), stats, sizes: SizeStats::default(), tiers, knobs, machine }
+        let tiers = Tiers::new(&machine, end as usize);
+        Base {
+            frames: FrameTable::new(end as usize),
+            stats,
+            sizes: SizeStats::default(),
+            tiers,
+            knobs,
+            machine,
+        }
     }
 
     /// Add to a counter on behalf of this CPU.

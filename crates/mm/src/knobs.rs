@@ -53,6 +53,14 @@ macro_rules! knobs {
     };
 }
 
+/// Bits of `kernel.numa_balancing`.
+pub mod numa_balancing {
+    /// Move pages to the node that uses them.
+    pub const NORMAL: u64 = 1;
+    /// Promote hot pages of slower tiers.
+    pub const TIERING: u64 = 2;
+}
+
 /// What a knob is.
 #[derive(Clone, Copy, Debug)]
 pub struct KnobInfo {

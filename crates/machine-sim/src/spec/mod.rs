@@ -314,7 +314,8 @@ impl MachineSpec {
             return mm::tier::DRAM_DISTANCE;
         };
         // Tenths of a nanosecond, and MB/s.
-        let figures = |node: &NodeSpec| ((node.latency_ns * 10.0) as u64, (node.bandwidth_gbs * 1000.0) as u64);
+        let figures =
+            |node: &NodeSpec| ((node.latency_ns * 10.0) as u64, (node.bandwidth_gbs * 1000.0) as u64);
         let ((latency, bandwidth), (dram_latency, dram_bandwidth)) = (figures(far), figures(dram));
         mm::tier::distance_of(latency, bandwidth.max(1), dram_latency.max(1), dram_bandwidth)
     }

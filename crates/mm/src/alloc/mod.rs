@@ -28,7 +28,7 @@ pub mod watermark;
 mod zone;
 mod zonelist;
 
-pub use kswapd::KswapdRequest;
+pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
 pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};

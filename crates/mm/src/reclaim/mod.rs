@@ -201,7 +201,11 @@ fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
     let vec = st.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
     let anon = vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind);
-    if st.swap.free_slots() > 0 || demote::demotes(st, node) { file + anon } else { file + anon.min(in_swap_cache(st)) }
+    if st.swap.free_slots() > 0 || demote::demotes(st, node) {
+        file + anon
+    } else {
+        file + anon.min(in_swap_cache(st))
+    }
 }
 
 /// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone then, and may

@@ -2,7 +2,7 @@
 
 use super::aging::should_age;
 use super::groups::Turn;
-use crate::alloc::{Mark, Reserve};
+use crate::alloc::{Reserve, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
@@ -117,10 +117,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if !sc.kswapd || sc.order > Order::ZERO {
             return false;
         }
+        let mark = kswapd_mark(&self.st.knobs);
         self.st
             .alloc
             .zones_of(node, sc.reclaim_idx)
-            .all(|zone| zone.watermark_ok_above(BATCH, Mark::High, sc.reclaim_idx, Reserve::None))
+            .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
     }
 
     /// Evict from the oldest generation of a vector. Returns how far that got: 0 if no further.
