@@ -19,6 +19,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("laptop", include_str!("../../machines/laptop.toml")),
     ("small", include_str!("../../machines/small.toml")),
     ("luf-cxl", include_str!("../../machines/luf-cxl.toml")),
+    ("tiers", include_str!("../../machines/tiers.toml")),
     ("icelake-96", include_str!("../../machines/icelake-96.toml")),
     ("compact-8", include_str!("../../machines/compact-8.toml")),
     ("numa-4s-2015", include_str!("../../machines/numa-4s-2015.toml")),

@@ -195,10 +195,9 @@ mod tests {
                 })
                 .count()
         };
-        // The test comes after counting, so the one that reaches the limit is refused.
-        assert_eq!(promoted(10_000), 100 - 1);
+        // The candidate that opens the window is not counted in it; the one that reaches the limit is refused.
+        assert_eq!(promoted(10_000), 100);
         assert_eq!(promoted(10_500), 0);
-        // The candidate that opens the window is not counted in it.
         assert_eq!(promoted(12_000), 100);
     }
 
