@@ -1,6 +1,8 @@
 //! What processes on two CPUs, which keep their translations, must read, whatever is moved to other frames, and whatever happens while
 //! it is moved: anonymous memory, shmem, files, private copies; in folios of any size; under every policy.
 
+mod each;
+
 use super::*;
 use crate::api::*;
 use crate::event::{Concern, Event};
