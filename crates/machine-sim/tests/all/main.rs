@@ -19,3 +19,4 @@ mod regressions;
 mod scenarios;
 mod stale;
 mod tasks;
+mod tiers;
