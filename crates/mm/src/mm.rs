@@ -31,6 +31,7 @@ use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::api::*;
 use crate::arena::Arena;
 use crate::cache::Cache;
+use crate::compact;
 use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
@@ -317,13 +318,16 @@ impl<M: Machine> Mm<M> {
         let nodes = self.store.alloc.nodes() as u8;
         let collapse = self.ground().knobs.get(Knob::ThpKhugepaged) == 1;
         let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
-        kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged)).collect()
+        let kcompactds = (0..nodes).map(|node| Daemon::Kcompactd(NodeId(node)));
+        let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
+        background.chain(kcompactds).collect()
     }
 
     /// Run a background task until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
         match daemon {
             Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, self, node),
+            Daemon::Kcompactd(node) => compact::daemon(&self.store, node),
             Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
         }

@@ -132,6 +132,11 @@ impl ZoneCompaction {
         self.free.store(self.free.load(Relaxed).min(block), Relaxed);
     }
 
+    /// The free scanner goes on at this page block, wherever it was.
+    pub fn set_free(&self, block: Pfn) {
+        self.free.store(block.0.max(self.start.0), Relaxed);
+    }
+
     /// Pages of this block were given back, so it is worth a look.
     pub fn note_given_back(&self, block: Pfn) {
         self.free.fetch_max(block.0, Relaxed);

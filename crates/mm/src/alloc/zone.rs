@@ -200,7 +200,7 @@ impl Zone {
     }
 
     /// Bit n is set if a block of order n is free.
-    pub(super) fn free_orders(&self) -> u32 {
+    pub fn free_orders(&self) -> u32 {
         self.orders.load(Relaxed)
     }
 
