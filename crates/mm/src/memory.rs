@@ -1,14 +1,15 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
 use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
+use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
 use crate::lru::Lru;
-use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
+use crate::machine::{Machine, Scope, Ticket, WaitKey, Work, ZoneKind};
 use crate::stat::SizeStat;
 use crate::swap::Swap;
-use crate::table::Tables;
-use crate::tlb::{FileSettled, Finished, Gather, Refs};
+use crate::table::{Landing, Tables};
+use crate::tlb::{Batch, FileSettled, Finished, Gather, Refs};
 use crate::units::*;
 
 /// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
@@ -231,6 +232,14 @@ impl<M: Machine> Memory<M> {
         self.wait_while(pfn, FrameFlags::LOCKED);
     }
 
+    /// A ticket for the moment at which a folio is unlocked that is locked now, and cannot be unlocked meanwhile, nor freed before.
+    pub fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
+        let ticket = self.ground.machine.ticket(WaitKey::Frame(pfn));
+        let before = self.frames[pfn].set(FrameFlags::WAITERS);
+        debug_assert!(before.contains(FrameFlags::LOCKED), "nobody would wake who waits for {pfn}");
+        ticket
+    }
+
     /// Sleep until the folio is not being written. The caller holds a reference.
     pub fn wait_writeback(&self, pfn: Pfn) {
         self.wait_while(pfn, FrameFlags::WRITEBACK);
@@ -294,6 +303,21 @@ impl<M: Machine> Memory<M> {
         self.assert_unseen(to);
         self.ground.machine.copy(to, from, count);
         self.ground.charge(Work::CopyPage, u64::from(count));
+    }
+
+    /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its entries was noted, owes
+    /// nothing for those that allowed stores; it is locked, so that it stays so.
+    pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
+        let frame = &self.frames[from];
+        assert!(
+            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
+            "{from} is copied while it is in use"
+        );
+        assert!(!batch.owes_for_writable(), "{from} is copied while CPUs may store to it");
+        let concern = Concern::Frames { first: from, count: frame.pages() };
+        self.event(Event::TlbHazard, concern.args());
+        self.copy(to, from, frame.pages());
+        Landing::copied(from, to)
     }
 
     /// Zero pages of a folio of a file, of which nobody holds a translation that was taken away.

@@ -41,6 +41,10 @@ named_table! {
         UnmapPageRange "unmap_page_range" "take the entries of a range away";
         TlbFinishMmu "tlb_finish_mmu" "flush what was taken away, then free it";
         TryToUnmapOne "try_to_unmap_one" "take all entries of a folio away";
+        MigratePages "migrate_pages" "move folios to other frames";
+        TryToMigrateOne "try_to_migrate_one" "take all entries of a folio away that is moved";
+        MigrationEntryWait "migration_entry_wait" "sleep until a page that is moved is there";
+        RemoveMigrationPtes "remove_migration_ptes" "map a folio again that was moved";
         FolioReferenced "folio_referenced" "look for young entries of a folio";
         FolioMkclean "folio_mkclean" "write-protect all entries of a folio";
         FolioRemoveRmap "folio_remove_rmap" "forget mappings of a folio, with their statistics";

@@ -102,6 +102,11 @@ named_table! {
         KhugepagedFullScans "khugepaged.full_scans" "times that khugepaged has been through all spaces";
         ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";
         ThpSplitPmd "thp_split_pmd" "2 MiB entries that were split into page entries or, of files, dropped to that end";
+        PgmigrateSuccess "pgmigrate_success" "pages moved to other frames";
+        PgmigrateFail "pgmigrate_fail" "pages that could not be moved";
+        ThpMigrationSuccess "thp_migration_success" "folios of 2 MiB that were moved whole";
+        ThpMigrationFail "thp_migration_fail" "folios of 2 MiB that could not be moved whole";
+        ThpMigrationSplit "thp_migration_split" "folios of 2 MiB that were split to be moved";
         OomKill "oom_kill" "spaces chosen by the out-of-memory decision";
         UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
         UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";

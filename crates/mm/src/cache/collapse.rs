@@ -8,7 +8,7 @@
 
 use super::Cache;
 use super::split::CACHE_AND_CALLER;
-use super::tree::{Folio, Mark};
+use super::tree::{Mark, PageTree};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -153,33 +153,24 @@ impl Cache {
             at = index + pages as u64;
         }
         zero(at, range.end);
-        let mut tree = f.tree.lock();
-        let same = tree.folios_in(Mark::Folio, range.clone()).count() == parts.len();
-        let none_swapped = tree.iter(Mark::Swap, range.clone()).next().is_none();
-        if !same || !none_swapped || range.end > f.pages() {
+        let fits = |tree: &PageTree| {
+            let same = tree.folios_in(Mark::Folio, range.clone()).count() == parts.len();
+            same && tree.iter(Mark::Swap, range.clone()).next().is_none() && range.end <= f.pages()
+        };
+        let ready = || {
+            let mut flags = FrameFlags::UPTODATE;
+            flags.set(FrameFlags::DIRTY, dirty);
+            flags.set(FrameFlags::SWAPBACKED, f.is_shmem());
+            frames[whole].set(flags);
+            frames[whole].set_owner(Owner::File(file), first);
+            true
+        };
+        if !self.put_in_place(memory, file, parts, whole, |tree| fits(tree) && ready()) {
             return false;
         }
-        let mut pages = 0;
         for &part in parts {
-            let old = tree.replace_folio(frames[part].page_index(), None);
-            debug_assert_eq!(old.head, part);
-            pages += old.pages() as i64;
             frames[part].set_owner(Owner::None, PageIndex(0));
         }
-        let frame = &frames[whole];
-        let mut flags = FrameFlags::UPTODATE;
-        flags.set(FrameFlags::DIRTY, dirty);
-        flags.set(FrameFlags::SWAPBACKED, f.is_shmem());
-        frame.set(flags);
-        frame.set_owner(Owner::File(file), first);
-        let folio = Folio { head: whole, order: PAGEBLOCK_ORDER };
-        tree.insert_folio(first, folio).expect("its place was just emptied");
-        frame.get(1);
-        let news = tree.take_news();
-        drop(tree);
-        self.heed(memory, file, news);
-        self.count_added(memory, f, -pages);
-        self.count_added(memory, f, folio.pages() as i64);
         memory.lru.add(memory.ground(), whole, false);
         true
     }

@@ -28,6 +28,7 @@
 mod check;
 mod collapse;
 mod evict;
+mod exchange;
 mod file;
 mod get;
 mod io;

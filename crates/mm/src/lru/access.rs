@@ -92,6 +92,14 @@ impl Lru {
         }
     }
 
+    /// The same for a folio on no list yet, to which the content of a locked one was moved.
+    pub fn keep_locked<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
+        let frame = &base.frames[pfn];
+        if frame.test_and_set(FrameFlags::MLOCKED) {
+            base.count(Stat::NrMlock, frame.pages() as i64);
+        }
+    }
+
     /// The last mapping that locked the folio is gone. Should another one be left, reclaim finds it and locks the folio
     /// again.
     pub fn munlock<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {

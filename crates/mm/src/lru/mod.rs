@@ -220,6 +220,21 @@ impl Lru {
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
     /// reference.
     pub fn isolate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
+        self.isolate_if(base, pfn, |_, _, _| ())
+    }
+
+    /// The same, because the folio's content is going to be moved: when that, or the folio, is put back, it has the generation that it had.
+    pub fn isolate_to_move<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
+        self.isolate_if(base, pfn, mglru::note_age)
+    }
+
+    #[inline]
+    fn isolate_if<M: Machine>(
+        &self,
+        base: &Base<M>,
+        pfn: Pfn,
+        note: impl FnOnce(&mglru::Generations, &Frame, FrameFlags),
+    ) -> bool {
         let frame = &base.frames[pfn];
         if !frame.test_and_clear(FrameFlags::LRU) {
             return false;
@@ -227,8 +242,26 @@ impl Lru {
         frame.get(1);
         base.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
+        let flags = frame.flags();
         self.unlink(base, &mut held, pfn, Leave::Other);
+        note(&held.vec.generations, frame, flags);
         true
+    }
+
+    /// An isolated folio's content has been moved to another, to which nobody can come yet: its charge, and what is known of its use,
+    /// go along. That it is locked in memory, those say who lock it ([`Lru::keep_locked`]).
+    pub fn succeed<M: Machine>(&self, base: &Base<M>, from: Pfn, to: Pfn) {
+        let (from, to) = (&base.frames[from], &base.frames[to]);
+        let known = FrameFlags::ACTIVE
+            | FrameFlags::UNEVICTABLE
+            | FrameFlags::WORKINGSET
+            | FrameFlags::REFERENCED
+            | FrameFlags::USES;
+        to.set(from.flags() & known);
+        to.set_mark(from.mark());
+        from.set_mark(0);
+        to.set_group(from.group());
+        from.set_group(ROOT);
     }
 
     /// Put an isolated folio back on the list that its flags now name. The caller still has to drop its reference.
@@ -242,7 +275,10 @@ impl Lru {
     pub fn split<M: Machine>(&self, base: &Base<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
         let (frame, pages) = (&base.frames[pfn], base.frames[pfn].pages());
         if !frame.test_and_clear(FrameFlags::LRU) {
-            return split();
+            split();
+            let parts = (to.frames()..pages).step_by(to.frames() as usize);
+            parts.for_each(|i| base.frames[pfn.add(i)].set_mark(frame.mark()));
+            return;
         }
         base.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);

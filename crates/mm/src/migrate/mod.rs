@@ -2,10 +2,33 @@
 //!
 //! Who wants it says why ([`Why`]) and how hard to try ([`Mode`]): it isolates folios ([`isolate`]), and has them moved
 //! ([`folios`]) to frames that a [`Target`] of its own chooses. What could not be moved is back on its list afterwards, as it was.
+//!
+//! # One folio
+//! 1. It is locked, and a frame is had for it.
+//! 2. Its entries are taken away, and others wait in their place ([`Absent::Moving`](crate::table::Absent)): each is noted in a batch, as
+//!    reclaim's are. A fault that meets one waits for the folio's lock.
+//! 3. What the batch owes is paid: no CPU can store to the folio any more. One that could only read it may go on doing so where the
+//!    policy of flushes says so ([`crate::tlb::Batch`]): it reads what the copy says, and the old frame carries the debt.
+//! 4. It is copied. Then its references are frozen, if they are those of its cache and of who isolated it, and the new folio takes its place
+//!    in its cache, its group, and later on its list ([`Cache::exchange`](crate::cache::Cache::exchange)).
+//! 5. The entries that wait map the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old one is unlocked and free.
+//!
+//! If somebody else has a reference, the entries map the old folio again: nothing has changed. It is copied before its references are
+//! frozen, as a folio whose references are frozen makes others spin, and what is copied cannot change: to map it, or to write
+//! to it, takes its lock.
+//!
+//! *Many.* Steps 1 and 2 are done for a batch of folios, with one payment for all; so none is waited for while others are locked, and
+//! those that would have to be waited for are tried again by themselves, if the mode allows it.
+//!
+//! Source: mm/migrate.c of Linux 6.12.
+
+mod batch;
 
 use crate::alloc::Fresh;
+use crate::event::Event;
 use crate::frame::{FrameFlags, List};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
+use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
 
@@ -48,8 +71,10 @@ pub trait Target<M> {
 pub struct Done {
     /// Pages whose content is elsewhere now, or that were given up by their last user meanwhile: their frames are free.
     pub moved: u64,
-    /// Pages that are where they were, on their lists.
+    /// Pages that could not be moved: they are where they were, on their lists.
     pub failed: u64,
+    /// Pages whose turn did not come: on their lists, too.
+    pub left: u64,
     /// Folios of several pages that were moved whole.
     pub large_moved: u64,
     /// Folios of several pages that are where they were.
@@ -82,34 +107,44 @@ pub fn isolate<M: Machine>(st: &Store<M>, head: Pfn) -> Result<Order, Refused> {
     let cached = u32::from(frame.has(FrameFlags::SWAPCACHE) || !frame.is_anon());
     let refused = if frame.refs() > frame.mapcount() + cached + 1 {
         Some(Refused::Pinned)
-    } else if !st.lru.isolate(st.memory().ground(), head) {
+    } else if !st.lru.isolate_to_move(st.memory().ground(), head) {
         Some(Refused::NotListed)
     } else {
         None
     };
     let order = frame.order();
+    if refused.is_none() {
+        note_isolated(st, head, i64::from(order.frames()));
+    }
     st.put(head);
     refused.map_or(Ok(order), Err)
 }
 
 /// Put an isolated folio back on its list after all, and drop its reference.
 pub fn put_back<M: Machine>(st: &Store<M>, head: Pfn) {
+    note_isolated(st, head, -i64::from(st.frames[head].pages()));
     st.lru.putback(st.memory().ground(), head);
     st.put(head);
+}
+
+/// Pages of a folio are isolated, or no longer.
+fn note_isolated<M: Machine>(st: &Store<M>, head: Pfn, by: i64) {
+    let file = !st.frames[head].has(FrameFlags::SWAPBACKED);
+    st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
 }
 
 /// Move isolated folios, the list's tail first. What is not moved is put back on its list. Nobody's locks may be held, and no folio's.
 pub fn folios<M: Machine>(
     st: &Store<M>,
-    mut isolated: List,
-    _target: &mut dyn Target<M>,
-    _mode: Mode,
-    _why: Why,
+    isolated: List,
+    target: &mut dyn Target<M>,
+    mode: Mode,
+    why: Why,
 ) -> Done {
-    let mut done = Done::default();
-    while let Some(head) = isolated.pop_tail(&st.frames) {
-        done.failed += u64::from(st.frames[head].pages());
-        put_back(st, head);
-    }
+    let _scope = st.scope(Scope::MigratePages);
+    let done = batch::run(st, isolated, target, mode);
+    st.count(Stat::PgmigrateSuccess, done.moved as i64);
+    st.count(Stat::PgmigrateFail, done.failed as i64);
+    st.event(Event::MmMigratePages, [done.moved, done.failed, mode as u64, why as u64]);
     done
 }

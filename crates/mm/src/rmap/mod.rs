@@ -19,6 +19,7 @@
 
 mod count;
 mod look;
+mod migrate;
 mod pages;
 mod spans;
 mod split;

@@ -134,6 +134,10 @@ fn change_entries<M: Machine>(
     let mut tables = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, |tables, run| {
         if !run.entry.is_present() {
+            if run.entry.as_migrating().is_some() {
+                // What CPUs may still do through its old translation is paid for when the space is settled.
+                tables.restrict(run.slot, |entry| entry.with_rights(rights, read_only));
+            }
             return;
         }
         let old = run.entry.bits();

@@ -2,13 +2,13 @@
 
 use super::vma::Vma;
 use super::{Spaces, Stop};
-use crate::frame::FrameFlags;
+use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
 use crate::primitive::Ordering::*;
 use crate::rmap::Tally;
 use crate::store::Store;
-use crate::table::{Absent, Bits, Locked, Resident, Rights, Run, Settled, Slot};
+use crate::table::{Absent, Bits, Locked, Migrating, Resident, Rights, Run, Settled, Slot};
 use crate::tlb::Tightening;
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -72,7 +72,12 @@ impl Spaces {
         let mut outcome = Ok(());
         let mut changes = Changes { tally: Tally::new(base), tightening };
         from.for_each(range.view.start, range.view.end(), |from, run| {
-            if run.is_large() {
+            if let Some(migrating) = run.entry.as_migrating() {
+                if outcome.is_ok() {
+                    let what = (&run, migrating, range.view.is_shared());
+                    outcome = copy_migrating(st, from, &mut to, what, gfp);
+                }
+            } else if run.is_large() {
                 // One of a file can be faulted in again.
                 if outcome.is_ok() && st.frames[run.entry.pfn()].is_anon() {
                     outcome = copy_large(st, from, &mut to, &run, gfp, changes.tightening);
@@ -121,6 +126,45 @@ fn copy_large<M: Machine>(
     st.rmap.add_large(base, pages.head);
     to.counts().add(Resident::Anon, i64::from(pages.count));
     to.inherit(slot, from, run, Rights::YOUNG);
+    Ok(())
+}
+
+/// Share an entry whose page is being moved. What CPUs may still do through its old translation ends with fork's flush of the whole
+/// parent.
+#[cold]
+fn copy_migrating<M: Machine>(
+    st: &Store<M>,
+    from: &mut Locked<'_, M>,
+    to: &mut Settled<'_, M>,
+    (run, migrating, shared): (&Run, Migrating, bool),
+    gfp: Gfp,
+) -> Result<(), Stop> {
+    let head = st.frames.head(migrating.page());
+    let anon = st.frames[head].is_anon();
+    let slot = if !run.is_large() {
+        to.reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)?
+    } else if anon {
+        let slot = to.reserve_large(&st.alloc, run.page, gfp.mark, gfp.reserve)?;
+        to.deposit(&st.alloc, gfp.mark, gfp.reserve)?;
+        slot.expect("the child has nothing there")
+    } else {
+        // It can be faulted in again.
+        return Ok(());
+    };
+    st.charge(Work::EntrySet, 1);
+    let mut forget = Rights::YOUNG;
+    if shared {
+        forget |= Rights::DIRTY;
+    }
+    let kept = from.restrict(run.slot, |entry| if shared { entry } else { entry.read_only() });
+    if anon {
+        let pages = FolioPages { head, first: migrating.page(), count: run.pages() as u32 };
+        for page in pages.iter() {
+            st.frames[page].clear(FrameFlags::EXCLUSIVE);
+        }
+    }
+    to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
+    to.counts().add(super::unmap::resident_kind(st, head), run.pages() as i64);
     Ok(())
 }
 

@@ -29,6 +29,11 @@ impl Spaces {
         });
         let mut tables = st.tables.lock(st.memory().ground(), id);
         tables.for_each(start, end, |_, run| {
+            let moving = run.entry.as_migrating().map(|migrating| st.frames.head(migrating.page()));
+            if let (false, Some(head)) = (lock, moving) {
+                // Should its content be moved, those ranges lock the new folio that still are locked then.
+                st.lru.munlock(st.memory().ground(), head);
+            }
             if run.entry.is_present() && run.entry.pfn() != st.zero {
                 let head = run.mapped(&st.frames).head;
                 if lock {

@@ -6,7 +6,7 @@
 //! this returns no CPU holds it.
 
 use super::Space;
-use super::unmap::zap_if;
+use super::unmap::{split_anon_entry, zap_if};
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::store::Store;
@@ -45,8 +45,7 @@ pub(super) fn split_entry<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn) {
         let Some(run) = tables.find(page).filter(Run::is_large) else { return };
         let head = run.entry.pfn();
         if st.frames[head].is_anon() {
-            tables.split_large(&run);
-            st.rmap.split_large(base, head);
+            split_anon_entry(st, &mut tables, &run);
             return;
         }
     }

@@ -11,7 +11,7 @@ use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::rmap::Tally;
 use crate::stat::Stat;
 use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Resident, Run, USER_END};
+use crate::table::{Absent, Bits, Entry, Locked, Migrating, Resident, Run, USER_END};
 use crate::tlb::{Ascending, Emptied, Gather};
 use crate::units::*;
 use core::cell::Cell;
@@ -172,6 +172,8 @@ fn zap_locked_if<M: Machine>(
     loop {
         // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
         let split = Cell::new(None);
+        // Tables that were set aside for large entries whose folios were being moved.
+        let unused = Cell::new(0);
         let wanted = |run: &Run| {
             if run.is_large()
                 && reaches_out((run.page, run.end()), start, end)
@@ -183,8 +185,14 @@ fn zap_locked_if<M: Machine>(
             }
             wanted(run)
         };
-        let swapped = |tables: &mut _, slot| forget_swapped(st, tables, slot);
-        tables.take_each(from, end, wanted, swapped, |tables, emptied| {
+        let absent = |tables: &mut _, absent| match absent {
+            Absent::Swap { slot, .. } => forget_swapped(st, tables, slot),
+            Absent::Moving(migrating) => {
+                unused.set(unused.get() + u32::from(forget_moving(st, tables, migrating)));
+            }
+            Absent::None => {}
+        };
+        tables.take_each(from, end, wanted, absent, |tables, emptied| {
             if emptied.is_large() {
                 let partly = reaches_out(emptied.range(), start, end);
                 let what = (emptied.mapped().head, emptied.entry());
@@ -193,9 +201,11 @@ fn zap_locked_if<M: Machine>(
             }
             forget_run(st, tables, emptied, recency, &mut gather, &mut tally);
         });
+        for _ in 0..unused.get() {
+            gather.gather().unused_table(tables.withdraw());
+        }
         let Some(run) = split.get() else { break };
-        tables.split_large(&run);
-        st.rmap.split_large(base, run.entry.pfn());
+        split_anon_entry(st, tables, &run);
         from = run.page.max(start);
         // What is walked next lies below what was cleared behind the entry.
         gather.descend();
@@ -214,6 +224,28 @@ fn forget_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, slot: S
     st.charge(Work::EntryClear, 1);
     tables.counts().add(Resident::Swap, -1);
     drop_swap_entry(st.memory(), slot);
+}
+
+/// An entry whose page is being moved was taken away: it held no reference, and whoever moves the page has noted what it said of its
+/// content. What CPUs may still do through its old translation is paid for when the space is settled. Returns whether a table was set
+/// aside for it.
+#[cold]
+fn forget_moving<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, migrating: Migrating) -> bool {
+    st.charge(Work::EntryClear, 1);
+    let kind = resident_kind(st, st.frames.head(migrating.page()));
+    let pages = if migrating.is_large() { TABLE_ENTRIES as i64 } else { 1 };
+    tables.counts().add(kind, -pages);
+    migrating.is_large() && kind == Resident::Anon
+}
+
+/// Split a 2 MiB entry of anonymous memory, whose folio is there or on its way.
+pub(super) fn split_anon_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run) {
+    tables.split_large(run);
+    if run.entry.is_present() {
+        st.rmap.split_large(st.memory().ground(), run.entry.pfn());
+    } else {
+        st.count(Stat::ThpSplitPmd, 1);
+    }
 }
 
 /// A run of entries was emptied: see to what it said.

@@ -223,6 +223,12 @@ impl Slots {
         shadow
     }
 
+    /// Put another folio in the place of the one in the cache.
+    pub(super) fn exchange(&mut self, slot: u32, from: Pfn, to: Pfn) {
+        assert_eq!(self.folio(slot), Some(from), "swap slot {slot} has another folio");
+        self.value[slot as usize] = to.0 as u64 + 1;
+    }
+
     /// Take the folio out of the cache; `true` if the slot became free.
     pub(super) fn remove(&mut self, slot: u32, shadow: Option<Shadow>) -> bool {
         let map = &mut self.map[slot as usize];

@@ -213,6 +213,30 @@ impl Swap {
         Some(slots.insert(offset, pfn))
     }
 
+    /// Put `to`, a folio of the same size, in the place of one in the swap cache: if `freeze`, called while nobody can find either, says
+    /// so, and has given `to` what is known of `from` but for its slots. The cache's reference of `from` is gone then.
+    pub fn cache_exchange<M: Machine>(
+        &self,
+        base: &Base<M>,
+        from: Pfn,
+        to: Pfn,
+        freeze: impl FnOnce() -> bool,
+    ) -> bool {
+        let (old, new) = (&base.frames[from], &base.frames[to]);
+        let first = old.swap_slot();
+        let (mut slots, offset) = self.slots(first);
+        if !freeze() {
+            return false;
+        }
+        (offset..offset + old.pages()).for_each(|offset| slots.exchange(offset, from, to));
+        new.set_private(first.0 as u64);
+        new.set(FrameFlags::SWAPCACHE);
+        new.get(1);
+        old.clear(FrameFlags::SWAPCACHE);
+        old.set_private(0);
+        true
+    }
+
     /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that entries still
     /// refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
     pub fn cache_remove<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, shadow: Option<Shadow>) {

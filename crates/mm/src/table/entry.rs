@@ -57,6 +57,9 @@ const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 const SWAP: u64 = 1 << 1;
 const SWAP_EXCLUSIVE: u64 = 1 << 2;
 
+/// An entry whose page is on its way to another frame: not present, this bit set, all else as it was.
+const MIGRATING: u64 = 1 << 10;
+
 /// One page-table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
@@ -74,6 +77,8 @@ pub enum Absent {
         /// Only this entry knows it.
         exclusive: bool,
     },
+    /// The page is being moved to another frame ([`Migrating`]).
+    Moving(Migrating),
 }
 
 impl From<Absent> for Entry {
@@ -82,6 +87,7 @@ impl From<Absent> for Entry {
         match absent {
             Absent::None => Entry::NONE,
             Absent::Swap { slot, exclusive } => Entry::swap(slot, exclusive),
+            Absent::Moving(migrating) => migrating.0,
         }
     }
 }
@@ -160,10 +166,34 @@ impl Entry {
     /// The slot of a swap entry, and whether it is exclusive.
     #[inline]
     pub const fn as_swap(self) -> Option<(SwapSlot, bool)> {
-        if self.is_present() || self.0 & SWAP == 0 {
+        // The bit means something else in other entries.
+        if self.0 & (SWAP | Bits::PRESENT.bits() | MIGRATING) != SWAP {
             return None;
         }
         Some((SwapSlot((self.0 >> PAGE_SHIFT) as u32), self.0 & SWAP_EXCLUSIVE != 0))
+    }
+
+    /// What an entry that is not present says.
+    #[inline]
+    pub fn absent(self) -> Absent {
+        debug_assert!(!self.is_present());
+        if let Some((slot, exclusive)) = self.as_swap() {
+            return Absent::Swap { slot, exclusive };
+        }
+        self.as_migrating().map_or(Absent::None, Absent::Moving)
+    }
+
+    /// An entry whose page is being moved, if it is one.
+    #[inline]
+    pub const fn as_migrating(self) -> Option<Migrating> {
+        let found = self.0 & (Bits::PRESENT.bits() | MIGRATING) == MIGRATING;
+        if found { Some(Migrating(self)) } else { None }
+    }
+
+    /// What takes the place of a present entry while its page is moved.
+    #[inline]
+    pub(super) const fn migrating(self) -> Entry {
+        Entry(self.0 & !Bits::PRESENT.bits() | MIGRATING)
     }
 
     /// With more bits.
@@ -180,8 +210,59 @@ impl Entry {
     }
 }
 
+/// An entry whose page is being moved. It holds no reference, and says what the entry for the page's new place will say. Only a
+/// present entry becomes one, and none is given more rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migrating(Entry);
+
+impl Migrating {
+    /// The frame that the page leaves, or comes back to. Its folio is locked as long as an entry says this.
+    #[inline]
+    pub const fn page(self) -> Pfn {
+        self.0.pfn()
+    }
+
+    /// Was it an entry of 2 MiB?
+    #[inline]
+    pub const fn is_large(self) -> bool {
+        self.0.has(Bits::LARGE)
+    }
+
+    /// May the page be written through the entry when it is back?
+    #[inline]
+    pub const fn writes(self) -> bool {
+        self.0.has(Bits::WRITE)
+    }
+
+    /// The other rights and marks.
+    #[inline]
+    pub const fn rights(self) -> Rights {
+        Rights::from_bits_truncate(self.0.0)
+    }
+
+    /// With these rights in the place of what it has, its marks, and the right to write unless that is taken.
+    pub fn with_rights(self, rights: Rights, read_only: bool) -> Migrating {
+        let kept = self.rights() & (Rights::YOUNG | Rights::DIRTY);
+        let gone = Rights::all().bits_of_entry() | if read_only { Bits::WRITE } else { Bits::empty() };
+        Migrating(self.0.without(gone).with((rights | kept).bits_of_entry()))
+    }
+
+    /// Without the right to write.
+    pub fn read_only(self) -> Migrating {
+        Migrating(self.0.without(Bits::WRITE))
+    }
+
+    /// Without some marks.
+    pub fn forgetting(self, marks: Rights) -> Migrating {
+        Migrating(self.0.without(marks.bits_of_entry()))
+    }
+}
+
 impl core::fmt::Debug for Entry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.as_migrating().is_some() {
+            return write!(f, "moving({}{:?})", self.pfn(), self.bits());
+        }
         match self.as_swap() {
             Some((slot, exclusive)) => write!(f, "swap({slot}{})", if exclusive { " exclusive" } else { "" }),
             None if self.is_present() => write!(f, "{}{:?}", self.pfn(), self.bits()),
@@ -208,5 +289,21 @@ mod tests {
         assert_eq!(Entry::swap(SwapSlot(77), true).as_swap(), Some((SwapSlot(77), true)));
         assert!(!Entry::swap(SwapSlot(0), false).is_none());
         assert!(Entry::NONE.as_swap().is_none());
+    }
+
+    #[test]
+    fn an_entry_whose_page_is_moved_says_what_it_said() {
+        let bits = Bits::PRESENT | Bits::WRITE | Bits::USER | Bits::DIRTY | Bits::AGED | Bits::LARGE;
+        let moving = Entry::new(Pfn(77), bits).migrating();
+        assert!(!moving.is_present() && moving.as_swap().is_none() && !moving.is_none());
+        let migrating = moving.as_migrating().unwrap();
+        assert_eq!((migrating.page(), migrating.is_large(), migrating.writes()), (Pfn(77), true, true));
+        assert_eq!(migrating.rights(), Rights::USER | Rights::DIRTY);
+        let less = migrating.with_rights(Rights::NO_EXEC, true).forgetting(Rights::YOUNG);
+        assert_eq!((less.rights(), less.writes()), (Rights::NO_EXEC | Rights::DIRTY, false));
+        assert_eq!(Entry::from(Absent::Moving(less)).absent(), Absent::Moving(less));
+        for other in [Entry::NONE, Entry::swap(SwapSlot(9), true), Entry::new(Pfn(3), Bits::PRESENT)] {
+            assert_eq!(other.as_migrating(), None);
+        }
     }
 }

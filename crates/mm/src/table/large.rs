@@ -26,6 +26,7 @@ use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
+use crate::tlb::Range;
 use crate::units::*;
 
 impl<M: Machine> Locked<'_, M> {
@@ -89,13 +90,18 @@ impl<M: Machine> Locked<'_, M> {
     }
 
     /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large translation.
-    /// The caller sees to mapcounts and references.
+    /// The caller sees to mapcounts and references, unless the folio is being moved: then the entry has none.
     pub fn split_large(&mut self, run: &Run) {
         assert!(run.is_large());
         let base = self.base;
         let old = self.replace(run.slot, Entry::NONE);
-        // The new entries inherit what the old one held: the caller makes a reference for each of it.
-        let _ = base.tlb.flush_emptied(base, self.emptied(run, old)).into_parts();
+        if old.is_present() {
+            // The new entries inherit what the old one held: the caller makes a reference for each of it.
+            let _ = base.tlb.flush_emptied(base, self.emptied(run, old)).into_parts();
+        } else {
+            // Whoever moves the folio may not have flushed yet.
+            base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
+        }
         let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
         base.event(Event::TlbHazard, concern.args());
         let table = self.withdraw();

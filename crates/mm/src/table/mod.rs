@@ -19,6 +19,7 @@ mod aging;
 mod detached;
 pub mod entry;
 mod large;
+mod migrating;
 mod run;
 mod settled;
 mod walk;
@@ -26,7 +27,8 @@ mod window;
 
 pub use aging::Middle;
 pub use detached::Detached;
-pub use entry::{Absent, Bits, Entry, Rights};
+pub use entry::{Absent, Bits, Entry, Migrating, Rights};
+pub use migrating::Landing;
 pub use run::Run;
 pub use settled::{Moving, Settled, Writes};
 pub use window::Window;
@@ -543,7 +545,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         for level in (1..LEVELS).rev() {
             let slot = self.slot(table, page, level);
             let entry = self.read(slot);
-            if entry.has(Bits::PRESENT.union(Bits::LARGE)) {
+            if entry.has(Bits::LARGE) {
                 return Ok(slot);
             }
             table =

@@ -1,7 +1,7 @@
 //! Finding entries, one or a range.
 
 use super::run::exchange;
-use super::{Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
+use super::{Absent, Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Emptied, Gather};
@@ -66,11 +66,12 @@ impl<'a, M: Machine> Locked<'a, M> {
                 self.counts.recent.set(page, table);
                 return Some(Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
             }
-            if !entry.is_present() {
-                return None;
-            }
+            // One whose folio is being moved, too.
             if entry.has(Bits::LARGE) {
                 return Some(self.large_run(page, level, slot, entry));
+            }
+            if !entry.is_present() {
+                return None;
             }
             table = entry.pfn();
         }
@@ -94,7 +95,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: the slots of those that were in swap, and
+    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped nothing said, and
     /// what else was taken.
     #[inline]
     pub fn take_each(
@@ -102,7 +103,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         start: Vpn,
         end: Vpn,
         wanted: impl Fn(&Run) -> bool,
-        mut swapped: impl FnMut(&mut Self, SwapSlot),
+        mut absent: impl FnMut(&mut Self, Absent),
         mut mapped: impl FnMut(&mut Self, Emptied),
     ) {
         self.vacated.add(start, end.0.saturating_sub(start.0));
@@ -111,12 +112,11 @@ impl<'a, M: Machine> Locked<'a, M> {
                 return 0;
             }
             let old = exchange(cells, |_| Entry::NONE);
-            match old.as_swap() {
-                Some((slot, _)) => swapped(tables, slot),
-                None => {
-                    let emptied = tables.emptied(&run, old);
-                    mapped(tables, emptied);
-                }
+            if old.is_present() {
+                let emptied = tables.emptied(&run, old);
+                mapped(tables, emptied);
+            } else {
+                absent(tables, old.absent());
             }
             run.count
         };

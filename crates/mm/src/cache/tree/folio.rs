@@ -181,6 +181,21 @@ impl PageTree {
         folio
     }
 
+    /// Put `other`, of the same size, in the place of the folio at `first`, its first index. It has the marks of the one before.
+    pub fn exchange_folio(&mut self, first: PageIndex, other: Folio) -> Folio {
+        let folio = self.folio(first).expect("what is exchanged is there");
+        assert!(
+            folio.first(first) == first && folio.order == other.order,
+            "{other:?} in the place of {folio:?}"
+        );
+        for (at, mask) in leaves(first, folio.pages()) {
+            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let node = &mut self.nodes[leaf as usize];
+            slots(mask).for_each(|slot| node.slots[slot] = other.pack());
+        }
+        folio
+    }
+
     /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep its
     /// marks.
     pub fn split_folio(&mut self, first: PageIndex, to: Order) {

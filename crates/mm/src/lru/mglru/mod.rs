@@ -30,6 +30,7 @@ pub mod tiers;
 mod window;
 
 pub use evict::{Evictable, Wanted};
+pub(super) use place::note_age;
 pub use place::{Look, Promotions};
 pub use window::{Generations, Sizes};
 

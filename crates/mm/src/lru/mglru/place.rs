@@ -39,6 +39,23 @@ pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End)
     }
 }
 
+/// A folio is about to be taken off its list because its content is moved: note how old its generation is, for when the content is put
+/// back on a list, be it on another node.
+pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: FrameFlags) {
+    let Some(generation) = flags.generation() else { return };
+    let max = generations.max_seq();
+    let age =
+        (0..Generation::COUNT as u64).find(|&age| age <= max && Generation::of(max - age) == generation);
+    frame.set_mark(age.map_or(0, |age| age as u8 + 1));
+}
+
+/// What [`note_age`] noted, which is forgotten.
+fn take_age(frame: &Frame) -> Option<u64> {
+    let age = frame.mark().checked_sub(1)?;
+    frame.set_mark(0);
+    Some(u64::from(age))
+}
+
 /// Flags after one more use through a file descriptor; `None`: they tell all that they can.
 #[inline]
 pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
@@ -56,8 +73,14 @@ impl Policy for MgLru {
         let wanted = why.end();
         let generations = &vec.generations;
         let mut generation = Generation::of(0);
+        let kept = if why == Why::Back { take_age(folio.frame) } else { None };
         let before = folio.frame.update(|flags| {
             debug_assert!(flags.generation().is_none());
+            if let Some(age) = kept {
+                let min = generations.min_seq(is_file(flags));
+                generation = Generation::of(generations.max_seq().saturating_sub(age).max(min));
+                return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
+            }
             generation = Generation::of(arrival(generations, flags, wanted));
             let gone = FrameFlags::ACTIVE | FrameFlags::USES | FrameFlags::REFERENCED;
             let kept = if flags.contains(FrameFlags::ACTIVE) { flags - gone } else { flags };

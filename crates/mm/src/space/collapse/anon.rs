@@ -131,6 +131,9 @@ impl Found {
         run: &Run,
         limits: CollapseLimits,
     ) -> Result<Option<FolioPages>, Refused> {
+        if run.entry.as_migrating().is_some() {
+            return Err(Refused::FolioLocked);
+        }
         if !run.entry.is_present() {
             self.swapped += 1;
             return if self.swapped > limits.swap { Err(Refused::Swapped) } else { Ok(None) };

@@ -17,7 +17,7 @@ use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
 use crate::knobs::Knob;
-use crate::machine::{Machine, WaitKey, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
@@ -141,12 +141,30 @@ impl<M: Machine> Fault<'_, M> {
                 self.spurious()
             };
         }
+        if entry.as_migrating().is_some() {
+            self.wait_for_move();
+            return Ok(Served::MINOR);
+        }
         match self.vma.file_index(self.page) {
             None => self.anon_fault(),
             Some((file, index)) if self.is_store() && self.vma.is_shared() => self.shared_store(file, index),
             Some((file, index)) if self.is_store() => self.private_store(file, index),
             Some((file, index)) => self.file_load(file, index),
         }
+    }
+
+    /// The page is on its way to another frame: sleep until it is there, or back.
+    #[cold]
+    fn wait_for_move(&self) {
+        let tables = self.lock();
+        let found = tables.find(self.page).and_then(|leaf| leaf.entry.as_migrating());
+        let Some(migrating) = found else { return };
+        // As long as the entry says so the folio is locked, and who unlocks it sees who waits.
+        let head = self.st.frames.head(migrating.page());
+        let ticket = self.st.unlock_ticket(head);
+        drop(tables);
+        let _scope = self.st.scope(Scope::MigrationEntryWait);
+        self.st.machine.wait(ticket, None);
     }
 
     fn lock(&self) -> Locked<'_, M> {

@@ -1,0 +1,376 @@
+//! Moving folios in batches, and one by one.
+
+use super::{Done, Mode, Target, note_isolated, put_back};
+use crate::alloc::Fresh;
+use crate::frame::{FolioPages, FrameFlags, List, Owner};
+use crate::machine::Machine;
+use crate::rmap::UnmapMode;
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::table::Landing;
+use crate::tlb::Batch;
+use crate::units::*;
+use smallvec::SmallVec;
+
+/// Pages of a batch: one folio of 2 MiB, or as many smaller ones.
+const BATCH_PAGES: u64 = TABLE_ENTRIES as u64;
+/// How often a batch is tried where nothing else follows.
+const PASSES_ASYNC: u32 = 10;
+/// How often a batch is tried whose folios are tried by themselves afterwards.
+const PASSES_BEFORE_SYNC: u32 = 3;
+/// How often a folio is tried by itself.
+const PASSES_SYNC: u32 = 7;
+
+/// A folio whose entries wait, and where it is to go. It is locked.
+struct Flight {
+    from: Pfn,
+    fresh: Fresh,
+}
+
+/// Why a folio was not moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stay {
+    /// It may be different soon.
+    Retry,
+    /// There is no use in trying again.
+    Failed,
+    /// It became single pages, which have their turn later.
+    Split,
+    /// Nobody used it any more: it is free.
+    Gone,
+    /// There is no frame for it.
+    NoRoom,
+}
+
+/// Moves folios.
+struct Mover<'a, 't, M> {
+    st: &'a Store<M>,
+    target: &'t mut dyn Target<M>,
+    done: Done,
+    /// Pages of folios that were split on the way.
+    parts: List,
+}
+
+/// Move isolated folios, and put back what is not moved.
+pub(super) fn run<M: Machine>(
+    st: &Store<M>,
+    mut isolated: List,
+    target: &mut dyn Target<M>,
+    mode: Mode,
+) -> Done {
+    let mut mover = Mover { st, target, done: Done::default(), parts: List::new() };
+    while !isolated.is_empty() && !mover.done.no_room {
+        let mut batch = mover.cut_batch(&mut isolated);
+        if mode == Mode::Async {
+            mover.tries(&mut batch, mode, PASSES_ASYNC);
+        } else {
+            mover.tries(&mut batch, Mode::Async, PASSES_BEFORE_SYNC);
+            mover.one_by_one(&mut batch, mode);
+        }
+        mover.fail(batch);
+    }
+    // Their wholes have had their tries.
+    while !mover.parts.is_empty() && !mover.done.no_room {
+        let mut parts = core::mem::take(&mut mover.parts);
+        let mut batch = mover.cut_batch(&mut parts);
+        mover.parts = parts;
+        mover.tries(&mut batch, Mode::Async, 1);
+        mover.fail(batch);
+    }
+    let mut parts = core::mem::take(&mut mover.parts);
+    while let Some(head) = isolated.pop_tail(&st.frames).or_else(|| parts.pop_tail(&st.frames)) {
+        mover.done.left += u64::from(st.frames[head].pages());
+        put_back(st, head);
+    }
+    mover.done
+}
+
+impl<M: Machine> Mover<'_, '_, M> {
+    /// Take as many folios from a list's tail as make a batch.
+    fn cut_batch(&self, from: &mut List) -> List {
+        let frames = &self.st.frames;
+        let (mut batch, mut pages) = (List::new(), 0);
+        while let Some(head) = from.tail() {
+            pages += u64::from(frames[head].pages());
+            if pages > BATCH_PAGES && !batch.is_empty() {
+                break;
+            }
+            from.pop_tail(frames);
+            batch.push_head(frames, head);
+        }
+        batch
+    }
+
+    /// Try to move folios, and those that it is worth for once more, so many times. What is not moved stays in the list.
+    fn tries(&mut self, batch: &mut List, mode: Mode, passes: u32) {
+        let mut failed = List::new();
+        for _ in 0..passes {
+            if batch.is_empty() || self.done.no_room {
+                break;
+            }
+            self.pass(batch, &mut failed, mode);
+        }
+        while let Some(head) = failed.pop_tail(&self.st.frames) {
+            batch.push_head(&self.st.frames, head);
+        }
+    }
+
+    /// Try each folio by itself, and wait for what the mode says.
+    fn one_by_one(&mut self, folios: &mut List, mode: Mode) {
+        let frames = &self.st.frames;
+        let mut failed = List::new();
+        while let Some(head) = folios.pop_tail(frames) {
+            let mut alone = List::new();
+            alone.push_head(frames, head);
+            self.tries(&mut alone, mode, PASSES_SYNC);
+            while let Some(head) = alone.pop_tail(frames) {
+                failed.push_head(frames, head);
+            }
+        }
+        *folios = failed;
+    }
+
+    /// Give up on folios, and put them back.
+    fn fail(&mut self, mut folios: List) {
+        while let Some(head) = folios.pop_tail(&self.st.frames) {
+            let order = self.st.frames[head].order();
+            self.done.failed += u64::from(order.frames());
+            self.done.large_failed += u64::from(order > Order::ZERO);
+            self.st.count(Stat::ThpMigrationFail, i64::from(order == PAGEBLOCK_ORDER));
+            put_back(self.st, head);
+        }
+    }
+
+    /// Try once to move all folios of a list, with one payment for all of them. What may be tried again stays in the list.
+    fn pass(&mut self, folios: &mut List, failed: &mut List, mode: Mode) {
+        let (st, frames) = (self.st, &self.st.frames);
+        let mut batch = Batch::new(st.memory().ground());
+        let mut flights: SmallVec<[Flight; 32]> = SmallVec::new();
+        let mut retry = List::new();
+        while let Some(head) = folios.pop_tail(frames) {
+            match self.take_off(head, mode, &mut batch) {
+                Ok(flight) => flights.push(flight),
+                Err(Stay::Retry) => retry.push_head(frames, head),
+                Err(Stay::Failed) => failed.push_head(frames, head),
+                Err(Stay::Split | Stay::Gone) => {}
+                Err(Stay::NoRoom) => {
+                    self.done.no_room = true;
+                    failed.push_head(frames, head);
+                    break;
+                }
+            }
+        }
+        batch.settle(st.memory().ground(), &st.tlb);
+        let mut dead: SmallVec<[Pfn; 32]> = SmallVec::new();
+        for flight in flights {
+            let from = flight.from;
+            match self.land(flight, &batch) {
+                Ok(()) => dead.push(from),
+                Err(()) => retry.push_head(frames, from),
+            }
+        }
+        st.free_folios(&dead);
+        while let Some(head) = retry.pop_head(frames) {
+            folios.push_tail(frames, head);
+        }
+    }
+
+    /// Lock a folio, have a frame for it, and take its entries away. Else it is unlocked.
+    fn take_off(&mut self, head: Pfn, mode: Mode, batch: &mut Batch) -> Result<Flight, Stay> {
+        let st = self.st;
+        self.lock(head, mode)?;
+        let begun = self.begin(head, mode, batch);
+        if !matches!(begun, Ok(_) | Err(Stay::Split)) {
+            st.unlock_folio(head);
+        }
+        if begun.as_ref().is_err_and(|&stay| stay == Stay::Gone) {
+            self.count_gone(head, u64::from(st.frames[head].pages()));
+            st.put(head);
+        }
+        begun
+    }
+
+    fn count_gone(&mut self, head: Pfn, pages: u64) {
+        note_isolated(self.st, head, -(pages as i64));
+        self.done.moved += pages;
+    }
+
+    fn lock(&self, head: Pfn, mode: Mode) -> Result<(), Stay> {
+        let (st, frame) = (self.st, &self.st.frames[head]);
+        if st.try_lock_folio(head) {
+            return Ok(());
+        }
+        let waits = match mode {
+            Mode::Async => false,
+            // Whoever has it locked while it is read waits for a device.
+            Mode::SyncLight => frame.has(FrameFlags::UPTODATE),
+            Mode::Sync => true,
+        };
+        if !waits {
+            return Err(Stay::Retry);
+        }
+        st.lock_folio(head);
+        Ok(())
+    }
+
+    /// What follows the lock.
+    fn begin(&mut self, head: Pfn, mode: Mode, batch: &mut Batch) -> Result<Flight, Stay> {
+        let (st, frame) = (self.st, &self.st.frames[head]);
+        if frame.refs() == 1 {
+            return Err(Stay::Gone);
+        }
+        if frame.has(FrameFlags::WRITEBACK) {
+            if mode != Mode::Sync {
+                return Err(Stay::Failed);
+            }
+            st.wait_writeback(head);
+        }
+        let Some(cached) = cache_refs(st, head) else { return Err(Stay::Failed) };
+        if !frame.has(FrameFlags::UPTODATE) {
+            return Err(Stay::Failed);
+        }
+        if frame.refs() > frame.mapcount() + cached + 1 {
+            return Err(Stay::Retry);
+        }
+        if frame.has(FrameFlags::PARTIALLY_MAPPED) && self.split(head) {
+            return Err(Stay::Split);
+        }
+        let order = frame.order();
+        let Some(fresh) = self.target.take(st, head, order) else {
+            return Err(match order {
+                Order::ZERO => Stay::NoRoom,
+                _ if self.split(head) => Stay::Split,
+                _ => Stay::Failed,
+            });
+        };
+        assert_eq!(fresh.order(), order, "a frame of another size for {head}");
+        let unmapped = st.rmap.begin_move(st.memory(), head, batch);
+        if unmapped.dirty && !frame.is_anon() {
+            st.cache.mark_dirty(st.memory(), head);
+        }
+        let flight = Flight { from: head, fresh };
+        if !unmapped.all {
+            // Somebody is mapping it just now, without its lock.
+            self.turn_back(flight);
+            return Err(Stay::Retry);
+        }
+        Ok(flight)
+    }
+
+    /// Copy a folio whose entries wait, and have the copy take its place. `Err`: somebody uses it, it is as it was.
+    fn land(&mut self, flight: Flight, batch: &Batch) -> Result<(), ()> {
+        let (st, from, to) = (self.st, flight.from, flight.fresh.pfn());
+        let (frame, new) = (&st.frames[from], &st.frames[to]);
+        let expected = cache_refs(st, from).map(|cached| cached + 1);
+        let moved = (expected == Some(frame.refs())).then(|| {
+            new.set(FrameFlags::LOCKED);
+            st.lru.forget_split(st.memory().ground(), from);
+            let landing = st.copy_folio(from, to, batch);
+            let exchanged = st.cache.exchange(st.memory(), from, to);
+            exchanged.then_some(landing)
+        });
+        let Some(landing) = moved.flatten() else {
+            new.clear(FrameFlags::LOCKED);
+            self.turn_back(flight);
+            st.unlock_folio(from);
+            return Err(());
+        };
+        let to = flight.fresh.into_pfn();
+        st.rmap.end_move(st.memory(), &landing);
+        note_isolated(st, from, -i64::from(frame.pages()));
+        self.leave(from);
+        self.settle_in(to);
+        st.unlock_folio(from);
+        self.count_moved(frame.order());
+        Ok(())
+    }
+
+    /// The folio's content is elsewhere, and no entry waits for it. Nobody refers to it any more.
+    fn leave(&self, from: Pfn) {
+        let st = self.st;
+        let frame = &st.frames[from];
+        if frame.is_anon() && frame.order() > Order::ZERO {
+            for tail in FolioPages::all(&st.frames, from).iter().skip(1) {
+                st.frames[tail].clear(FrameFlags::EXCLUSIVE);
+            }
+        }
+        // What counts the sizes of anonymous folios goes on counting the new one.
+        frame.set_owner(Owner::None, PageIndex(0));
+    }
+
+    /// The new folio is where it belongs, and mapped: let it go.
+    fn settle_in(&self, to: Pfn) {
+        let st = self.st;
+        st.lru.putback(st.memory().ground(), to);
+        self.note_parts(to);
+        st.unlock_folio(to);
+        st.put(to);
+    }
+
+    /// The entries of a folio that is not moved after all map it again.
+    fn turn_back(&mut self, flight: Flight) {
+        let st = self.st;
+        st.rmap.end_move(st.memory(), &Landing::back(flight.from));
+        self.note_parts(flight.from);
+        self.target.give_back(st, flight.fresh);
+    }
+
+    /// Entries may have gone while they waited: is the folio mapped only in part?
+    fn note_parts(&self, head: Pfn) {
+        let st = self.st;
+        let mapped = st.frames.pages_mapped(head);
+        if mapped > 0 && mapped < st.frames[head].pages() {
+            st.lru.defer_split(st.memory().ground(), head);
+        }
+    }
+
+    fn count_moved(&mut self, order: Order) {
+        self.done.moved += u64::from(order.frames());
+        self.done.large_moved += u64::from(order > Order::ZERO);
+        self.st.count(Stat::ThpMigrationSuccess, i64::from(order == PAGEBLOCK_ORDER));
+    }
+
+    /// Split a locked folio of several pages; they are parts, and unlocked. `false`: somebody uses it.
+    fn split(&mut self, head: Pfn) -> bool {
+        let (st, frame) = (self.st, &self.st.frames[head]);
+        let (memory, order) = (st.memory(), frame.order());
+        let mut parts = List::new();
+        if frame.is_anon() {
+            let Some(freed) = st.rmap.split_anon(memory, head, Some(&mut parts)) else { return false };
+            self.count_gone(head, freed);
+        } else {
+            // As when a file is cut: who uses its pages faults them in again.
+            let mut batch = Batch::new(memory.ground());
+            let unmapped = st.rmap.try_to_unmap(memory, head, UnmapMode { ignore_mlock: true }, &mut batch);
+            if unmapped.dirty {
+                st.cache.mark_dirty(memory, head);
+            }
+            batch.settle(memory.ground(), &st.tlb);
+            if !st.cache.split(memory, head, Order::ZERO, Some(&mut parts)) {
+                return false;
+            }
+            // Parts behind the file's end are gone.
+            let left = parts.len() as u64 + 1;
+            self.count_gone(head, u64::from(order.frames()) - left);
+        }
+        st.unlock_folio(head);
+        while let Some(part) = parts.pop_tail(&st.frames) {
+            self.parts.push_head(&st.frames, part);
+        }
+        self.parts.push_tail(&st.frames, head);
+        self.done.split += 1;
+        st.count(Stat::ThpMigrationSplit, i64::from(order == PAGEBLOCK_ORDER));
+        true
+    }
+}
+
+/// References that a folio's cache holds of it. `None`: it was cut off its file.
+fn cache_refs<M: Machine>(st: &Store<M>, head: Pfn) -> Option<u32> {
+    let frame = &st.frames[head];
+    match frame.owner() {
+        _ if frame.has(FrameFlags::SWAPCACHE) => Some(1),
+        Owner::Anon(_) => Some(0),
+        Owner::File(_) => Some(1),
+        Owner::None => None,
+    }
+}

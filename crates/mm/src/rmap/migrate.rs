@@ -1,0 +1,135 @@
+//! Taking every mapping of a folio away for a while, because it is moved to other frames.
+//!
+//! The entries that take the others' place name the frames that they wait for ([`Migrating`]), so they are found as those that map the
+//! folio are: by its owner, which it keeps until the last one is gone. What fork, mremap and munmap do to them meanwhile a walk meets
+//! as it would with any entry (see the room's essay on a walk beside mremap and fork).
+
+use super::spans::Span;
+use super::{Rmap, SpanFlags, Unmapped, shown};
+use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::machine::{Machine, Scope, Work};
+use crate::memory::Memory;
+use crate::table::{Bits, Landing, Locked, Migrating, Run, Writes};
+use crate::tlb::Batch;
+use crate::units::*;
+
+impl Rmap {
+    /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is noted in `batch`,
+    /// which the caller settles before the content is copied. Locks on memory do not keep a page in its frame.
+    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut Batch) -> Unmapped {
+        let _scope = memory.scope(Scope::TryToMigrateOne);
+        let frame = &memory.frames[head];
+        debug_assert!(frame.has(FrameFlags::LOCKED));
+        let mut dirty = false;
+        if frame.mapcount() > 0 {
+            self.walk(memory, head, |tables, _, run| {
+                let emptied = tables.begin_move(run);
+                memory.charge(Work::EntryClear, run.count as u64);
+                dirty |= emptied.entry().has(Bits::DIRTY);
+                let refs = batch.take(memory.ground(), &memory.tlb, emptied);
+                if run.is_large() {
+                    self.remove_large(memory.ground(), head);
+                } else {
+                    self.remove_range(memory.ground(), run.mapped(&memory.frames));
+                }
+                // The caller's own reference keeps the folio.
+                refs.put_held(&memory.frames);
+                true
+            });
+        }
+        Unmapped { all: frame.mapcount() == 0, dirty }
+    }
+
+    /// Let the entries that wait for a folio's pages map them where they are now. Both folios are locked, or they are one.
+    pub fn end_move<M: Machine>(&self, memory: &Memory<M>, landing: &Landing) {
+        let _scope = memory.scope(Scope::RemoveMigrationPtes);
+        let from = landing.from();
+        let frame = &memory.frames[from];
+        let Some(list) = self.spans(frame.owner()) else { return };
+        let spans = list.lock();
+        for span in spans.holding(frame.page_index(), frame.pages() as u64) {
+            memory.charge(Work::RmapVma, 1);
+            let (mut page, end) = shown(frame, span);
+            while page < end {
+                // A payment settles the lock for a table.
+                let mut tables = memory.tables.lock(memory.ground(), span.space);
+                let Some(next) = self.land_in_table(memory, &mut tables, (page, end), span, landing) else {
+                    page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
+                    continue;
+                };
+                let (found, behind) = next;
+                page = behind;
+                if let Some((run, migrating)) = found {
+                    self.land(memory, tables, span, (&run, migrating), landing);
+                }
+            }
+        }
+    }
+
+    /// The next entries in a table that wait for a page of the folio, and the page behind them, or behind the table. `None`: there is no
+    /// table.
+    #[expect(clippy::type_complexity, reason = "a run and where to go on")]
+    fn land_in_table<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        tables: &mut Locked<'_, M>,
+        (mut page, end): (Vpn, Vpn),
+        span: &Span,
+        landing: &Landing,
+    ) -> Option<(Option<(Run, Migrating)>, Vpn)> {
+        let index = memory.frames[landing.from()].page_index().0;
+        let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
+        while page < behind {
+            let found = tables.find(page)?;
+            let Some((run, migrating)) = tables.find_migrating(page, (behind.0 - page.0) as u32) else {
+                page = found.end();
+                continue;
+            };
+            let shown = (span.index.0 + (run.page.0 - span.start.0)).checked_sub(index);
+            if shown.is_some_and(|shown| migrating.page() == landing.from().add(shown as u32)) {
+                return Some((Some((run, migrating)), run.end()));
+            }
+            page = Vpn(page.0 + 1).max(if run.is_large() { run.end() } else { page });
+        }
+        Some((None, behind))
+    }
+
+    fn land<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        mut tables: Locked<'_, M>,
+        span: &Span,
+        (run, migrating): (&Run, Migrating),
+        landing: &Landing,
+    ) {
+        let (base, head) = (memory.ground(), landing.to());
+        let frame = &memory.frames[head];
+        let left = FolioPages { head: landing.from(), first: migrating.page(), count: run.pages() as u32 };
+        if frame.is_anon() {
+            for page in left.iter().filter(|&page| memory.frames[page].has(FrameFlags::EXCLUSIVE)) {
+                // Fork, which says otherwise, holds the lock of these tables.
+                memory.frames[landing.place(page)].set(FrameFlags::EXCLUSIVE);
+            }
+        }
+        if span.flags.contains(SpanFlags::LOCKED) {
+            memory.lru.keep_locked(base, head);
+        }
+        // Before the entry can be met and taken away.
+        frame.get(run.count);
+        if run.is_large() {
+            self.add_large(base, head);
+        } else {
+            self.add_range(base, FolioPages { head, first: landing.place(left.first), ..left });
+        }
+        memory.charge(Work::EntrySet, run.count as u64);
+        if !migrating.writes() {
+            tables.land(run, landing);
+            return;
+        }
+        let writes = match frame.owner() {
+            Owner::File(file) => Writes::Shared(memory.tlb.settle_file(base, file)),
+            _ => Writes::Private,
+        };
+        tables.settle_at(run.slot, run.page).land_writable(run, landing, writes);
+    }
+}

@@ -1,0 +1,145 @@
+//! Entries whose pages are on their way to other frames.
+//!
+//! Whoever moves a folio puts such an entry in the place of each that maps it, and when the content is in the new frame, or when that
+//! did not come to pass, an entry that maps the one or the other in the place of each of these. In between the entry has no translation and
+//! holds no reference; a fault waits. All else goes on: the entry may be taken away, copied by fork, moved to another address, or lose
+//! rights, and its successor says what it said last.
+//!
+//! *A read-only entry* comes back without a payment: what CPUs may still read through its old translation is what the copy says, and that
+//! the address changes its meaning later is paid for then, as the table is marked. *A writable one* comes back under a settled lock, like
+//! any other.
+
+use super::run::MARKS;
+use super::{Bits, Entry, Locked, Migrating, Rights, Run, Settled, Slot, Writes};
+use crate::frame::FolioPages;
+use crate::machine::Machine;
+use crate::primitive::Ordering::*;
+use crate::tlb::Emptied;
+use crate::units::*;
+
+/// Where a folio's pages are now that were to be moved: in another folio, with the same content, or where they were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Landing {
+    from: Pfn,
+    to: Pfn,
+}
+
+impl Landing {
+    /// In the folio at `to`, which was made a copy when no CPU could store to the one at `from` any more.
+    #[inline]
+    pub(crate) fn copied(from: Pfn, to: Pfn) -> Landing {
+        Landing { from, to }
+    }
+
+    /// Where they were.
+    #[inline]
+    pub fn back(head: Pfn) -> Landing {
+        Landing { from: head, to: head }
+    }
+
+    /// The head of the folio that they left.
+    #[inline]
+    pub fn from(&self) -> Pfn {
+        self.from
+    }
+
+    /// The head of the folio that they are in.
+    #[inline]
+    pub fn to(&self) -> Pfn {
+        self.to
+    }
+
+    /// Where a page is.
+    #[inline]
+    pub fn place(&self, page: Pfn) -> Pfn {
+        self.to.add(page.0 - self.from.0)
+    }
+}
+
+impl<M: Machine> Locked<'_, M> {
+    /// Empty a run of present entries whose pages are about to be moved; each place remembers what it said.
+    pub fn begin_move(&mut self, run: &Run) -> Emptied {
+        assert!(run.entry.is_present(), "{run:?} maps nothing");
+        let mut first = run.entry;
+        let mut marks = Bits::empty();
+        for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {
+            let seen = Entry::from_raw(cell.load(Acquire));
+            let old = Entry::from_raw(cell.swap(seen.migrating().raw(), AcqRel));
+            if old != seen {
+                // Hardware was faster. It does not come to an entry that is not present.
+                cell.store(old.migrating().raw(), Release);
+            }
+            if i == 0 {
+                first = old;
+            }
+            marks |= old.bits() & MARKS;
+        }
+        self.vacated.add(run.page, run.pages());
+        self.emptied(run, first.with(marks))
+    }
+
+    /// The entry of a page and those that continue it, if they wait for pages of one folio; `most` entries at the most.
+    pub fn find_migrating(&self, page: Vpn, most: u32) -> Option<(Run, Migrating)> {
+        let mut run = self.find(page)?;
+        let migrating = run.entry.as_migrating()?;
+        if !run.is_large() {
+            let most = most.min(run.slot.room()).min(self.longest_run() as u32);
+            let (mut count, mut marked) = (0, run.entry);
+            for cell in self.cells(run.slot, most) {
+                let next = Entry::from_raw(cell.load(Acquire));
+                if next.without(MARKS) != run.entry.ahead(count).without(MARKS) {
+                    break;
+                }
+                marked = marked.with(next.bits() & MARKS);
+                count += 1;
+            }
+            (run.count, run.entry) = (count, marked);
+            return Some((run, marked.as_migrating()?));
+        }
+        Some((run, migrating))
+    }
+
+    /// Let entries that waited for their pages, and forbid stores, map them where they are now.
+    pub fn land(&mut self, run: &Run, landing: &Landing) -> FolioPages {
+        assert!(!run.entry.has(Bits::WRITE), "{run:?} allows stores: settle the lock");
+        self.put_landed(run, landing, Bits::empty())
+    }
+
+    fn put_landed(&mut self, run: &Run, landing: &Landing, write: Bits) -> FolioPages {
+        self.vacated.check(run.page, run.pages() as u32);
+        let pages = landed(run, landing);
+        self.head_of(pages);
+        let rights = Rights::from_bits_truncate(run.entry.bits().bits());
+        let bits = Bits::PRESENT | write | rights.bits_of_entry() | run.entry.bits() & Bits::LARGE;
+        let entry = Entry::new(pages.first, bits);
+        for (i, cell) in (0..).zip(self.cells(run.slot, run.count)) {
+            let old = Entry::from_raw(cell.swap(entry.ahead(i).raw(), AcqRel));
+            assert!(old.as_migrating().is_some(), "{old:?} waits for no page");
+        }
+        pages
+    }
+
+    /// Let an entry that waits for its page say less: it loses rights or marks.
+    pub fn restrict(&mut self, slot: Slot, restrict: impl FnOnce(Migrating) -> Migrating) -> Migrating {
+        let less = self.read(slot).as_migrating().map(restrict).expect("the page is being moved");
+        self.set_absent(slot, super::Absent::Moving(less));
+        less
+    }
+}
+
+impl<M: Machine> Settled<'_, M> {
+    /// As [`Locked::land`], for entries that allow stores.
+    pub fn land_writable(&mut self, run: &Run, landing: &Landing, writes: Writes) -> FolioPages {
+        assert!(run.entry.has(Bits::WRITE), "{run:?} forbids stores");
+        let pages = landed(run, landing);
+        let allowed = self.admit(run.slot.table, pages, writes);
+        assert!(allowed, "nothing is allowed to {}", run.page);
+        self.means_something_else(run.page, pages.count);
+        self.put_landed(run, landing, Bits::WRITE)
+    }
+}
+
+/// The pages that a run will map.
+fn landed(run: &Run, landing: &Landing) -> FolioPages {
+    FolioPages { head: landing.to, first: landing.place(run.entry.pfn()), count: run.pages() as u32 }
+}
