@@ -222,7 +222,11 @@ impl<'p, P> World<'p, P> {
                 || matches!(
                     sched.blocked_on(task),
                     Some(Key::Mm(
-                        WaitKey::Kswapd(_) | WaitKey::Flusher | WaitKey::Khugepaged | WaitKey::Timer
+                        WaitKey::Kswapd(_)
+                            | WaitKey::Kcompactd(_)
+                            | WaitKey::Flusher
+                            | WaitKey::Khugepaged
+                            | WaitKey::Timer
                     ))
                 )
         };

@@ -4,6 +4,7 @@ use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::ground::Ground;
+use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::machine::{Machine, Scope, Ticket, WaitKey, Work, ZoneKind};
 use crate::stat::SizeStat;
@@ -19,6 +20,42 @@ pub enum Shortage {
     Zone(NeedsReclaim),
     /// This control group is at its limit.
     Group(GroupId),
+    /// Memory has no block for a larger folio, which smaller ones could do for; something may be done for it.
+    Block {
+        /// What was wanted.
+        needs: NeedsReclaim,
+        /// Try more than once, and wait for others?
+        hard: bool,
+    },
+}
+
+/// What may be done for a block that memory does not have, where smaller folios would do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Worth {
+    /// Tell kswapd, or kcompactd.
+    pub wake: bool,
+    /// Compact and reclaim before going on.
+    pub wait: bool,
+    /// Try more than once, and wait for others.
+    pub hard: bool,
+}
+
+impl Worth {
+    /// Nothing.
+    pub const NOTHING: Worth = Worth { wake: false, wait: false, hard: false };
+    /// What a large folio of a file is worth.
+    pub const FILE: Worth = Worth { wake: true, wait: true, hard: false };
+
+    /// What a large folio of anonymous memory is worth, by the knob `thp.defrag`. `asked`: MADV_HUGEPAGE asked for it.
+    pub fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
+        let wake = Worth { wake: true, ..Worth::NOTHING };
+        let wait = Worth { wait: true, hard: asked, ..Worth::NOTHING };
+        match (knobs.get(Knob::ThpDefrag), asked) {
+            (0, _) | (2 | 3, true) => wait,
+            (1, _) | (2, false) => wake,
+            _ => Worth::NOTHING,
+        }
+    }
 }
 
 impl From<NeedsReclaim> for Shortage {
@@ -41,6 +78,8 @@ pub struct Gfp {
     pub reserve: Reserve,
     /// May pages be read that nobody has asked for yet?
     pub read_ahead: bool,
+    /// For folios of this order, and larger ones, has been done what was worth it, and smaller ones must do.
+    pub given_up: Order,
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     pub faulted: bool,
 }
@@ -48,7 +87,8 @@ pub struct Gfp {
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, faulted: false }
+        let given_up = Order(MAX_ORDER.0 + 1);
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, given_up, faulted: false }
     }
 }
 
@@ -136,6 +176,26 @@ impl<M: Machine> Memory<M> {
         let highest = ZoneKind::Movable;
         let mut zones = self.alloc.zones_of(self.ground.node(), highest);
         zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
+    }
+
+    /// The same; where there is none, do what a block is worth. `Err`: somebody above is to make one, and to ask again.
+    pub fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
+        if self.has_block(order, gfp) {
+            return Ok(true);
+        }
+        let base = &self.ground;
+        let needs = NeedsReclaim { order, node: base.node(), highest: ZoneKind::Movable };
+        if gfp.given_up <= order {
+            // It may have been made on another node.
+            let mut zones = self.alloc.zonelist(needs.node, needs.highest).iter();
+            return Ok(
+                zones.any(|&id| self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve))
+            );
+        }
+        if worth.wake {
+            self.alloc.wake_for_block(base, needs.node, needs.order, needs.highest);
+        }
+        if worth.wait { Err(Shortage::Block { needs, hard: worth.hard }) } else { Ok(false) }
     }
 
     /// Drop one reference of a folio; the last one frees it.

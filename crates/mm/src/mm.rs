@@ -116,11 +116,20 @@ impl<M: Machine> Mm<M> {
         if crate::alloc::sets_watermarks(knob) {
             self.store.alloc.set_watermarks(self.ground());
         }
+        // kcompactd sleeps for ever where there was nothing to look after.
+        for node in 0..self.store.alloc.nodes() as u8 {
+            self.machine().wake(WaitKey::Kcompactd(NodeId(node)));
+        }
         if knob == Knob::DirtyWritebackCentisecs {
             // The flusher sleeps for as long as the knob said before, or for ever.
             self.machine().wake(WaitKey::Flusher);
         }
         Ok(())
+    }
+
+    /// Move all that can be moved, so that free memory is in one piece: what a write to `vm.compact_memory` does.
+    pub fn compact_memory(&self) {
+        compact::everything(&self.store);
     }
 
     // --- spaces -------------------------------------------------------------------------------------------

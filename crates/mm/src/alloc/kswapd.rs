@@ -167,10 +167,16 @@ impl Allocator {
 
     /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where those have nothing to
     /// do, kcompactd.
-    pub fn wake_for_block<M: Machine>(&self, base: &Ground<M>, request: &Request) {
-        let wanted = KswapdRequest { order: request.order, highest: request.highest };
+    pub fn wake_for_block<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        node: NodeId,
+        order: Order,
+        highest: ZoneKind,
+    ) {
+        let wanted = KswapdRequest { order, highest };
         let mut last = None;
-        for &id in self.zonelist(request.node, request.highest) {
+        for &id in self.zonelist(node, highest) {
             let node = self.zone(id).node();
             if last.replace(node) == Some(node) {
                 continue;

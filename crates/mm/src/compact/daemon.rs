@@ -53,7 +53,7 @@ fn is_proactive<M: Machine>(st: &Store<M>) -> bool {
 }
 
 /// Make a block of the order that was wanted in each zone of the node.
-fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdRequest) {
+pub(super) fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdRequest) {
     let _scope = st.scope(Scope::Kcompactd);
     let KswapdRequest { order, highest } = wanted;
     st.event(Event::MmCompactionKcompactdWake, [node.0 as u64, order.0 as u64, highest as u64, 0]);
@@ -99,7 +99,7 @@ fn compact<M: Machine>(st: &Store<M>, zone: &Zone, how: Control) -> Outcome {
 }
 
 /// Compact the node if too much of its free memory is in pieces. `false`: that was of no use.
-fn proactive<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
+pub(super) fn proactive<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
     let high = (score_mark(st.knobs.get(Knob::CompactionProactiveness)) + 10).min(100);
     let before = score(st, node);
     if before <= high {
@@ -122,8 +122,12 @@ fn score<M: Machine>(st: &Store<M>, node: NodeId) -> u64 {
 
 /// Compact all memory, as far as anything can be moved: what a write to `vm.compact_memory` does.
 pub fn everything<M: Machine>(st: &Store<M>) {
+    everything_by(st, Mode::Sync);
+}
+
+pub(crate) fn everything_by<M: Machine>(st: &Store<M>, mode: Mode) {
     for zone in st.alloc.zones() {
-        compact_zone(st, zone, Control::everything(false));
+        compact_zone(st, zone, Control { mode, ..Control::everything(false) });
     }
 }
 

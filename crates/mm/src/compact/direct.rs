@@ -38,7 +38,7 @@ pub fn direct<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priorit
         return Made { outcome, there: false };
     }
     st.count(Stat::CompactStall, 1);
-    let with_block = zones(st, needs).find(|zone| has_block(zone, needs));
+    let with_block = zones(st, needs).find(|zone| allows(zone, needs));
     if let Some(zone) = with_block {
         zone.compaction.set_flush(false);
         zone.compaction.succeeded(needs.order, true);
@@ -52,8 +52,29 @@ fn zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterato
     st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id))
 }
 
-fn has_block(zone: &Zone, needs: &NeedsReclaim) -> bool {
+/// Is there a block for a request, above some zone's min mark?
+pub fn has_block<M: Machine>(st: &Store<M>, needs: &NeedsReclaim) -> bool {
+    zones(st, needs).any(|zone| allows(zone, needs))
+}
+
+fn allows(zone: &Zone, needs: &NeedsReclaim) -> bool {
     zone.watermark_ok(needs.order, Mark::Min, needs.highest, Reserve::None)
+}
+
+fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
+    let full = priority == Priority::SyncFull;
+    Control {
+        order: Some(needs.order),
+        mobility: Mobility::Movable,
+        highest: needs.highest,
+        mark: Mark::Min,
+        mode: if priority == Priority::Async { Mode::Async } else { Mode::SyncLight },
+        direct: true,
+        proactive: false,
+        whole_zone: full,
+        ignore_skip: full,
+        ignore_suitable: full,
+    }
 }
 
 fn try_zones<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority) -> Outcome {
@@ -64,19 +85,7 @@ fn try_zones<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority
             best = best.max(Outcome::Deferred);
             continue;
         }
-        let how = Control {
-            order: Some(needs.order),
-            mobility: Mobility::Movable,
-            highest: needs.highest,
-            mark: Mark::Min,
-            mode: if priority == Priority::Async { Mode::Async } else { Mode::SyncLight },
-            direct: true,
-            proactive: false,
-            whole_zone: full,
-            ignore_skip: full,
-            ignore_suitable: full,
-        };
-        let outcome = compact_zone(st, zone, how).outcome;
+        let outcome = compact_zone(st, zone, control(needs, priority)).outcome;
         best = best.max(outcome);
         match outcome {
             // Whether it is had is not certain yet.

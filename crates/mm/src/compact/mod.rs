@@ -18,8 +18,10 @@ mod source;
 mod tests;
 mod zone;
 
+#[cfg(test)]
+pub(crate) use daemon::everything_by;
 pub use daemon::{daemon, everything};
-pub use direct::{Attempts, Made, Priority, direct};
+pub use direct::{Attempts, Made, Priority, direct, has_block};
 
 use crate::alloc::{HeldBlocks, Mark, Zone};
 use crate::frame::{List, Mobility};
