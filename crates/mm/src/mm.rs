@@ -18,6 +18,7 @@ mod kept;
 #[cfg(test)]
 mod large;
 mod lru_gen;
+mod migrate;
 mod observe;
 mod oom;
 mod policy;
@@ -25,6 +26,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+pub use migrate::Moved;
 pub use oom::OomReport;
 
 use crate::alloc::{Allocator, Mark, Request, Reserve};

@@ -37,6 +37,8 @@ enum What {
     Lock,
     Unlock,
     Move(u64),
+    /// To other frames.
+    Migrate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(What::Lock),
         2 => Just(What::Unlock),
         2 => at().prop_map(What::Move),
+        5 => Just(What::Migrate),
     ];
     let op = prop_oneof![
         12 => at().prop_map(Op::Store),
@@ -323,6 +326,7 @@ impl World {
                     *page = if whole { (0, false) } else { (page.0, true) };
                 });
             }
+            What::Migrate => _ = mm.move_pages(space, start, pages, None),
             What::Cold => _ = advise(Advice::Cold),
             What::PageOut => _ = advise(Advice::PageOut),
             What::Protect => {

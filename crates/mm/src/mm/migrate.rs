@@ -1,0 +1,125 @@
+//! move_pages and migrate_pages.
+
+use super::Mm;
+use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::api::Error;
+use crate::frame::Mobility;
+use crate::machine::{Machine, ZoneKind};
+use crate::migrate::{self, Done, Mode, Target, Why};
+use crate::store::Store;
+use crate::table::USER_END;
+use crate::units::*;
+
+/// Pages of a space that are looked through before the folios found are moved: what one table maps.
+const WINDOW: u64 = TABLE_ENTRIES as u64;
+
+/// What a call has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Pages of the range that are mapped.
+    pub mapped: u64,
+    /// Pages of folios that were moved; of a folio of which the range shows a part, all.
+    pub moved: u64,
+    /// Pages of folios that were to be moved and could not be.
+    pub failed: u64,
+}
+
+/// Frames of one node, or of the node that a page is on.
+struct OnNode(Option<NodeId>);
+
+impl<M: Machine> Target<M> for OnNode {
+    fn take(&mut self, st: &Store<M>, from: Pfn, order: Order) -> Option<Fresh> {
+        let request = Request {
+            order,
+            mobility: Mobility::Movable,
+            node: self.0.unwrap_or(st.frames[from].node()),
+            highest: ZoneKind::Movable,
+            reserve: Reserve::None,
+            this_node_only: true,
+            atomic: false,
+        };
+        let base = st.memory().ground();
+        let taken = st.alloc.take(base, &request, Mark::Low);
+        // kswapd has been woken. For a page what lies between the marks is for the meantime.
+        taken
+            .or_else(
+                |short| {
+                    if order == Order::ZERO { st.alloc.take(base, &request, Mark::Min) } else { Err(short) }
+                },
+            )
+            .ok()
+    }
+
+    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
+        st.put(unused.into_pfn());
+    }
+}
+
+impl<M: Machine> Mm<M> {
+    /// move_pages for the pages of a range, whoever else maps them: to `node`; `None`: to other frames of the node that each is on. Holes
+    /// are fine. [`Error::NoMemory`]: the node had no frame for all of them; those before it have been moved.
+    pub fn move_pages(
+        &self,
+        space: SpaceId,
+        start: Vpn,
+        pages: u64,
+        node: Option<NodeId>,
+    ) -> Result<Moved, Error> {
+        let end = start.0.checked_add(pages).filter(|&end| end <= USER_END.0).ok_or(Error::Invalid)?;
+        if node.is_some_and(|node| !self.has_memory(node)) {
+            return Err(Error::NotFound);
+        }
+        self.move_range(space, (start.0, end), node, |on| Some(on) != node)
+    }
+
+    /// migrate_pages: move all pages of a space that are on nodes of one set to nodes of another, the first of those to the first of these,
+    /// and so on, from the beginning again if these are fewer. Bit n of a set is node n. Returns how many pages could not be moved.
+    pub fn migrate_pages(&self, space: SpaceId, from: u64, to: u64) -> Result<u64, Error> {
+        let nodes = |set: u64| (0..64).filter(move |n| set >> n & 1 != 0).map(NodeId);
+        if to == 0 || nodes(to).any(|node| !self.has_memory(node)) {
+            return Err(Error::Invalid);
+        }
+        let targets = || nodes(to).cycle();
+        let mut failed = 0;
+        for (source, target) in nodes(from).zip(targets()).filter(|(source, target)| source != target) {
+            let mut at = Vpn(0);
+            while let Some(range) = self.spaces.get(space).ok_or(Error::NotFound)?.range_from(at, |_| true) {
+                at = range.end();
+                let moved = self.move_range(space, (range.start.0, at.0), Some(target), |on| on == source)?;
+                failed += moved.failed;
+            }
+        }
+        Ok(failed)
+    }
+
+    fn has_memory(&self, node: NodeId) -> bool {
+        self.store.alloc.zones().iter().any(|zone| zone.node() == node)
+    }
+
+    fn move_range(
+        &self,
+        space: SpaceId,
+        (start, end): (u64, u64),
+        node: Option<NodeId>,
+        wanted: impl Fn(NodeId) -> bool,
+    ) -> Result<Moved, Error> {
+        let mut sum = Moved::default();
+        let mut at = start;
+        while at < end {
+            let next = ((at | (WINDOW - 1)) + 1).min(end);
+            let range = (Vpn(at), Vpn(next));
+            let found = self.on_space(space, |_| self.spaces.collect(&self.store, space, range, &wanted))?;
+            let mut target = OnNode(node);
+            let done = migrate::folios(&self.store, found.folios, &mut target, Mode::Sync, Why::Call);
+            let Done { moved, failed, left, no_room, .. } = done;
+            sum.mapped += found.mapped;
+            sum.moved += moved;
+            sum.failed += failed + left + found.refused;
+            if no_room {
+                return Err(Error::NoMemory);
+            }
+            at = next;
+        }
+        Ok(sum)
+    }
+}
