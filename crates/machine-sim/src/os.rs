@@ -14,7 +14,7 @@ use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
-use mm::units::{GroupId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
+use mm::units::{GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Program, Prot,
     Remap, Role, Signal, TaskHandle,
@@ -52,6 +52,10 @@ fn errno(error: api::Error) -> Errno {
 fn prot(prot: Prot) -> api::Prot {
     let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
     flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
+}
+
+fn node_id(node: u32) -> Result<NodeId, Errno> {
+    u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
 }
 
 fn group_id(group: Group) -> Result<GroupId, Errno> {
@@ -395,6 +399,18 @@ impl<P: Program> Os for SimOs<'_, P> {
     fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         let (start, pages) = range(addr, len)?;
         let result = self.call(|mm, space| mm.mlock(space, start, pages, false));
+        self.done(result)
+    }
+
+    fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
+        let (start, pages) = range(addr, len)?;
+        let node = node.map(node_id).transpose()?;
+        let result = self.call(|mm, space| mm.move_pages(space, start, pages, node));
+        self.done(result.map(|moved| moved.failed))
+    }
+
+    fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
+        let result = self.call(|mm, space| mm.migrate_pages(space, from, to));
         self.done(result)
     }
 

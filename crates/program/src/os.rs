@@ -315,6 +315,20 @@ pub trait Os {
     /// Write dirty file pages of the range back and wait for it (MS_SYNC).
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
 
+    /// Have the pages that a range shows moved to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to other frames of the
+    /// node that each is on. Holes are fine. Returns how many pages were to be moved and could not be.
+    fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
+        let _ = (addr, len, node);
+        Err(Errno::NoSys)
+    }
+
+    /// Have all pages of this process that are on nodes of one set moved to nodes of another (bit n: node n). Returns how many could
+    /// not be.
+    fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
+        let _ = (from, to);
+        Err(Errno::NoSys)
+    }
+
     // --- files --------------------------------------------------------------------------------------------
 
     /// Open a file, creating it if it does not exist; returns a descriptor of this process.

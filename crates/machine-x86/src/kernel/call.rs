@@ -111,6 +111,15 @@ impl<H: Host> Kernel<H> {
                 let (start, pages) = range(addr, len)?;
                 self.on_space(task, |mm, space| mm.mlock(space, start, pages, lock))?;
             }
+            Call::MovePages { addr, len, node } => {
+                let (start, pages) = range(addr, len)?;
+                let node = node.map(convert::node).transpose()?;
+                let moved = self.on_space(task, |mm, space| mm.move_pages(space, start, pages, node))?;
+                return Ok(moved.failed);
+            }
+            Call::MigratePages { from, to } => {
+                return self.on_space(task, |mm, space| mm.migrate_pages(space, from, to));
+            }
             Call::Msync { addr, len } => {
                 let (start, pages) = range(addr, len)?;
                 self.on_space(task, |mm, space| mm.msync(space, start, pages))?;

@@ -1,7 +1,7 @@
 //! Words of programs in words of the memory manager.
 
 use mm::api;
-use mm::units::{GroupId, PAGE_SIZE, Vpn, pages_of};
+use mm::units::{GroupId, NodeId, PAGE_SIZE, Vpn, pages_of};
 use program::{Advice, Errno, FileAdvice, Group, GroupLimits, Prot};
 
 /// Bits of a program's address.
@@ -50,6 +50,10 @@ pub(super) fn file_advice(advice: FileAdvice) -> api::FileAdvice {
         FileAdvice::DontNeed => api::FileAdvice::DontNeed,
         FileAdvice::NoReuse => api::FileAdvice::NoReuse,
     }
+}
+
+pub(super) fn node(node: u32) -> Result<NodeId, Errno> {
+    u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
 }
 
 pub(super) fn group(group: Group) -> Result<GroupId, Errno> {

@@ -88,6 +88,22 @@ pub enum Call {
         /// Lock or unlock?
         lock: bool,
     },
+    /// Move the pages that a range shows to other frames; the value is how many could not be.
+    MovePages {
+        /// First byte.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+        /// The node; `None`: of the node that each is on.
+        node: Option<u32>,
+    },
+    /// Move the process's pages on nodes of one set to nodes of another; the value is how many could not be.
+    MigratePages {
+        /// The nodes that they are on.
+        from: u64,
+        /// The nodes that they go to.
+        to: u64,
+    },
     /// Write dirty file pages of a range back.
     Msync {
         /// First byte.
@@ -310,6 +326,10 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::Madvise { addr, len, advice } => (4, [addr, len, index_of(&Advice::ALL, &advice), 0, 0, 0]),
         Call::NeverDefer(never) => (5, [never as u64, 0, 0, 0, 0, 0]),
         Call::Mlock { addr, len, lock } => (6, [addr, len, lock as u64, 0, 0, 0]),
+        Call::MovePages { addr, len, node } => {
+            (31, [addr, len, node.is_some() as u64, node.unwrap_or(0) as u64, 0, 0])
+        }
+        Call::MigratePages { from, to } => (32, [from, to, 0, 0, 0, 0]),
         Call::Msync { addr, len } => (7, [addr, len, 0, 0, 0, 0]),
         Call::Open { name, size, in_memory, writable } => {
             (8, [name.addr, name.len, size, in_memory as u64 | (writable as u64) << 1, 0, 0])
@@ -450,6 +470,11 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
         28 => Call::GroupEnter(Group(number(a)?)),
         29 => Call::GroupRemove(Group(number(a)?)),
         30 => Call::SetKnob { name: buffer(arena, a, b)?, value: c },
+        31 => {
+            let (given, node) = (flags(c, 1)? != 0, number(d)?);
+            Call::MovePages { addr: a, len: b, node: given.then_some(node) }
+        }
+        32 => Call::MigratePages { from: a, to: b },
         15 => Call::Spawn(number(a)?),
         16 => Call::Fork(number(a)?),
         17 => Call::Join(number(a)?),

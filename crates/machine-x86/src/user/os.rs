@@ -335,6 +335,14 @@ impl<R: Ring> Os for UserOs<'_, R> {
         self.call(Call::Mlock { addr, len, lock: false }).map(drop)
     }
 
+    fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
+        self.call(Call::MovePages { addr, len, node })
+    }
+
+    fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
+        self.call(Call::MigratePages { from, to })
+    }
+
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         self.call(Call::Msync { addr, len }).map(drop)
     }

@@ -1,5 +1,8 @@
 //! move_pages and migrate_pages.
 
+#[cfg(test)]
+mod tests;
+
 use super::Mm;
 use crate::alloc::{Fresh, Mark, Request, Reserve};
 use crate::api::Error;

@@ -163,6 +163,26 @@ impl<O: Os> Task<'_, O> {
         }
     }
 
+    /// To another node, or to other frames: nothing that the program can see changes.
+    pub(super) fn migrate(&mut self) {
+        if self.rng.percent(10) {
+            let (from, to) = (self.rng.below(4), 1 + self.rng.below(3));
+            let moved = self.os.migrate_pages(from, to);
+            self.note(Act::MigratePages, &moved);
+            return;
+        }
+        let Some(area) = self.pick() else { return };
+        let (addr, pages) = self.own.around(area);
+        let moved = self.move_pages((addr, pages));
+        self.note(Act::MovePages, &moved);
+    }
+
+    /// Refused where the machine has no such node.
+    fn move_pages(&mut self, (addr, pages): Range) -> Result<u64, Errno> {
+        let node = self.one_of(&[None, None, Some(0), Some(1)]);
+        self.os.move_pages(addr, pages * PAGE, node)
+    }
+
     // --- what threads share ---
 
     fn common_part(&mut self) -> Range {
@@ -206,7 +226,13 @@ impl<O: Os> Task<'_, O> {
                 });
             }
             12..15 => self.move_common((addr, pages)),
-            15..18 => {
+            15 => {
+                let Some(begun) = self.common.begin(&[(addr, pages)]) else { return };
+                let moved = self.move_pages((addr, pages));
+                self.note(Act::SharedMovePages, &moved);
+                self.common.end(begun, Some(|_: &mut Areas| ()));
+            }
+            16..18 => {
                 let advice = self.one_of(&Advice::ALL);
                 self.keep(Act::SharedMadvise, (addr, pages), |os| os.madvise(addr, len, advice));
             }

@@ -45,6 +45,8 @@ acts! {
     Madvise "madvise" Done Refused;
     Mlock "mlock" Done;
     Munlock "munlock" Done;
+    MovePages "move_pages" Done;
+    MigratePages "migrate_pages" Done;
     Msync "msync" Done;
     Fsync "fsync" Done;
     Pread "pread" Done;
@@ -74,6 +76,7 @@ acts! {
     SharedMadvise "shared_madvise" Done Refused;
     SharedMlock "shared_mlock" Done;
     SharedMunlock "shared_munlock" Done;
+    SharedMovePages "shared_move_pages" Done;
     SharedLoad "shared_load" Done Signalled;
     SharedStore "shared_store" Done Signalled;
     SharedFetch "shared_fetch" Done Signalled;

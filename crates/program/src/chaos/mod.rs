@@ -184,7 +184,8 @@ impl<O: Os> Task<'_, O> {
             57..58 => self.rest(),
             58..78 => self.change_common(),
             78..110 => self.linger()?,
-            110..160 => self.sweep()?,
+            110..114 => self.migrate(),
+            114..160 => self.sweep()?,
             _ => self.touch()?,
         }
         Ok(())

@@ -56,6 +56,8 @@ fn memory_call() -> impl Strategy<Value = Call> {
         any::<bool>().prop_map(Call::NeverDefer),
         (range(), any::<bool>()).prop_map(|((addr, len), lock)| Call::Mlock { addr, len, lock }),
         range().prop_map(|(addr, len)| Call::Msync { addr, len }),
+        (range(), any::<Option<u32>>()).prop_map(|((addr, len), node)| Call::MovePages { addr, len, node }),
+        range().prop_map(|(from, to)| Call::MigratePages { from, to }),
     ]
 }
 
