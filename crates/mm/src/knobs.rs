@@ -155,6 +155,8 @@ knobs! {
         ["order0" "split" "whole" "whole+free-split" "whole+free-split+sort" "whole+free-split+sort+merge"]
         "what compaction does with large folios: leave them, split them, move them whole to free blocks of their size, split \
          larger free blocks for them, move the largest first, merge what is left of free blocks";
+    CompactMemory "vm.compact_memory" 0 0..=1 ""
+        "1: compact all memory now; reads as 0";
     CompactionProactiveness "vm.compaction_proactiveness" 20 0..=100 "%"
         "how little of free memory may be in pieces before kcompactd compacts unasked, where large folios are used; 0 = never";
     ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""

@@ -113,6 +113,10 @@ impl<M: Machine> Mm<M> {
         if knob.info().at_start {
             return Err(Error::Access);
         }
+        if knob == Knob::CompactMemory && value == 1 {
+            self.compact_memory();
+            return Ok(());
+        }
         self.ground().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
         self.follow_policy(knob)?;
         if crate::alloc::sets_watermarks(knob) {
