@@ -13,7 +13,8 @@
 //! what another is about to do gets it.
 //!
 //! *Locks are kept*, as by a CPU that runs on: what stands under one lock is not safe from who does not take it. Whoever wants it
-//! spins meanwhile, a little time for each try.
+//! spins meanwhile, a little time for each try. In which *order* kinds of locks are taken is noted, and a circle stops the run: two CPUs
+//! could wait for each other there, whether or not they ever meet.
 //!
 //! What does not happen: another task on the *same* CPU. The memory manager is not preempted on real CPUs either
 //! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns come to it meanwhile; the end of a
@@ -24,9 +25,12 @@
 //! The clocks of such a run say nothing about speed. Everything else holds: a run is a pure function of seed,
 //! configuration and commit.
 
+mod order;
+
 use crate::coroutine;
 use crate::machine::SimMachine;
-use mm::lock;
+use mm::lock::{self, Held};
+use order::Order;
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -61,6 +65,8 @@ pub(crate) struct Preempt {
     kept: Cell<u32>,
     /// Tries in a row for a lock that is held.
     tries: Cell<u32>,
+    /// In which order kinds of locks were taken.
+    order: RefCell<Order>,
 }
 
 /// Locks that this thread takes for the first time while this lives are points.
@@ -70,7 +76,7 @@ impl Watching {
     /// If there is anything to do.
     pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<Watching> {
         STOPS.set(Some(stops?.clone()));
-        lock::watch(Some(lock::Watch { passed, taken }));
+        lock::watch(Some(lock::Watch { passed, wanted, taken }));
         Some(Watching)
     }
 }
@@ -79,7 +85,7 @@ impl Drop for Watching {
     fn drop(&mut self) {
         lock::watch(None);
         // Of a run that has failed, tasks were left with their locks.
-        lock::go_over(0);
+        lock::go_over(Held::default());
         STOPS.set(None);
     }
 }
@@ -89,6 +95,10 @@ fn passed() {
     if !std::thread::panicking() {
         let _ = STOPS.with_borrow(Option::clone).map(|stops| stops.point());
     }
+}
+
+fn wanted(held: &Held, kind: &'static str) {
+    let _ = STOPS.with_borrow(|stops| stops.as_ref().map(|stops| stops.check_order(held, kind)));
 }
 
 fn taken() {
@@ -109,6 +119,7 @@ impl Preempt {
             stop: Cell::new(None),
             kept: Cell::new(0),
             tries: Cell::new(0),
+            order: RefCell::default(),
         }
     }
 
@@ -132,13 +143,22 @@ impl Preempt {
 
     /// Others run for so long at least; locks are kept.
     fn leave(&self, picos: u64) {
-        let held = lock::go_over(0);
-        self.kept.set(self.kept.get() + held);
+        let held = lock::go_over(Held::default());
+        let count = held.count();
+        self.kept.set(self.kept.get() + count);
         self.stop.set(Some(picos));
         coroutine::suspend();
         self.tries.set(0);
-        self.kept.set(self.kept.get() - held);
+        self.kept.set(self.kept.get() - count);
         lock::go_over(held);
+    }
+
+    /// Locks are held, and one of another kind is waited for. Where no task is stopped, nobody could meet who takes it.
+    fn check_order(&self, held: &Held, kind: &'static str) {
+        if self.open.get() {
+            let told = self.order.borrow_mut().note(held.names(), kind);
+            told.unwrap_or_else(|circle| panic!("{circle}"));
+        }
     }
 
     /// A lock is held that is wanted.

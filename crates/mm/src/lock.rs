@@ -4,27 +4,48 @@
 //! it is a checked borrow, so that taking a lock twice, or one that was kept while another CPU runs, stops the run at once. Whoever
 //! plays the CPUs and lets others run beside a holder says so (`watch`) before a lock is first taken. It is watched from then on,
 //! and counted: `held` tells how many of them the CPU that runs holds. Any other lock costs no more for it than one step when it is released.
+//! It is also told which locks are held when another is waited for, so that it can check the order.
 //!
 //! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
 //!
 //! 1. a space's `mapping` semaphore (sleeps)
 //! 2. a folio's lock bit (sleeps)
-//! 3. a space's `life` (only to take it apart), the reverse-map lock of an anonymous set or a file
-//! 4. a space's page-table lock
-//! 5. a file's page-tree lock, the swap lock
-//! 6. a list vector's lock
-//! 7. a zone's lock, a CPU's page lists
+//! 3. a space's `life` (only to take it apart)
+//! 4. a space's ranges
+//! 5. the reverse-map lock of an anonymous set or a file
+//! 6. a space's page-table lock
+//! 7. a file's page-tree lock, the swap lock
+//! 8. a list vector's lock
+//! 9. a zone's lock, a CPU's page lists
 
 #[cfg(feature = "one-thread")]
 mod inner {
     extern crate std;
 
-    use core::cell::{Cell, UnsafeCell};
+    use core::any::type_name;
+    use core::cell::{Cell, RefCell, UnsafeCell};
     use core::ops::{Deref, DerefMut};
+    use std_alloc::vec::Vec;
 
     std::thread_local! {
-        static COUNT: Cell<u32> = const { Cell::new(0) };
+        static HELD_HERE: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
         static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
+    }
+
+    /// The watched locks that a CPU holds, by the names of what they protect, in the order in which they were taken.
+    #[derive(Default)]
+    pub struct Held(Vec<&'static str>);
+
+    impl Held {
+        /// How many they are.
+        pub fn count(&self) -> u32 {
+            self.0.len() as u32
+        }
+
+        /// Their names.
+        pub fn names(&self) -> &[&'static str] {
+            &self.0
+        }
     }
 
     /// What whoever plays the CPUs of this thread does about their locks, so that others may run while one holds some.
@@ -32,6 +53,8 @@ mod inner {
     pub struct Watch {
         /// A lock is about to be taken, or has been released.
         pub passed: fn(),
+        /// These locks are held by who now waits for one around what is named, until it is free. (Who only tries for a lock does not wait.)
+        pub wanted: fn(&Held, &'static str),
         /// A lock that is wanted is held: let its holder go on. It is tried again then.
         pub taken: fn(),
     }
@@ -43,12 +66,19 @@ mod inner {
 
     /// Locks that are watched and that the CPU that runs now holds.
     pub fn held() -> u32 {
-        COUNT.get()
+        HELD_HERE.with_borrow(Held::count)
     }
 
-    /// Another CPU runs now, which holds `held` locks; returns how many the one before holds.
-    pub fn go_over(held: u32) -> u32 {
-        COUNT.replace(held)
+    /// Another CPU runs now, which holds these locks; returns those that the one before holds.
+    pub fn go_over(held: Held) -> Held {
+        HELD_HERE.replace(held)
+    }
+
+    /// A watched lock around a `T` is wanted, and will be waited for.
+    fn wanted<T>() {
+        if let Some(watch) = WATCH.get() {
+            HELD_HERE.with_borrow(|held| (watch.wanted)(held, type_name::<T>()));
+        }
     }
 
     fn passed() {
@@ -83,15 +113,19 @@ mod inner {
             let state = self.0.state.get().wrapping_add(1);
             self.0.state.set(state);
             if state != FREE {
-                released();
+                released::<T>();
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn released() {
-        COUNT.set(COUNT.get() - 1);
+    fn released<T>() {
+        HELD_HERE.with_borrow_mut(|held| {
+            // A run that failed left its tasks, whose locks are released when they are taken apart.
+            let at = held.0.iter().rposition(|&name| name == type_name::<T>());
+            at.map(|at| held.0.remove(at));
+        });
         passed();
     }
 
@@ -163,6 +197,7 @@ mod inner {
                 HELD => panic!("a lock is taken that is held: on one thread nobody could ever release it"),
                 _ => passed(),
             }
+            wanted::<T>();
             loop {
                 if let Some(guard) = self.take_watched() {
                     return guard;
@@ -193,7 +228,7 @@ mod inner {
         fn take_watched(&self) -> Option<Guard<'_, T>> {
             let free = self.state.get() == WATCHED_FREE;
             free.then(|| {
-                COUNT.set(COUNT.get() + 1);
+                HELD_HERE.with_borrow_mut(|held| held.0.push(type_name::<T>()));
                 self.take(WATCHED_HELD)
             })
         }
@@ -263,7 +298,7 @@ mod inner {
 
 pub use inner::{Guard, Lock};
 #[cfg(feature = "one-thread")]
-pub use inner::{Watch, go_over, held, watch};
+pub use inner::{Held, Watch, go_over, held, watch};
 
 #[cfg(all(test, feature = "one-thread"))]
 mod tests {
@@ -273,7 +308,7 @@ mod tests {
     fn who_holds_locks_is_known_to_hold_them() {
         let (unseen, one, two) = (Lock::new(0), Lock::new(1), Lock::new(2));
         drop(unseen.lock());
-        watch(Some(Watch { passed: || {}, taken: || {} }));
+        watch(Some(Watch { passed: || {}, wanted: |_, _| {}, taken: || {} }));
         let _unseen = unseen.lock();
         assert_eq!(held(), 0);
         let first = one.lock();

@@ -199,3 +199,36 @@ fn stores_to_a_page_that_is_written_back_while_it_is_unmapped() {
     };
     race(program, 0..20, 64 << 20, large_folios);
 }
+
+/// Threads use a file that is larger than memory, and change the rights of parts of it.
+fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
+    let Racer { race: Race { pages, rounds, tasks, .. }, role, fd } = *racer;
+    let mut rng = Rng::new(os.seed());
+    if role == 1 {
+        os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, pages * PAGE, Prot::RW) }).unwrap();
+    }
+    os.barrier(0, tasks);
+    for _ in 0..rounds {
+        for _ in 0..200 {
+            // Only the upper half ever loses its right to be written.
+            os.load(AT + rng.below(pages) * PAGE)?;
+            os.store(AT + rng.below(pages / 2) * PAGE)?;
+        }
+        let first = pages / 2 + rng.below(pages / 2 - 8);
+        let prot = if rng.percent(50) { Prot::R } else { Prot::RW };
+        os.mprotect(AT + first * PAGE, 8 * PAGE, prot).unwrap();
+    }
+    Ok(())
+}
+
+/// The walk of the generations asked for the next range with the tables locked. Who splits a range links it to its file with the ranges
+/// locked, and who writes a page back locks tables with the list of that file locked: three could wait for each other for ever.
+#[test]
+fn changes_of_ranges_that_are_aged() {
+    let program =
+        Race { pages: 3000, in_memory: false, rounds: 4, tasks: 4, threads: true, act: ranges_beside_aging };
+    race(program, 0..3, 9 << 20, |config, rng| {
+        config.knobs.push((Knob::ReclaimPolicy, 1));
+        large_folios(config, rng);
+    });
+}

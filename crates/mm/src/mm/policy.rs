@@ -7,7 +7,7 @@ use crate::lru::PolicyKind;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::reclaim::{AddressSpaces, Member, Retries, WalkRange, caps};
-use crate::space::VmaFlags;
+use crate::space::{VmaFlags, VmaView};
 use crate::units::*;
 use std_alloc::string::String;
 
@@ -43,7 +43,17 @@ fn agree(knobs: &Knobs, policy: PolicyKind) {
     told.expect("the values lie in the knobs' ranges");
 }
 
+/// Do the entries of a range tell what was used?
+fn tells_use(vma: &VmaView) -> bool {
+    !vma.prot.is_empty() && vma.has_recency() && !vma.flags.contains(VmaFlags::LOCKED)
+}
+
 impl<M: Machine> Mm<M> {
+    fn walk_range(&self, vma: &VmaView) -> WalkRange {
+        let swapbacked = vma.file.is_none_or(|(file, _)| self.store.cache.file(file).is_shmem());
+        WalkRange { start: vma.start, end: vma.end(), swapbacked }
+    }
+
     /// A knob was changed: if it chooses a policy, the folios of all lists go over to that.
     pub(super) fn follow_policy(&self, knob: Knob) -> Result<(), Error> {
         if !matches!(knob, Knob::ReclaimPolicy | Knob::LruGenEnabled) {
@@ -85,12 +95,11 @@ impl<M: Machine> AddressSpaces for Mm<M> {
     }
 
     fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
-        let tells = |vma: &crate::space::VmaView| {
-            !vma.prot.is_empty() && vma.has_recency() && !vma.flags.contains(VmaFlags::LOCKED)
-        };
-        let vma = self.spaces.get(space)?.range_from(from, tells)?;
-        let swapbacked = vma.file.is_none_or(|(file, _)| self.store.cache.file(file).is_shmem());
-        Some(WalkRange { start: vma.start, end: vma.end(), swapbacked })
+        Some(self.walk_range(&self.spaces.get(space)?.range_from(from, tells_use)?))
+    }
+
+    fn try_next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
+        Some(self.walk_range(&self.spaces.get(space)?.try_range_from(from, tells_use)?))
     }
 
     fn thrashes(&self) {

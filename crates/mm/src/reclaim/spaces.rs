@@ -39,6 +39,9 @@ pub trait AddressSpaces {
     /// The next range of a space, from the one that holds `from` on, whose entries are worth a look.
     fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange>;
 
+    /// The same, without waiting: who asks holds the lock of the space's tables.
+    fn try_next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange>;
+
     /// All memory is in use that was used lately: choose a space that ends.
     fn thrashes(&self);
 }
@@ -66,6 +69,10 @@ impl AddressSpaces for NoSpaces {
     }
 
     fn next_range(&self, _space: SpaceId, _from: Vpn) -> Option<WalkRange> {
+        None
+    }
+
+    fn try_next_range(&self, _space: SpaceId, _from: Vpn) -> Option<WalkRange> {
         None
     }
 

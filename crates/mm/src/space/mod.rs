@@ -126,6 +126,12 @@ impl Space {
         self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
+    /// As [`range_from`](Self::range_from), for who holds the lock of page tables, which comes after that of the ranges: none if
+    /// somebody has that.
+    pub fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
+        self.vmas.try_lock()?.from(from).map(|vma| vma.view).find(|vma| wanted(vma))
+    }
+
     /// Is the space in use?
     pub fn is_alive(&self) -> bool {
         self.alive.load(Acquire)

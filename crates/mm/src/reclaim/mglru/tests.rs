@@ -38,6 +38,10 @@ impl AddressSpaces for Asked {
         None
     }
 
+    fn try_next_range(&self, _space: SpaceId, _from: Vpn) -> Option<WalkRange> {
+        None
+    }
+
     fn thrashes(&self) {
         self.0.fetch_add(1, Relaxed);
     }

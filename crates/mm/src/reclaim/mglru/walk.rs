@@ -9,8 +9,8 @@ use crate::frame::{Frame, FrameFlags};
 use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
 
 use crate::machine::{Machine, Work};
+use crate::reclaim::Reclaim;
 use crate::reclaim::spaces::WalkRange;
-use crate::reclaim::{AddressSpaces, Reclaim};
 use crate::store::Store;
 use crate::table::{Bits, Entry, Locked, Middle, Run};
 use crate::units::*;
@@ -44,7 +44,7 @@ impl<'a, M: Machine> Walk<'a, M> {
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);
-        while let Some(range) = self.next_range(spaces, space, page) {
+        while let Some(range) = self.of_use(page, |from| spaces.next_range(space, from)) {
             page = page.max(range.start);
             if self.is_late() {
                 break;
@@ -67,10 +67,11 @@ impl<'a, M: Machine> Walk<'a, M> {
         st.lru.tell_promotions(st.memory().ground(), &mut self.promotions);
     }
 
-    fn next_range(&self, spaces: &dyn AddressSpaces, space: SpaceId, from: Vpn) -> Option<WalkRange> {
+    /// Of the ranges that `next` gives, the first from `from` on whose age is of use.
+    fn of_use(&self, from: Vpn, next: impl Fn(Vpn) -> Option<WalkRange>) -> Option<WalkRange> {
         let mut from = from;
         loop {
-            let range = spaces.next_range(space, from)?;
+            let range = next(from)?;
             if self.can_swap || !range.swapbacked {
                 return Some(range);
             }
@@ -115,7 +116,8 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    /// Look at the entries of a table from `page` on, in all ranges that have a part in it.
+    /// Look at the entries of a table from `page` on, in all ranges that have a part in it. If the ranges change just now, the others are
+    /// left out.
     fn look_at_table(
         &mut self,
         tables: &mut Locked<'_, M>,
@@ -123,6 +125,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         behind: Vpn,
         (space, mut range): (SpaceId, WalkRange),
     ) -> Seen {
+        let spaces = self.cx.spaces;
         let mut seen = Seen::default();
         let mut page = page;
         loop {
@@ -131,7 +134,7 @@ impl<'a, M: Machine> Walk<'a, M> {
             if end >= behind {
                 return seen;
             }
-            match self.next_range(self.cx.spaces, space, end) {
+            match self.of_use(end, |from| spaces.try_next_range(space, from)) {
                 Some(next) if next.start < behind => (page, range) = (next.start.max(end), next),
                 _ => return seen,
             }
