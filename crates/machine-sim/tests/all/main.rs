@@ -10,6 +10,7 @@ mod conformance;
 mod flushes;
 mod huge_entries;
 mod large_folios;
+mod migration;
 mod policies;
 mod profile;
 mod programs;

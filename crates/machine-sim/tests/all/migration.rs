@@ -1,0 +1,148 @@
+//! Pages that are moved to other frames while other CPUs use them, on whole machines, under the oracle.
+
+use super::acts::compute_for;
+use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::chaos::Chaos;
+use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const LARGE: u64 = 2 * MIB;
+const POLICIES: u64 = 6;
+/// Where the page lies that is moved: in the middle of what a large entry may map.
+const AREA: u64 = 512 * LARGE;
+const PART: u64 = AREA + 77 * PAGE;
+const ELSEWHERE: u64 = AREA + 64 * LARGE;
+/// Simulated nanoseconds in which the other task has used the page, and computes.
+const WHILE: u64 = 2_000_000;
+
+fn config(policy: u64, large: bool) -> RunConfig {
+    let machine = MachineSpec::preset("laptop").unwrap();
+    let size = if large { 2 } else { 0 };
+    let knobs = vec![(Knob::HugepagesEnabled2048, size), (Knob::TlbUnmap, policy)];
+    RunConfig { memory: Some(128 * MIB), verify: true, knobs, ..RunConfig::new(machine) }
+}
+
+/// What is moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// A page of anonymous memory.
+    Page,
+    /// A folio of 2 MiB, mapped by one entry.
+    Large,
+    /// A page of a file that is stored to.
+    Shared,
+    /// A page that may not be stored to until it has been moved.
+    ReadOnly,
+}
+
+const ALL: [What; 4] = [What::Page, What::Large, What::Shared, What::ReadOnly];
+
+/// One task uses a page, computes, and uses it again; meanwhile another has it moved.
+struct Quiet(What);
+
+impl Quiet {
+    fn map<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        let fd = os.open(FileSpec { name: "quiet", size: LARGE, in_memory: false, writable: true }).unwrap();
+        let source = match self.0 {
+            What::Shared => MapSource::File { fd, offset: 0, shared: true },
+            _ => MapSource::Anonymous,
+        };
+        os.mmap(Map { addr: Some(AREA), source, ..Map::anonymous(LARGE) }).unwrap();
+        os.store(PART)?;
+        if self.0 == What::ReadOnly {
+            os.mprotect(PART, PAGE, Prot::R).unwrap();
+        }
+        Ok(())
+    }
+
+    /// As the other task does.
+    fn touch<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        if self.0 == What::ReadOnly { os.load(PART) } else { os.store(PART) }
+    }
+}
+
+impl Program for Quiet {
+    fn name(&self) -> &str {
+        "quiet"
+    }
+
+    fn footprint(&self) -> u64 {
+        2 * LARGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == 1 {
+            self.touch(os)?;
+            compute_for(os, 3 * WHILE);
+            return self.touch(os);
+        }
+        self.map(os)?;
+        let other = os.spawn(1).unwrap();
+        compute_for(os, WHILE);
+        assert_eq!(os.move_pages(PART, PAGE, None), Ok(0));
+        if self.0 == What::ReadOnly {
+            os.mprotect(PART, PAGE, Prot::RW).unwrap();
+            os.store(PART)?;
+        }
+        // Every call ends with a look at all translations.
+        os.munmap(ELSEWHERE, PAGE).unwrap();
+        os.join(other);
+        os.load(PART)
+    }
+}
+
+/// The run of a program, with flush `nth` for another CPU dropped.
+fn verdict(what: What, policy: u64, nth: u64) -> Result<Outcome, String> {
+    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+    let config =
+        RunConfig { faulty, bound: false, validate_every_op: true, ..config(policy, what == What::Large) };
+    run(&config, &Quiet(what)).map_err(|error| match error {
+        RunError::Failed { reason, .. } => reason,
+        other => panic!("{other}"),
+    })
+}
+
+#[test]
+fn a_flush_that_is_missed_when_a_page_is_moved_is_caught() {
+    for what in ALL {
+        for policy in 0..POLICIES {
+            let whole = verdict(what, policy, 1 << 40).unwrap();
+            assert_eq!(whole.signals, Vec::<String>::new());
+            let pages = if what == What::Large { 512 } else { 1 };
+            assert_eq!(whole.stat(Stat::PgmigrateSuccess), pages, "{what:?}");
+            assert_eq!(whole.stat(Stat::ThpMigrationSuccess), u64::from(what == What::Large) as i64);
+            let caught: Vec<String> = (1..5).filter_map(|nth| verdict(what, policy, nth).err()).collect();
+            assert!(!caught.is_empty(), "{what:?} under policy {policy}");
+        }
+    }
+}
+
+/// Everything at once, on a machine of two nodes, with CPUs stopped in the middle of moves.
+#[test]
+fn what_is_moved_between_nodes_while_everything_else_happens_reads_as_it_was_written() {
+    let mut moved = 0;
+    for seed in 0..12 {
+        let machine = MachineSpec::preset("luf-cxl").unwrap();
+        let knobs = vec![
+            (Knob::TlbUnmap, seed % POLICIES),
+            (Knob::ReclaimPolicy, seed / 2 % 2),
+            (Knob::ShmemMaxOrder, 4),
+            (Knob::HugepagesEnabled64, 2),
+        ];
+        let config = RunConfig {
+            seed,
+            memory: Some(256 * MIB),
+            verify: true,
+            preempt: Some(1 + seed as u32 % 3),
+            knobs,
+            ..RunConfig::new(machine)
+        };
+        let outcome =
+            run(&config, &Chaos::new(120, 64)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        moved += outcome.stat(Stat::PgmigrateSuccess);
+    }
+    assert!(moved > 500, "{moved} pages moved");
+}
