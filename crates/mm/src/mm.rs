@@ -333,7 +333,9 @@ impl<M: Machine> Mm<M> {
         let nodes = self.store.alloc.nodes() as u8;
         let collapse = self.ground().knobs.get(Knob::ThpKhugepaged) == 1;
         let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
-        let kcompactds = (0..nodes).map(|node| Daemon::Kcompactd(NodeId(node)));
+        // Where all folios are single pages there is nothing for it to do.
+        let compact = if self.ground().knobs.wants_blocks() { nodes } else { 0 };
+        let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
         background.chain(kcompactds).collect()
     }

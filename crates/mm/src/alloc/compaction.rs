@@ -1,8 +1,9 @@
-//! What a zone keeps between compactions: where the scanners go on, which page blocks are not worth a look, and how often
-//! compaction for a size is to be left out because it has failed.
+//! What a zone keeps between compactions: where the scanners go on, which page blocks are not worth a look, and how
+//! often compaction for a size is to be left out because it has failed.
 //!
-//! All of it is advice: it may be lost or doubled when several compact at a time, and then only work is lost. It lies with
-//! the zone and not with compaction because kswapd, which stands below that, forgets the advice when it goes to sleep.
+//! All of it is advice: it may be lost or doubled when several compact at a time, and then only work is lost. It lies
+//! with the zone and not with compaction because kswapd, which stands below that, forgets the advice when it goes to
+//! sleep.
 
 use super::zone::BLOCK_FRAMES;
 use crate::frame::{FrameFlags, FrameTable};
@@ -162,8 +163,8 @@ impl ZoneCompaction {
         wanted
     }
 
-    /// Skip no page block any more in which there is something to move or something free. The scanners start anew, with the first
-    /// and the last of those.
+    /// Skip no page block any more in which there is something to move or something free. The scanners start anew,
+    /// with the first and the last of those.
     pub fn forget_skips(&self, frames: &FrameTable) {
         self.flush.store(false, Relaxed);
         let (mut first, mut last) = (None, None);
@@ -200,7 +201,8 @@ impl ZoneCompaction {
 
     // --- deferral ----------------------------------------------------------------------------------------
 
-    /// A compaction for a block of `order` has failed: leave out the next ones, twice as many as after the last failure.
+    /// A compaction for a block of `order` has failed: leave out the next ones, twice as many as after the last
+    /// failure.
     pub fn defer(&self, order: Order) {
         self.considered.store(0, Relaxed);
         self.defer_shift.store((self.defer_shift.load(Relaxed) + 1).min(MAX_DEFER_SHIFT), Relaxed);

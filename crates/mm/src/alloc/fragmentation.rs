@@ -31,8 +31,8 @@ impl FreeBlocks {
         larger.map(|(at, count)| count << (at - order.0 as usize)).sum()
     }
 
-    /// Would a request for a block of `order` fail for want of memory (towards 0), or because memory is in pieces (towards
-    /// 1000)? -1000: it would not fail. Below 0 otherwise: there is less than half of what is wanted.
+    /// Would a request for a block of `order` fail for want of memory (towards 0), or because memory is in pieces
+    /// (towards 1000)? -1000: it would not fail. Below 0 otherwise: there is less than half of what is wanted.
     pub fn fragmentation_index(&self, order: Order) -> i64 {
         let blocks: u64 = self.0.iter().sum();
         if blocks == 0 {
@@ -73,8 +73,8 @@ impl Zone {
         super::watermark::above(free, Order::ZERO, mark, self.lowmem_reserve(highest))
     }
 
-    /// Is a block of `order` to be had by compaction: is there enough free, and, for costly orders, would a request fail because
-    /// memory is in pieces rather than for want of it? `threshold` is `vm.extfrag_threshold`.
+    /// Is a block of `order` to be had by compaction: is there enough free, and, for costly orders, would a request
+    /// fail because memory is in pieces rather than for want of it? `threshold` is `vm.extfrag_threshold`.
     pub fn compaction_suitable(&self, order: Order, highest: ZoneKind, threshold: u64) -> bool {
         if !self.compactable_with(order, highest, self.free_pages()) {
             return false;
@@ -83,7 +83,8 @@ impl Zone {
         !(0..=threshold as i64).contains(&index)
     }
 
-    /// Is a block of `order` there for a request that may go down to `mark` (`Some(true)`), or could compaction make one (`Some(false)`)?
+    /// Is a block of `order` there for a request that may go down to `mark` (`Some(true)`), or could compaction make
+    /// one (`Some(false)`)?
     pub fn suits_allocation(
         &self,
         order: Order,

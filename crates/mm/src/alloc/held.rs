@@ -1,12 +1,13 @@
 //! Free blocks that compaction takes off a zone's lists and holds, to move folios into.
 //!
-//! They lie on lists of their own, one for each order, and stay what they are: blocks of free memory, with what they owe. Only
-//! one that is asked for becomes a folio ([`HeldBlocks::take`]); the debt of that one is paid then, and of no other. What was
-//! not needed goes back to the zone in the end.
+//! They lie on lists of their own, one for each order, and stay what they are: blocks of free memory, with what they
+//! owe. Only one that is asked for becomes a folio ([`HeldBlocks::take`]); the debt of that one is paid then, and of
+//! no other. What was not needed goes back to the zone in the end.
 //!
-//! A block that is larger than what is asked for may be split, its rest stays here. Where blocks are merged again (`merge`), a
-//! block that comes back finds its buddy by the frame's record: the flag HELD says that a block begins there and is held, the
-//! private word how large it is, and the index by whom. Only the holder changes them, so what says "mine" is true.
+//! A block that is larger than what is asked for may be split, its rest stays here. Where blocks are merged again
+//! (`merge`), a block that comes back finds its buddy by the frame's record: the flag HELD says that a block begins
+//! there and is held, the private word how large it is, and the index by whom. Only the holder changes them, so what
+//! says "mine" is true.
 
 use super::buddy::{Area, ORDERS};
 use super::owing::{Clean, Fresh, settle};
@@ -48,7 +49,8 @@ impl HeldBlocks {
         core::array::from_fn(|order| self.lists[order].len())
     }
 
-    /// One of them as a folio of `order`, from the smallest block that is large enough; `split`: also from one that is larger.
+    /// One of them as a folio of `order`, from the smallest block that is large enough; `split`: also from one that
+    /// is larger.
     pub fn take<M: Machine>(
         &mut self,
         base: &Ground<M>,
@@ -126,7 +128,8 @@ impl HeldBlocks {
     }
 }
 
-/// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves here did.
+/// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
+/// here did.
 #[expect(clippy::disallowed_methods, reason = "it has just been settled")]
 fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
     let block = pcp::form(base, zone, Clean::of_list(pfn), order, FrameFlags::empty());
@@ -153,9 +156,9 @@ impl Allocator {
         HeldBlocks { zone, lists: [const { List::new() }; ORDERS], pages: 0, holder, merge }
     }
 
-    /// Take the free blocks off the zone's lists that begin between `at`, which moves on, and `end`, which lies in the same page
-    /// block, until there are `enough` pages. Of frames that are not free only each `stride`th is looked at, as long as
-    /// nothing is found.
+    /// Take the free blocks off the zone's lists that begin between `at`, which moves on, and `end`, which lies in
+    /// the same page block, until there are `enough` pages. Of frames that are not free only each `stride`th is
+    /// looked at, as long as nothing is found.
     pub fn isolate_free<M: Machine>(
         &self,
         base: &Ground<M>,
@@ -203,9 +206,9 @@ impl Allocator {
         out
     }
 
-    /// Look through the lists of movable free blocks of one order, from the tail, at most at `limit` blocks, and see what `look`
-    /// says of each ([`Search`]). The one that it stops at, or else the last that it noted, is isolated. What was looked at goes to the
-    /// other end of the list. Returns the block, and how many were looked at.
+    /// Look through the lists of movable free blocks of one order, from the tail, at most at `limit` blocks, and see
+    /// what `look` says of each ([`Search`]). The one that it stops at, or else the last that it noted, is isolated.
+    /// What was looked at goes to the other end of the list. Returns the block, and how many were looked at.
     pub fn isolate_by_list<M: Machine>(
         &self,
         base: &Ground<M>,
@@ -255,6 +258,10 @@ impl Allocator {
         for order in (0..ORDERS as u8).map(Order) {
             while let Some(pfn) = held.lists[order.0 as usize].head() {
                 let generation = held.remove(&base.frames, pfn, order);
+                if order > PAGEBLOCK_ORDER {
+                    // Merged of page blocks that may have gone to different groups before they were whole.
+                    area.zone().set_mobility(pfn, order, area.zone().mobility_of(pfn));
+                }
                 area.put_block(pfn, order, generation);
                 highest = highest.max(Some(pfn));
                 base.count(Stat::Pgfree, order.frames() as i64);
@@ -309,7 +316,8 @@ impl<M: Machine> Area<'_, M> {
         true
     }
 
-    /// Search the list of an order, from its tail, those that owe nothing first. What was looked at is put at the other end.
+    /// Search the list of an order, from its tail, those that owe nothing first. What was looked at is put at the
+    /// other end.
     fn search(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
         let frames = &self.base().frames;
         let (mut noted, mut looked, mut ends) = (None, 0, false);

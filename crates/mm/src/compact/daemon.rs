@@ -1,8 +1,9 @@
 //! kcompactd: one daemon a node, which compacts when others want blocks to be there before they need them.
 //!
-//! kswapd wakes it when the node is balanced and it goes to sleep, with the order that it was woken for; so do allocations that may not
-//! wait but for which kswapd has nothing to do. Where anybody uses large folios at all, it looks twice a second how much of the
-//! free memory is in pieces, and compacts if that is more than `vm.compaction_proactiveness` allows.
+//! kswapd wakes it when the node is balanced and it goes to sleep, with the order that it was woken for; so do
+//! allocations that may not wait but for which kswapd has nothing to do. Where anybody uses large folios at all, it
+//! looks twice a second how much of the free memory is in pieces, and compacts if that is more than
+//! `vm.compaction_proactiveness` allows.
 
 use super::zone::{compact_zone, extfrag_threshold, score_mark};
 use super::{Control, Outcome};

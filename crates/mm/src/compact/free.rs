@@ -1,7 +1,7 @@
 //! The free scanner: where folios are moved to.
 //!
-//! Free blocks are looked for in the zone's lists first, high in what lies between the scanners; if that brings nothing, page block by
-//! page block downwards. They are kept as they are, by size (`alloc::HeldBlocks`).
+//! Free blocks are looked for in the zone's lists first, high in what lies between the scanners; if that brings
+//! nothing, page block by page block downwards. They are kept as they are, by size (`alloc::HeldBlocks`).
 
 use super::{Folios, Run, end_of};
 use crate::alloc::{CLUSTER, Found, Fresh, Search};
@@ -103,8 +103,8 @@ impl<M: Machine> Run<'_, M> {
         self.how.ignore_suitable || self.zone.mobility_of(block) == Mobility::Movable
     }
 
-    /// Look for a free block in the zone's lists of smaller orders than what is wanted, high up: in the last quarter of what lies
-    /// between the scanners, or else in its upper half.
+    /// Look for a free block in the zone's lists of smaller orders than what is wanted, high up: in the last quarter
+    /// of what lies between the scanners, or else in its upper half.
     fn search_lists(&mut self) {
         let Some(wanted) = self.how.order.filter(|order| order.0 > 0) else { return };
         let mut limit = (self.search_limit() / 2).max(1);

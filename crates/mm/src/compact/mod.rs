@@ -1,14 +1,16 @@
 //! Compaction: free pages that lie in pieces become large blocks, by moving what lies between them.
 //!
-//! Two scanners go through a zone towards each other. The *migrate scanner* (`source`) comes from the start and isolates folios that can be
-//! moved. The *free scanner* (`free`) comes from the end and isolates free pages. What the first finds is moved (`migrate`) to what
-//! the second found, so free memory collects at the start. Where they meet, a pass has ended (`zone`).
+//! Two scanners go through a zone towards each other. The *migrate scanner* (`source`) comes from the start and
+//! isolates folios that can be moved. The *free scanner* (`free`) comes from the end and isolates free pages. What
+//! the first finds is moved (`migrate`) to what the second found, so free memory collects at the start. Where they
+//! meet, a pass has ended (`zone`).
 //!
 //! Who compacts: an allocation that found no block of its size ([`direct`]); each node's [`daemon`], when kswapd or an
 //! allocation wakes it, or when free memory is too much in pieces; and the user ([`everything`]).
 //!
-//! What is to be done with folios of several pages says the knob `compaction.folios` ([`Folios`]): its values are the steps of the patch
-//! series that taught Linux to move them whole, one after the other, and one that the series left undone.
+//! What is to be done with folios of several pages says the knob `compaction.folios` ([`Folios`]): its values are the
+//! steps of the patch series that taught Linux to move them whole, one after the other, and one that the series left
+//! undone.
 
 mod daemon;
 mod direct;

@@ -1,8 +1,9 @@
 //! The migrate scanner: what is moved.
 //!
-//! It goes upwards through a zone, page block by page block, and isolates the folios that can be moved: those on lists that nobody
-//! holds beside their entries and their cache. Some thirty pages at a time are isolated and moved before it goes on. Where an
-//! allocation waits, asynchronously, a block of the wanted order that holds one page which cannot be moved is left as it is.
+//! It goes upwards through a zone, page block by page block, and isolates the folios that can be moved: those on
+//! lists that nobody holds beside their entries and their cache. Some thirty pages at a time are isolated and moved
+//! before it goes on. Where an allocation waits, asynchronously, a block of the wanted order that holds one page
+//! which cannot be moved is left as it is.
 
 use super::{FastStart, Run, end_of};
 use crate::alloc::{CLUSTER, Search};
@@ -39,7 +40,8 @@ struct Look {
 }
 
 impl<M: Machine> Run<'_, M> {
-    /// Isolate what can be moved from the first page block that suits, beginning where the scanner is. `false`: there was nothing.
+    /// Isolate what can be moved from the first page block that suits, beginning where the scanner is. `false`: there
+    /// was nothing.
     pub(super) fn isolate_sources(&mut self) -> bool {
         let mut low = self.find_source_block();
         let mut fast = low != self.migrate_at && self.search_failed == 0;
@@ -69,8 +71,8 @@ impl<M: Machine> Run<'_, M> {
         self.zone.compaction.note_migrate(end_of(pfn, PAGEBLOCK_ORDER), !self.is_async());
     }
 
-    /// Is a page block worth emptying? An allocation that waits, asynchronously, keeps to blocks of its own mobility; nobody looks at one
-    /// that is one folio.
+    /// Is a page block worth emptying? An allocation that waits, asynchronously, keeps to blocks of its own mobility;
+    /// nobody looks at one that is one folio.
     fn is_source(&self, pfn: Pfn) -> bool {
         let block = pfn.align_down(PAGEBLOCK_ORDER).max(self.zone.start());
         let first = &self.st.frames[block];
@@ -80,7 +82,8 @@ impl<M: Machine> Run<'_, M> {
         !(self.how.direct && self.is_async()) || self.zone.mobility_of(pfn) == self.how.mobility
     }
 
-    /// A page block that has free pages already is cheap to empty: look for one in the lists, not far from where the scanner is.
+    /// A page block that has free pages already is cheap to empty: look for one in the lists, not far from where the
+    /// scanner is.
     fn find_source_block(&mut self) -> Pfn {
         let at = self.migrate_at;
         let begins = at == self.zone.start() || at.align_down(PAGEBLOCK_ORDER) == at;
@@ -236,8 +239,8 @@ impl<M: Machine> Run<'_, M> {
         Met::Isolated(order.frames())
     }
 
-    /// Is it no use to move folios of this size? There is no free block for those that are as large as what is wanted; and free
-    /// blocks larger than a page block are not made.
+    /// Is it no use to move folios of this size? There is no free block for those that are as large as what is
+    /// wanted; and free blocks larger than a page block are not made.
     fn too_large(&self, order: Order) -> bool {
         order >= PAGEBLOCK_ORDER
             || self.how.order.is_some_and(|wanted| order >= wanted)

@@ -14,6 +14,7 @@ use crate::store::Store;
 use crate::table::Bits;
 use crate::testing::TestMachine;
 use crate::units::*;
+use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
@@ -21,6 +22,9 @@ const ROOT: GroupId = GroupId(0);
 const AT: Vpn = Vpn(512 * 40);
 const FRAMES: u32 = 8192;
 const HUGE: Order = PAGEBLOCK_ORDER;
+
+const ALL: [Folios; 6] =
+    [Folios::Single, Folios::Split, Folios::Whole, Folios::FreeSplit, Folios::Sort, Folios::Merge];
 
 /// A machine with one zone and a process, and what its pages hold.
 struct Bench {
@@ -223,7 +227,8 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
     }
 }
 
-/// Where free blocks are larger than the folios, the step `whole` has no place for them, and those that split blocks do.
+/// Where free blocks are larger than the folios, the step `whole` has no place for them, and those that split blocks
+/// do.
 #[test]
 fn free_blocks_are_split_for_folios_that_are_smaller() {
     for (folios, kept) in [(Folios::Whole, false), (Folios::FreeSplit, true), (Folios::Merge, true)] {
@@ -389,4 +394,34 @@ fn single_pages_never_compact() {
         [0; 3]
     );
     assert_eq!(bench.mm.machine().wakes(crate::machine::WaitKey::Kcompactd(NodeId(0))), 0);
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(16))]
+
+    /// Whatever lies in pieces, whatever is wanted and however hard: compaction ends, nothing is lost and nothing is there twice, and the
+    /// min mark stays.
+    #[test]
+    fn whatever_is_wanted_all_is_still_there(
+        order in prop_oneof![Just(0u8), 2u8..6],
+        keep in 2u64..6,
+        folios in 0usize..6,
+        (unmap, replacement) in (0u64..6, 0u64..2),
+        wants in prop::collection::vec((1u8..=9, 0usize..3), 1..6),
+    ) {
+        let mut bench = Bench::new(ALL[folios]);
+        bench.set(Knob::TlbUnmap, unmap);
+        bench.mm.set_knob(Knob::ReclaimPolicy, replacement).unwrap();
+        bench.fragment(order, keep);
+        bench.take_huge();
+        let min = bench.zone().mark(crate::alloc::Mark::Min);
+        let free = bench.zone().free_pages();
+        for (order, priority) in wants {
+            let priority = [Priority::Async, Priority::SyncLight, Priority::SyncFull][priority];
+            let made = direct(bench.st(), &bench.needs(Order(order)), priority);
+            prop_assert!(!made.there || bench.zone().free_orders() >> order != 0);
+            prop_assert!(bench.zone().free_pages() >= min.min(free));
+            bench.check();
+        }
+    }
 }

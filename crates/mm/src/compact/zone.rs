@@ -111,7 +111,8 @@ impl<'a, M: Machine> Run<'a, M> {
                 if !again {
                     break;
                 }
-                // What could not be moved will not be the next time: go through the rest of the block, and be done with it.
+                // What could not be moved will not be the next time: go through the rest of the block, and be done
+                // with it.
                 self.finish_block = true;
                 if self.how.order == Some(PAGEBLOCK_ORDER) {
                     last = None;
@@ -136,7 +137,8 @@ impl<'a, M: Machine> Run<'a, M> {
         done
     }
 
-    /// The scanner has left the block of the wanted order that pages were moved out of last: what was freed there is to merge.
+    /// The scanner has left the block of the wanted order that pages were moved out of last: what was freed there is
+    /// to merge.
     fn drain_if_left(&mut self, last: &mut Option<Pfn>) {
         let (Some(order), Some(block)) = (self.how.order, *last) else { return };
         if block < self.migrate_at.align_down(order) {

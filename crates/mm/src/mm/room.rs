@@ -95,8 +95,11 @@ impl<M: Machine> Mm<M> {
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Block { needs, hard } => {
-                    self.make_block(&needs, hard);
-                    (gfp.mark, gfp.given_up) = (Mark::Min, needs.order);
+                    // One that was made may be taken from what lies between the marks. If there is none, smaller folios are had as usual.
+                    if self.make_block(&needs, hard) {
+                        gfp.mark = Mark::Min;
+                    }
+                    gfp.given_up = needs.order;
                     true
                 }
                 Shortage::Group(group) => {
@@ -121,8 +124,8 @@ impl<M: Machine> Mm<M> {
     }
 
     /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait
-    /// for others.
-    fn make_block(&self, needs: &NeedsReclaim, hard: bool) {
+    /// for others. Is there one then?
+    fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
         let mut attempts = Attempts::default();
         if costly {
@@ -130,7 +133,7 @@ impl<M: Machine> Mm<M> {
             let made = compact::direct(st, needs, Priority::Async);
             let no_use = matches!(made.outcome, Outcome::Skipped | Outcome::Deferred);
             if made.there || !hard && no_use {
-                return;
+                return made.there;
             }
             if !hard {
                 attempts = Attempts::only_async();
@@ -139,13 +142,14 @@ impl<M: Machine> Mm<M> {
         for _ in 0..MAX_RECLAIM_RETRIES {
             let freed = reclaim::direct(st, &self.reclaim, self, needs);
             if compact::has_block(st, needs) {
-                return;
+                return true;
             }
             let made = compact::direct(st, needs, attempts.priority());
             if made.there || !hard || costly || freed == 0 || !attempts.again(st, needs, made.outcome) {
-                return;
+                return made.there;
             }
         }
+        false
     }
 
     /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been found there

@@ -27,7 +27,8 @@ fn blocks(held: &HeldBlocks) -> Vec<(usize, usize)> {
     held.blocks().into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
 }
 
-/// The vector of the reference: of a block of 16 pages one is taken; the rest stays as one page and blocks of 2, 4 and 8.
+/// The vector of the reference: of a block of 16 pages one is taken; the rest stays as one page and blocks of 2, 4
+/// and 8.
 #[test]
 fn a_larger_block_is_split_for_what_is_asked_for() {
     let (base, allocator, kept) = in_pieces(8192, 4);
