@@ -17,7 +17,7 @@ const FLOORS: &[(u32, &[&str])] = &[
     (3, &["lock", "semaphore", "swap", "arena", "policy"]),
     (4, &["tlb", "ground"]),
     (5, &["alloc", "table", "lru", "memory"]),
-    (6, &["cache", "rmap", "store"]),
+    (6, &["folio", "cache", "rmap", "store"]),
     (7, &["reclaim", "writeback", "truncate", "migrate", "space"]),
     (8, &["compact", "tier"]),
     (9, &["mm"]),

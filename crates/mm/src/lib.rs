@@ -10,7 +10,7 @@
 //!  8  compact/                            make large blocks of free memory in pieces
 //!  7  reclaim/   space/     writeback/  truncate   find cold folios; mapped ranges, faults, fork; dirty pages; a file made shorter
 //!     migrate/                            folios to other frames
-//!  6  cache/     rmap/                     files' pages; who maps a folio, and unmapping it
+//!  6  folio/     cache/     rmap/          a folio's life; files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
 //!  3  swap/      lock      policy/         swap space; locks; replacement policies that propose
@@ -42,6 +42,7 @@ pub mod base;
 pub mod cache;
 pub mod compact;
 pub mod event;
+pub mod folio;
 pub mod frame;
 pub mod ground;
 pub mod knobs;

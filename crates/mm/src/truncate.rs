@@ -9,9 +9,7 @@
 use crate::event::{Concern, Event};
 use crate::frame::Owner;
 use crate::machine::Machine;
-use crate::rmap::UnmapMode;
 use crate::store::Store;
-use crate::tlb::Batch;
 use crate::units::*;
 
 /// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it holds
@@ -37,14 +35,8 @@ pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
 /// Cut one folio, which begins at `start` and is locked.
 fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
     let memory = st.memory();
-    let mut batch = Batch::new(memory.ground());
-    let unmapped = st.rmap.try_to_unmap(memory, pfn, UnmapMode { ignore_mlock: true }, &mut batch);
-    if unmapped.dirty {
-        st.cache.mark_dirty(memory, pfn);
-    }
-    batch.settle(memory.ground(), &st.tlb);
     let before = (first.0 - start.0) as u32;
-    if st.cache.split(memory, pfn, Order(before.trailing_zeros() as u8), None) {
+    if st.split_file_folio(pfn, Order(before.trailing_zeros() as u8), None) {
         return;
     }
     let (behind, pages) = (pfn.add(before), st.frames[pfn].pages() - before);

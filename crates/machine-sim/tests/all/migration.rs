@@ -1,7 +1,7 @@
 //! Pages that are moved to other frames while other CPUs use them, on whole machines, under the oracle.
 
 use super::acts::compute_for;
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use machine_sim::{Fault, MachineSpec, Outcome, ProfileNode, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -118,6 +118,53 @@ fn a_flush_that_is_missed_when_a_page_is_moved_is_caught() {
             assert!(!caught.is_empty(), "{what:?} under policy {policy}");
         }
     }
+}
+
+/// Some tasks store to pages that another moves all the time.
+struct Busy;
+
+const BUSY: u64 = 24;
+
+impl Program for Busy {
+    fn name(&self) -> &str {
+        "busy"
+    }
+
+    fn footprint(&self) -> u64 {
+        LARGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role > 0 {
+            return (0..40 * BUSY).try_for_each(|i| os.store(AREA + (i * 7 + u64::from(role)) % BUSY * PAGE));
+        }
+        os.mmap(Map { addr: Some(AREA), ..Map::anonymous(BUSY * PAGE) }).unwrap();
+        (0..BUSY).try_for_each(|page| os.store(AREA + page * PAGE))?;
+        let others: Vec<_> = (1..4).map(|role| os.spawn(role).unwrap()).collect();
+        for _ in 0..40 {
+            os.move_pages(AREA, BUSY * PAGE, None).unwrap();
+        }
+        others.into_iter().for_each(|other| os.join(other));
+        (0..BUSY).try_for_each(|page| os.load(AREA + page * PAGE))
+    }
+}
+
+/// Times that a scope of this name was entered, in the whole tree.
+fn entered(node: &ProfileNode, name: &str) -> u64 {
+    let here = if node.name == name { node.entered } else { 0 };
+    here + node.children.iter().map(|child| entered(child, name)).sum::<u64>()
+}
+
+#[test]
+fn who_uses_a_page_on_its_way_waits_until_it_is_there() {
+    let mut waits = 0;
+    for policy in 0..POLICIES {
+        let config = RunConfig { preempt: Some(1), profile: true, seed: policy, ..config(policy, false) };
+        let outcome = run(&config, &Busy).unwrap_or_else(|error| panic!("policy {policy}: {error}"));
+        assert!(outcome.stat(Stat::PgmigrateSuccess) > 10 * BUSY as i64);
+        waits += entered(outcome.profile.as_ref().unwrap(), "migration_entry_wait");
+    }
+    assert!(waits > 0, "nobody met a page on its way");
 }
 
 /// Everything at once, on a machine of two nodes, with CPUs stopped in the middle of moves.

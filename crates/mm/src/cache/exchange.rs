@@ -1,54 +1,16 @@
-//! Putting a folio in the place of others that hold the same pages, in a file or in the swap cache.
-//!
-//! Who finds a folio in a tree takes a reference under the tree's lock, and who does so finds either the old or the new one there, with
-//! all that must be known of it.
+//! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of the one whose
+//! content was moved ([`Store::replace_folio`](crate::store::Store::replace_folio)).
 
 use super::Cache;
-use super::split::CACHE_AND_CALLER;
 use super::tree::{Folio, PageTree};
-use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::units::*;
 
-/// What is known of a folio's content, and goes with it.
-const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
-    .union(FrameFlags::DIRTY)
-    .union(FrameFlags::SWAPBACKED)
-    .union(FrameFlags::READAHEAD)
-    .union(FrameFlags::RECLAIM);
-
 impl Cache {
-    /// Make `to`, a new folio of the same size that nobody sees, what `from` is: for its cache, if it is in one, for its list and its
-    /// group. Its content has been copied. Both are locked, `from` is not mapped, and the caller holds a reference of each. On return
-    /// nobody can get a reference of `from` any more; its owner it keeps for those who look for its entries. `false`: somebody uses it,
-    /// and nothing has changed.
-    pub fn exchange<M: Machine>(&self, memory: &Memory<M>, from: Pfn, to: Pfn) -> bool {
-        let (frame, new) = (&memory.frames[from], &memory.frames[to]);
-        debug_assert!(frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED));
-        let take = |refs| {
-            if frame.mapcount() > 0 || !frame.freeze(refs) {
-                return false;
-            }
-            new.set(frame.flags() & OF_CONTENT);
-            new.set_owner(frame.owner(), frame.page_index());
-            memory.lru.succeed(memory.ground(), from, to);
-            true
-        };
-        if frame.has(FrameFlags::SWAPCACHE) {
-            return memory.swap.cache_exchange(memory.ground(), from, to, || take(CACHE_AND_CALLER));
-        }
-        match frame.owner() {
-            Owner::Anon(_) => take(1),
-            Owner::File(file) => self.put_in_place(memory, file, &[from], to, |_| take(CACHE_AND_CALLER)),
-            // It was cut off its file.
-            Owner::None => false,
-        }
-    }
-
     /// Put `whole` in the place of `parts`, which follow each other in a file and are frozen, if `ready` says so, called when nobody can
     /// find either. One part is exchanged with its marks. The cache's reference is the new folio's then.
-    pub(super) fn put_in_place<M: Machine>(
+    pub fn put_in_place<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,

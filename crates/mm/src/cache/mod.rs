@@ -46,6 +46,7 @@ pub mod tree;
 pub use collapse::Survey;
 pub use file::File;
 pub use readahead::Readahead;
+pub use split::CACHE_AND_CALLER;
 pub use swapin::{
     SwappedIn, add_to_swap, drop_swap_entry, free_swap, page_of_slot, remove_from_swap_cache, swapin,
 };

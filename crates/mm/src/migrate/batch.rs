@@ -2,9 +2,8 @@
 
 use super::{Done, Mode, Target, note_isolated, put_back};
 use crate::alloc::Fresh;
-use crate::frame::{FolioPages, FrameFlags, List, Owner};
+use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
-use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::Landing;
@@ -266,7 +265,7 @@ impl<M: Machine> Mover<'_, '_, M> {
             new.set(FrameFlags::LOCKED);
             st.lru.forget_split(st.memory().ground(), from);
             let landing = st.copy_folio(from, to, batch);
-            let exchanged = st.cache.exchange(st.memory(), from, to);
+            let exchanged = st.replace_folio(from, to);
             exchanged.then_some(landing)
         });
         let Some(landing) = moved.flatten() else {
@@ -278,24 +277,11 @@ impl<M: Machine> Mover<'_, '_, M> {
         let to = flight.fresh.into_pfn();
         st.rmap.end_move(st.memory(), &landing);
         note_isolated(st, from, -i64::from(frame.pages()));
-        self.leave(from);
+        st.leave_replaced(from);
         self.settle_in(to);
         st.unlock_folio(from);
         self.count_moved(frame.order());
         Ok(())
-    }
-
-    /// The folio's content is elsewhere, and no entry waits for it. Nobody refers to it any more.
-    fn leave(&self, from: Pfn) {
-        let st = self.st;
-        let frame = &st.frames[from];
-        if frame.is_anon() && frame.order() > Order::ZERO {
-            for tail in FolioPages::all(&st.frames, from).iter().skip(1) {
-                st.frames[tail].clear(FrameFlags::EXCLUSIVE);
-            }
-        }
-        // What counts the sizes of anonymous folios goes on counting the new one.
-        frame.set_owner(Owner::None, PageIndex(0));
     }
 
     /// The new folio is where it belongs, and mapped: let it go.
@@ -333,26 +319,10 @@ impl<M: Machine> Mover<'_, '_, M> {
     /// Split a locked folio of several pages; they are parts, and unlocked. `false`: somebody uses it.
     fn split(&mut self, head: Pfn) -> bool {
         let (st, frame) = (self.st, &self.st.frames[head]);
-        let (memory, order) = (st.memory(), frame.order());
+        let order = frame.order();
         let mut parts = List::new();
-        if frame.is_anon() {
-            let Some(freed) = st.rmap.split_anon(memory, head, Some(&mut parts)) else { return false };
-            self.count_gone(head, freed);
-        } else {
-            // As when a file is cut: who uses its pages faults them in again.
-            let mut batch = Batch::new(memory.ground());
-            let unmapped = st.rmap.try_to_unmap(memory, head, UnmapMode { ignore_mlock: true }, &mut batch);
-            if unmapped.dirty {
-                st.cache.mark_dirty(memory, head);
-            }
-            batch.settle(memory.ground(), &st.tlb);
-            if !st.cache.split(memory, head, Order::ZERO, Some(&mut parts)) {
-                return false;
-            }
-            // Parts behind the file's end are gone.
-            let left = parts.len() as u64 + 1;
-            self.count_gone(head, u64::from(order.frames()) - left);
-        }
+        let Some(freed) = st.split_folio(head, &mut parts) else { return false };
+        self.count_gone(head, freed);
         st.unlock_folio(head);
         while let Some(part) = parts.pop_tail(&st.frames) {
             self.parts.push_head(&st.frames, part);

@@ -10,7 +10,7 @@
 //! 3. What the batch owes is paid: no CPU can store to the folio any more. One that could only read it may go on doing so where the
 //!    policy of flushes says so ([`crate::tlb::Batch`]): it reads what the copy says, and the old frame carries the debt.
 //! 4. It is copied. Then its references are frozen, if they are those of its cache and of who isolated it, and the new folio takes its place
-//!    in its cache, its group, and later on its list ([`Cache::exchange`](crate::cache::Cache::exchange)).
+//!    in its cache, its group, and later on its list ([`Store::replace_folio`]).
 //! 5. The entries that wait map the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old one is unlocked and free.
 //!
 //! If somebody else has a reference, the entries map the old folio again: nothing has changed. It is copied before its references are

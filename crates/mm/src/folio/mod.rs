@@ -1,0 +1,92 @@
+//! A folio's life: how it is made, locked, split, replaced and dropped, whatever its size.
+//!
+//! - *Made* (here): charged to a group, one reference, nobody's yet.
+//! - *Dropped* ([`Memory::put`] and its kin): whoever gives up the last reference frees it. What entries held goes after their flush.
+//! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, its place in a cache and in swap stand still for who has the lock.
+//! - *Split* ([`Store::split_folio`](crate::store::Store::split_folio)): of anonymous memory where it is mapped, of a file when it is not.
+//! - *Replaced* ([`Store::replace_folio`](crate::store::Store::replace_folio)): another one is what it was.
+//!
+//! What each of these means for a file, for page tables and for lists is done there (`cache`, `rmap`, `lru`): a room that wants it done
+//! to a folio asks here.
+
+mod lock;
+mod put;
+mod replace;
+mod split;
+
+use crate::alloc::{NeedsReclaim, Request};
+use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
+use crate::machine::{Machine, ZoneKind};
+use crate::memory::{Gfp, Memory, Shortage, Worth};
+use crate::stat::SizeStat;
+use crate::units::*;
+
+impl<M: Machine> Memory<M> {
+    /// A movable folio for user data, charged to the group of `gfp`, with one reference. Its content is whatever was
+    /// there: zero it or read into it.
+    pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
+        self.lru
+            .groups
+            .try_charge(self.ground(), gfp.group, order.frames() as u64)
+            .map_err(Shortage::Group)?;
+        let request = Request {
+            order,
+            mobility: Mobility::Movable,
+            node: self.node(),
+            highest: ZoneKind::Movable,
+            reserve: gfp.reserve,
+            this_node_only: false,
+            atomic: false,
+        };
+        match self.alloc.take(self.ground(), &request, gfp.mark) {
+            Ok(fresh) => {
+                let pfn = fresh.into_pfn();
+                self.frames[pfn].set_group(gfp.group);
+                Ok(pfn)
+            }
+            Err(needs) => {
+                self.lru.groups.uncharge(self.ground(), gfp.group, order.frames() as u64);
+                Err(needs.into())
+            }
+        }
+    }
+
+    /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees every
+    /// page. Its content is still to be made.
+    pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
+        let frame = &self.frames[pfn];
+        frame.set_owner(owner, index);
+        frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
+        for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
+            self.frames[tail].assign(FrameFlags::TAIL | FrameFlags::EXCLUSIVE);
+        }
+        self.sizes.count(SizeStat::NrAnon, frame.order(), 1);
+    }
+
+    /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a large
+    /// folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together that is
+    /// only convenient.
+    pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
+        let highest = ZoneKind::Movable;
+        let mut zones = self.alloc.zones_of(self.node(), highest);
+        zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
+    }
+
+    /// The same; where there is none, do what a block is worth. `Err`: somebody above is to make one, and to ask again.
+    pub fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
+        if self.has_block(order, gfp) {
+            return Ok(true);
+        }
+        let needs = NeedsReclaim { order, node: self.node(), highest: ZoneKind::Movable };
+        if gfp.given_up <= order {
+            // It may have been made on another node.
+            let suits =
+                |&id: &ZoneId| self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve);
+            return Ok(self.alloc.zonelist(needs.node, needs.highest).iter().any(suits));
+        }
+        if worth.wake {
+            self.alloc.wake_for_block(self.ground(), needs.node, needs.order, needs.highest);
+        }
+        if worth.wait { Err(Shortage::Block { needs, hard: worth.hard }) } else { Ok(false) }
+    }
+}
