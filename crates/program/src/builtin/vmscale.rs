@@ -246,6 +246,20 @@ impl VmScalability {
         VmScalability { tasks: tasks.map(|tasks| tasks.clamp(1, THREADS)), ..self }
     }
 
+    /// Is it what it claims to be on a machine with so much memory? If not, why.
+    pub fn suits(&self, memory: u64) -> Result<(), String> {
+        if (self.bytes > memory) == self.overcommits() {
+            return Ok(());
+        }
+        let (name, bytes) = (self.case.name, self.bytes);
+        let wrong = if self.overcommits() {
+            "and memory holds all of its files; give it less with --memory"
+        } else {
+            "and memory does not hold what it fills; give it more with --memory"
+        };
+        Err(format!("{name}: {bytes} bytes, memory of {memory}: {wrong}"))
+    }
+
     /// Do all files together have to be more than memory holds?
     fn overcommits(&self) -> bool {
         matches!(self.case.region, Region::File(_) | Region::OwnFile | Region::Dd)
@@ -438,13 +452,9 @@ impl Program for VmScalability {
         if role == HOST {
             return self.start(os);
         }
-        let (name, memory) = (self.case.name, os.memory());
-        assert!(
-            (self.bytes > memory) == self.overcommits(),
-            "{name}: {} bytes on a machine with {memory}: {}",
-            self.bytes,
-            if self.overcommits() { "memory must not hold them" } else { "memory must hold them" }
-        );
+        if let Err(wrong) = self.suits(os.memory()) {
+            panic!("{wrong}");
+        }
         let tasks = self.running(os);
         self.prepare(os, tasks)?;
         // usemem forks before it starts threads.
