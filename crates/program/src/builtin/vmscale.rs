@@ -2,7 +2,7 @@
 //!
 //! In the suite a shell script starts `usemem`, once for each task or once with that many; its region follows from
 //! the machine's memory, and files are as large as addresses reach, so the clock ends the runs. Here a number of
-//! bytes takes the place of both: of cases on files it is the size of all files together, which must be more than
+//! bytes takes the place of both: of cases on files it is what is read of all files together, which must be more than
 //! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
 //! the same work, and time is measured. Each task passes its region once.
 //!
@@ -87,7 +87,7 @@ const CASES: &[Case] = &[
         true,
         Region::File(true),
         false,
-        (8, false),
+        (1, false),
         "threads read one mapping of a sparse file, each all of it",
     ),
     case(
@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
         false,
         Region::File(false),
         false,
-        (1, true),
+        (1, false),
         "processes map the same part of a sparse file, and read it",
     ),
     case(
@@ -103,7 +103,7 @@ const CASES: &[Case] = &[
         true,
         Region::File(false),
         false,
-        (8, false),
+        (1, false),
         "threads map the same part of a sparse file each, and read it",
     ),
     case(
@@ -480,7 +480,7 @@ mod tests {
         let copies = VmScalability::from_name("anon-cow-rand", 72 << 20).unwrap();
         assert_eq!(copies.pages(8), (72 << 20) / 2 / 9 / PAGE, "the parent's copy needs room, too");
         let files = VmScalability::from_name("mmap-xread-seq-mt", 64 << 20).unwrap();
-        assert_eq!((files.pages(8), files.overcommits()), ((64 << 20) / 8 / PAGE, true));
+        assert_eq!((files.pages(8), files.overcommits()), ((64 << 20) / PAGE, true));
         assert!(VmScalability::from_name("lru-file-mmap-read", 1).is_none());
     }
 }
