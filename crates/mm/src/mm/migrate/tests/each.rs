@@ -1,0 +1,231 @@
+//! What a move takes along, what keeps a folio where it is, and what it costs.
+
+use super::*;
+use crate::frame::{FrameFlags, Generation};
+
+/// A bench of one space under a policy of flushes, with single pages.
+fn simple(policy: u64) -> &'static Bench {
+    Bench::new(policy, &[0; 8], [0, 0, 0])
+}
+
+impl Bench {
+    /// The frame that a page shows, and whether it can be stored to.
+    fn shown(&self, at: u64) -> (Pfn, bool) {
+        let run = self.mm.store.tables.lock(self.mm.ground(), self.id(0)).find(Vpn(at)).unwrap();
+        assert!(run.entry.is_present(), "{:?}", run.entry);
+        (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
+    }
+
+    fn store_all(&self, at: u64, pages: u64) {
+        (at..at + pages).for_each(|at| self.step(0, 0, Step::Store(at)));
+    }
+
+    fn move_to(&self, at: u64, pages: u64, node: Option<u8>) -> Moved {
+        let moved = self.mm.move_pages(self.id(0), Vpn(at), pages, node.map(NodeId)).unwrap();
+        assert_eq!(self.mm.validate(), Ok(()));
+        moved
+    }
+
+    /// Isolate the folio of a page, and move it as this mode does.
+    fn move_folio(&self, at: u64, mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
+        let st = &self.mm.store;
+        let head = st.frames.head(self.shown(at).0);
+        migrate::isolate(st, head).unwrap();
+        let mut list = crate::frame::List::new();
+        list.push_head(&st.frames, head);
+        migrate::folios(st, list, target, mode, Why::Compaction)
+    }
+}
+
+#[test]
+fn what_is_known_of_a_folio_goes_along() {
+    for policy in [0, 1, 2] {
+        let bench = simple(1);
+        let (mm, st) = (&bench.mm, &bench.mm.store);
+        mm.set_knob(Knob::ReclaimPolicy, policy).unwrap();
+        let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+        mm.move_space(bench.id(0), group).unwrap();
+        let (anon, file) = (start_of(Kind::Anon), start_of(Kind::File));
+        bench.store_all(anon, 4);
+        bench.store_all(file, 4);
+        for at in [anon, file] {
+            st.lru.activate(mm.ground(), bench.shown(at).0);
+            st.frames[bench.shown(at + 1).0].set(FrameFlags::WORKINGSET | FrameFlags::REFERENCED);
+        }
+        mm.mlock(bench.id(0), Vpn(anon + 2), 1, true).unwrap();
+        let usage = mm.group_usage(group);
+        let dirty = mm.ground().stats.read(Stat::NrDirty);
+        for (node, at) in [(1, anon), (1, file), (0, file)] {
+            let frames: Vec<Pfn> = (at..at + 4).map(|at| bench.shown(at).0).collect();
+            let flags: Vec<FrameFlags> = frames.iter().map(|&pfn| st.frames[pfn].flags()).collect();
+            assert_eq!(bench.move_to(at, 4, Some(node)).moved, 4);
+            for (i, before) in (at..).zip(&flags) {
+                let now = bench.shown(i);
+                assert_eq!(st.frames[now.0].node(), NodeId(node));
+                assert!(now.1 && !frames.contains(&now.0), "{now:?}");
+                let ages = FrameFlags::GENERATION;
+                assert_eq!(st.frames[now.0].flags() - ages, *before - ages, "policy {policy}");
+                assert_eq!(st.frames[now.0].flags().generation().is_some(), before.generation().is_some());
+            }
+        }
+        assert_eq!(mm.group_usage(group), usage);
+        assert_eq!(mm.ground().stats.read(Stat::NrDirty), dirty);
+        assert_eq!(mm.ground().stats.read(Stat::NrMlock), 1);
+        (0..4).for_each(|i| bench.step(1, 0, Step::Load(anon + i)));
+    }
+}
+
+#[test]
+fn a_folio_keeps_its_generation() {
+    let bench = simple(1);
+    let (mm, st, at) = (&bench.mm, &bench.mm.store, start_of(Kind::Anon));
+    mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
+    bench.store_all(at, 1);
+    let generations = |node| &st.lru.vec(NodeId(node), ROOT).generations;
+    let age = |node: u8| {
+        let flags = st.frames[bench.shown(at).0].flags();
+        (0..4).find(|age| Generation::of(generations(node).max_seq() - age) == flags.generation().unwrap())
+    };
+    for _ in 0..2 {
+        // What is not used while a generation is born gets older.
+        let mut tables = st.tables.lock(mm.ground(), bench.id(0));
+        let run = tables.find(Vpn(at)).unwrap();
+        tables.clear_young(&run);
+        drop(tables);
+        mm.lru_gen_command(&std_alloc::format!("+ 0 0 {}", generations(0).max_seq())).unwrap();
+    }
+    let before = age(0);
+    assert!(before > Some(0), "{before:?}");
+    assert_eq!(bench.move_to(at, 1, None).moved, 1);
+    assert_eq!(age(0), before);
+}
+
+#[test]
+fn a_folio_that_somebody_uses_stays() {
+    for policy in 0..6 {
+        let (bench, at) = (simple(policy), start_of(Kind::Anon));
+        let st = &bench.mm.store;
+        bench.store_all(at, 3);
+        let before = bench.shown(at + 1);
+        // Somebody gets a reference when its entries are gone, and before.
+        for moment in [Moment::Unmap, Moment::Copy] {
+            st.frames[before.0].get(1);
+            let pinned = moment == Moment::Unmap;
+            if !pinned {
+                st.put(before.0);
+                bench.hold_at_copy(before.0);
+            }
+            let moved = bench.move_to(at, 3, None);
+            assert_eq!((moved.moved, moved.failed), (2, 1), "{moment:?}");
+            assert_eq!(bench.shown(at + 1), before);
+            st.put(before.0);
+        }
+        *bench.mm.machine().watcher.lock() = None;
+        bench.step(1, 0, Step::Load(at + 1));
+        assert_eq!(bench.move_to(at, 3, None).moved, 3);
+    }
+}
+
+impl Bench {
+    /// Somebody gets a reference of a folio just before it is copied.
+    fn hold_at_copy(&'static self, pfn: Pfn) {
+        *self.mm.machine().watcher.lock() = Some(Box::new(move |_, event, args| {
+            let concern = Concern::of_args(args).filter(|_| event == Event::TlbHazard);
+            let held = self.mm.store.frames[pfn].refs() > 1;
+            if concern == Some(Concern::Frames { first: pfn, count: 1 }) && !held {
+                self.mm.store.frames[pfn].get(1);
+            }
+        }));
+    }
+}
+
+#[test]
+fn only_who_may_wait_does() {
+    let (bench, at) = (simple(1), start_of(Kind::Anon));
+    let st = &bench.mm.store;
+    bench.store_all(at, 1);
+    let mut target = OnNode(None);
+    let pfn = bench.shown(at).0;
+    st.lock_folio(pfn);
+    let machine = bench.mm.machine();
+    let unlock = move |_: &TestMachine| bench.mm.store.unlock_folio(pfn);
+    assert_eq!(bench.move_folio(at, Mode::Async, &mut target).failed, 1);
+    *machine.idle.lock() = Some(Box::new(unlock));
+    assert_eq!(bench.move_folio(at, Mode::SyncLight, &mut target).moved, 1);
+    let pfn = bench.shown(at).0;
+    st.frames[pfn].set(FrameFlags::WRITEBACK);
+    let end = move |_: &TestMachine| {
+        bench.mm.store.frames[pfn].clear(FrameFlags::WRITEBACK);
+        bench.mm.store.wake_folio(pfn);
+    };
+    *machine.idle.lock() = Some(Box::new(end));
+    for mode in [Mode::Async, Mode::SyncLight] {
+        assert_eq!(bench.move_folio(at, mode, &mut target).failed, 1, "{mode:?}");
+    }
+    assert_eq!(bench.move_folio(at, Mode::Sync, &mut target).moved, 1);
+    assert_eq!(bench.mm.validate(), Ok(()));
+}
+
+/// However many pages are moved, who could store to them is asked once; who could only read them, where flushes are deferred, never.
+#[test]
+fn one_flush_is_enough_for_many_folios() {
+    for (policy, read_only, rounds) in [(1, false, 1), (1, true, 1), (3, false, 1), (3, true, 0)] {
+        let (bench, at) = (simple(policy), start_of(Kind::Anon));
+        let machine = bench.mm.machine();
+        bench.store_all(at, 30);
+        if read_only {
+            bench.mm.mprotect(bench.id(0), Vpn(at), 30, Prot::READ).unwrap();
+        }
+        for cpu in [1, 0] {
+            (at..at + 30)
+                .for_each(|at| bench.step(cpu, 0, if read_only { Step::Load(at) } else { Step::Store(at) }));
+        }
+        let before = machine.shootdowns.lock().len();
+        assert_eq!(bench.move_to(at, 30, None).moved, 30);
+        assert_eq!(machine.shootdowns.lock().len() - before, rounds, "policy {policy}, {read_only}");
+        for cpu in [1, 0] {
+            (at..at + 30).for_each(|at| bench.step(cpu, 0, Step::Load(at)));
+        }
+    }
+}
+
+/// Frames of node 1, none of them larger than a page.
+struct Pages;
+
+impl Target<TestMachine> for Pages {
+    fn take(&mut self, st: &Store<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
+        (order == Order::ZERO).then(|| OnNode(Some(NodeId(1))).take(st, from, order)).flatten()
+    }
+
+    fn give_back(&mut self, st: &Store<TestMachine>, unused: Fresh) {
+        st.put(unused.into_pfn());
+    }
+}
+
+#[test]
+fn a_folio_without_a_block_goes_page_by_page() {
+    for kind in [Kind::Anon, Kind::Shmem, Kind::File] {
+        let bench = Bench::new(1, &[0, 0, 1, 0, 0, 0, 0, 0], [4, 4, 0]);
+        let at = start_of(kind);
+        if kind == Kind::File {
+            // A write makes folios as large as what it overwrites.
+            let all = 16 * PAGE_SIZE;
+            bench
+                .mm
+                .write(bench.file, 0, all, ROOT, &mut |pfn, _, _| bench.mm.machine().set_stamp(pfn, 0))
+                .unwrap();
+        }
+        bench.store_all(at, 16);
+        let order = bench.mm.store.frames[bench.mm.store.frames.head(bench.shown(at).0)].order();
+        assert_eq!(order, Order(4), "{kind:?}");
+        let done = bench.move_folio(at, Mode::Async, &mut Pages);
+        assert_eq!(
+            (done.moved, done.failed, done.split, done.large_moved),
+            (16, 0, 1, 0),
+            "{kind:?}: {done:?}"
+        );
+        (at..at + 16).for_each(|at| bench.step(1, 0, Step::Load(at)));
+        assert_eq!(bench.mm.store.frames[bench.shown(at).0].node(), NodeId(1));
+        assert_eq!(bench.mm.validate(), Ok(()));
+    }
+}
