@@ -47,14 +47,17 @@ impl FreeBlocks {
 
     /// Share of the free memory, in thousandths, that is of no use to a request for a block of `order`.
     pub fn unusable_index(&self, order: Order) -> u64 {
-        let free = self.pages();
-        if free == 0 { 1000 } else { (free - (self.suitable(order) << order.0)) * 1000 / free }
+        (self.useless(order) * 1000).checked_div(self.pages()).unwrap_or(1000)
     }
 
     /// The same in per cent, and 0 where nothing is free: what proactive compaction goes by.
     pub fn external_fragmentation(&self, order: Order) -> u64 {
-        let free = self.pages();
-        if free == 0 { 0 } else { (free - (self.suitable(order) << order.0)) * 100 / free }
+        (self.useless(order) * 100).checked_div(self.pages()).unwrap_or(0)
+    }
+
+    /// Free pages in smaller blocks.
+    fn useless(&self, order: Order) -> u64 {
+        self.pages() - (self.suitable(order) << order.0)
     }
 }
 

@@ -271,7 +271,7 @@ impl Cache {
     ) -> Result<(), Shortage> {
         let Some(window) = window.filter(|_| order > Order::ZERO) else { return Ok(()) };
         let end = window.start.saturating_add(window.count).min(f.pages());
-        if window.start < end && !f.tree.lock().folio(PageIndex(window.start)).is_some() {
+        if window.start < end && f.tree.lock().folio(PageIndex(window.start)).is_none() {
             let order = f.order_at(window.start, order, end);
             if order > Order::ZERO {
                 memory.find_block(order, gfp, Worth::FILE)?;

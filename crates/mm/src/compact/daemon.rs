@@ -38,10 +38,8 @@ pub fn daemon<M: Machine>(st: &Store<M>, node: NodeId) {
         interval = INTERVAL;
         match st.alloc.take_kcompactd_request(node) {
             Some(wanted) => work(st, node, wanted),
-            None if is_proactive(st) && !st.alloc.reclaim_active(node) => {
-                if !proactive(st, node) {
-                    interval = INTERVAL << LATER;
-                }
+            None if is_proactive(st) && !st.alloc.reclaim_active(node) && !proactive(st, node) => {
+                interval = INTERVAL << LATER;
             }
             None => {}
         }
