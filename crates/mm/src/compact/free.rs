@@ -3,7 +3,7 @@
 //! Free blocks are looked for in the zone's lists first, high in what lies between the scanners; if that brings
 //! nothing, page block by page block downwards. They are kept as they are, by size (`alloc::HeldBlocks`).
 
-use super::{Folios, Run, end_of};
+use super::{Run, end_of};
 use crate::alloc::{CLUSTER, Found, Fresh, Search};
 use crate::frame::{FrameFlags, Mobility};
 use crate::machine::Machine;
@@ -221,11 +221,4 @@ struct ListSearch {
     /// The highest page block that had a free block.
     highest: Pfn,
     found: Option<Pfn>,
-}
-
-impl Folios {
-    /// As the knob names it.
-    pub fn name(self) -> &'static str {
-        crate::knobs::Knob::CompactionFolios.info().words[self as usize]
-    }
 }

@@ -223,7 +223,7 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
                 assert_eq!((after, split), (before, 0), "{folios:?}");
             }
         }
-        assert_eq!(folios.name(), Knob::CompactionFolios.info().words[folios as usize]);
+        assert_eq!(Folios::of(&bench.mm.ground().knobs), folios);
     }
 }
 
