@@ -111,7 +111,14 @@ impl Profile {
         })?;
         let mut knobs = common.to_vec();
         knobs.extend_from_slice(preset.knobs);
-        for setting in parts {
+        let mut settings: Vec<String> = Vec::new();
+        for part in parts {
+            match settings.last_mut() {
+                Some(setting) if goes_on(setting, part) => *setting = format!("{setting}+{part}"),
+                _ => settings.push(part.to_owned()),
+            }
+        }
+        for setting in &settings {
             knobs.push(parse_setting(setting)?);
         }
         Ok(Profile { name: text.to_owned(), knobs })
@@ -121,6 +128,17 @@ impl Profile {
     pub fn settings(&self) -> BTreeMap<String, u64> {
         self.knobs.iter().map(|(knob, value)| (knob.info().name.to_owned(), *value)).collect()
     }
+}
+
+/// Is what follows a '+' part of a setting's value, as in `thp.defrag=defer+madvise`?
+fn goes_on(setting: &str, part: &str) -> bool {
+    let Some((name, value)) = setting.split_once('=') else { return false };
+    let words = Knob::from_name(name).map_or(&[][..], |knob| knob.info().words);
+    words.iter().any(|word| {
+        word.strip_prefix(value)
+            .and_then(|rest| rest.strip_prefix('+'))
+            .is_some_and(|rest| rest == part || rest.starts_with(&format!("{part}+")))
+    })
 }
 
 /// Understand `KNOB=VALUE`.
@@ -160,6 +178,23 @@ mod tests {
         assert_eq!(profile.settings()["vm.swappiness"], 10);
         assert_eq!(profile.settings()["fault_around_bytes"], 4096);
         assert_eq!(parse_setting("tlb.unmap=lazy").unwrap(), (Knob::TlbUnmap, 3));
+    }
+
+    #[test]
+    fn a_word_with_a_plus_is_one_value() {
+        let set = |text: &str| Profile::parse(text, &[]).map(|profile| profile.knobs);
+        let [defer, both, folios] = ["defer", "defer+madvise", "whole+free-split+sort"].map(|word| {
+            if word.starts_with("defer") {
+                format!("thp.defrag={word}")
+            } else {
+                format!("compaction.folios={word}")
+            }
+        });
+        assert_eq!(set(&format!("classic+{both}")).unwrap().last(), Some(&(Knob::ThpDefrag, 2)));
+        let all = set(&format!("classic+{folios}+{defer}+vm.swappiness=10")).unwrap();
+        let expected = [(Knob::CompactionFolios, 4), (Knob::ThpDefrag, 1), (Knob::Swappiness, 10)];
+        assert!(all.ends_with(&expected), "{all:?}");
+        assert!(set("classic+thp.defrag=defer+always").is_err());
     }
 
     #[test]

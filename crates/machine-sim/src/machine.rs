@@ -130,6 +130,8 @@ pub struct SimMachine {
     pub(crate) takeoff: RefCell<Histogram>,
     /// How long the program's own operations took, as it says.
     pub(crate) operations: RefCell<Histogram>,
+    /// What the program's tasks came to, by their own measure, in KiB a second.
+    pub(crate) throughput: Cell<u64>,
     /// How old debts were when they were paid, in nanoseconds.
     pub(crate) age: RefCell<Histogram>,
     /// Units of work done and picoseconds spent on it.
@@ -197,6 +199,7 @@ impl SimMachine {
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
             operations: RefCell::new(Histogram::new()),
+            throughput: Cell::new(0),
             age: RefCell::new(Histogram::new()),
             work: std::array::from_fn(|_| Cell::new(0)),
             fault: config.faulty,

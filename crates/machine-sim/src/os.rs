@@ -626,6 +626,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         self.world.kernel.borrow_mut().progress += units;
     }
 
+    fn rate(&mut self, bytes: u64, nanos: u64) {
+        let rate = (u128::from(bytes) * 1_000_000_000 / 1024 / u128::from(nanos.max(1))) as u64;
+        self.machine.throughput.set(self.machine.throughput.get() + rate);
+    }
+
     fn took(&mut self, nanos: u64) {
         self.machine.operations.borrow_mut().record(nanos);
     }

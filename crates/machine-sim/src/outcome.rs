@@ -229,5 +229,14 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     for (size, stat, value) in world.mm.ground().sizes.moved() {
         count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
+    if let throughput @ 1.. = machine.throughput.get() {
+        metrics.push(Metric {
+            name: "throughput".into(),
+            value: throughput as f64,
+            unit: "KiB/s",
+            better: Better::Higher,
+            help: "what all tasks touched in their time, as the program measures it",
+        });
+    }
     metrics
 }

@@ -126,7 +126,7 @@ impl<'p, P> World<'p, P> {
     pub(crate) fn start(&self, kind: Kind) -> TaskId {
         let machine = self.machine();
         let node = match kind {
-            Kind::Daemon(Daemon::Kswapd(node)) => Some(node.0),
+            Kind::Daemon(Daemon::Kswapd(node) | Daemon::Kcompactd(node)) => Some(node.0),
             _ => None,
         };
         let now = machine.here().clock.get();
@@ -222,7 +222,11 @@ impl<'p, P> World<'p, P> {
                 || matches!(
                     sched.blocked_on(task),
                     Some(Key::Mm(
-                        WaitKey::Kswapd(_) | WaitKey::Flusher | WaitKey::Khugepaged | WaitKey::Timer
+                        WaitKey::Kswapd(_)
+                            | WaitKey::Kcompactd(_)
+                            | WaitKey::Flusher
+                            | WaitKey::Khugepaged
+                            | WaitKey::Timer
                     ))
                 )
         };

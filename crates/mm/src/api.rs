@@ -228,6 +228,8 @@ impl GroupLimits {
 pub enum Daemon {
     /// Keeps a node's free memory above its watermarks.
     Kswapd(NodeId),
+    /// Makes large blocks of a node's free memory.
+    Kcompactd(NodeId),
     /// Writes dirty pages back.
     Flusher,
     /// Collapses pages that could be mapped by 2 MiB entries.

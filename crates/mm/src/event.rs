@@ -22,6 +22,11 @@ named_table! {
         MmVmscanLruShrinkActive "mm_vmscan_lru_shrink_active" "an active batch was shrunk: node, taken, deactivated, referenced";
         MmVmscanWriteFolio "mm_vmscan_write_folio" "reclaim writes a folio: frame, anonymous or file";
         MmVmscanThrottled "mm_vmscan_throttled" "a reclaimer sleeps: node, nanoseconds, reason";
+        MmCompactionBegin "mm_compaction_begin" "a zone is compacted: zone, order (all ones: all), frames where the scanners begin: migrate, free";
+        MmCompactionMigratepages "mm_compaction_migratepages" "a batch was moved: pages, moved, failed";
+        MmCompactionEnd "mm_compaction_end" "it has done: zone, frames where the scanners are: migrate, free, outcome";
+        MmCompactionWakeupKcompactd "mm_compaction_wakeup_kcompactd" "kcompactd is wanted: node, order, highest kind of zone";
+        MmCompactionKcompactdWake "mm_compaction_kcompactd_wake" "kcompactd starts: node, order, highest kind of zone";
         MmMigratePages "mm_migrate_pages" "folios were to be moved: pages moved, pages that could not be, mode, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
         TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";

@@ -172,6 +172,23 @@ knobs! {
         anon_size "1024 KiB";
     HugepagesEnabled2048 "hugepages-2048kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
         anon_size "2048 KiB";
+    ThpDefrag "thp.defrag" 3 0..=4 "" ["always" "defer" "defer+madvise" "madvise" "never"]
+        "what a store does for a large folio of anonymous memory that memory has no block for: compact and reclaim (always), \
+         wake kswapd and kcompactd (defer), the one where MADV_HUGEPAGE asked for it and the other elsewhere (defer+madvise), \
+         the one there only (madvise), or nothing (never)";
+    CompactionFolios "compaction.folios" 3 0..=5 ""
+        ["order0" "split" "whole" "whole+free-split" "whole+free-split+sort" "whole+free-split+sort+merge"]
+        "what compaction does with large folios: leave them, split them, move them whole to free blocks of their size, split \
+         larger free blocks for them, move the largest first, merge what is left of free blocks";
+    CompactMemory "vm.compact_memory" 0 0..=1 ""
+        "1: compact all memory now; reads as 0";
+    CompactionProactiveness "vm.compaction_proactiveness" 20 0..=100 "%"
+        "how little of free memory may be in pieces before kcompactd compacts unasked, where large folios are used; 0 = never";
+    ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""
+        "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
+         helps and compaction does not";
+    CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1 0..=1 ""
+        "may compaction move pages that are locked in memory?";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""
@@ -287,6 +304,12 @@ impl Knobs {
     pub fn anon_sizes(&self) -> AnonSizes {
         let both = self.anon_sizes.load(Relaxed);
         AnonSizes { always: both as u16, madvise: (both >> 16) as u16 }
+    }
+
+    /// Is there anybody who would use larger blocks than single pages?
+    pub fn wants_blocks(&self) -> bool {
+        let files = [Knob::FileMaxOrder, Knob::ShmemMaxOrder, Knob::ThpKhugepaged];
+        !self.anon_sizes().is_empty() || files.iter().any(|&knob| self.get(knob) > 0)
     }
 
     fn note_anon_sizes(&self) {

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //!  9  mm                                   the facade: system calls, faults, daemons, the allocation slow path
+//!  8  compact/                            make large blocks of free memory in pieces
 //!  7  reclaim/   space/     writeback/  truncate   find cold folios; mapped ranges, faults, fork; dirty pages; a file made shorter
 //!     migrate/                            folios to other frames
 //!  6  folio/     cache/     rmap/          a folio's life; files' pages; who maps a folio, and unmapping it
@@ -39,6 +40,7 @@ pub mod api;
 pub mod arena;
 pub mod base;
 pub mod cache;
+pub mod compact;
 pub mod event;
 pub mod folio;
 pub mod frame;

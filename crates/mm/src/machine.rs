@@ -187,6 +187,8 @@ pub enum WaitKey {
     File(FileId),
     /// A node's kswapd is wanted.
     Kswapd(NodeId),
+    /// A node's kcompactd is wanted.
+    Kcompactd(NodeId),
     /// Somebody waits for reclaim on a node to make progress.
     Reclaim(NodeId),
     /// Somebody waits until a vector of the node has a new generation.

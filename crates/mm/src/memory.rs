@@ -4,6 +4,7 @@ use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::ground::Ground;
+use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::machine::{Machine, Work};
 use crate::swap::Swap;
@@ -18,6 +19,42 @@ pub enum Shortage {
     Zone(NeedsReclaim),
     /// This control group is at its limit.
     Group(GroupId),
+    /// Memory has no block for a larger folio, which smaller ones could do for; something may be done for it.
+    Block {
+        /// What was wanted.
+        needs: NeedsReclaim,
+        /// Try more than once, and wait for others?
+        hard: bool,
+    },
+}
+
+/// What may be done for a block that memory does not have, where smaller folios would do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Worth {
+    /// Tell kswapd, or kcompactd.
+    pub wake: bool,
+    /// Compact and reclaim before going on.
+    pub wait: bool,
+    /// Try more than once, and wait for others.
+    pub hard: bool,
+}
+
+impl Worth {
+    /// Nothing.
+    pub const NOTHING: Worth = Worth { wake: false, wait: false, hard: false };
+    /// What a large folio of a file is worth.
+    pub const FILE: Worth = Worth { wake: true, wait: true, hard: false };
+
+    /// What a large folio of anonymous memory is worth, by the knob `thp.defrag`. `asked`: MADV_HUGEPAGE asked for it.
+    pub fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
+        let wake = Worth { wake: true, ..Worth::NOTHING };
+        let wait = Worth { wait: true, hard: asked, ..Worth::NOTHING };
+        match (knobs.get(Knob::ThpDefrag), asked) {
+            (0, _) | (2 | 3, true) => wait,
+            (1, _) | (2, false) => wake,
+            _ => Worth::NOTHING,
+        }
+    }
 }
 
 impl From<NeedsReclaim> for Shortage {
@@ -37,6 +74,8 @@ pub struct Gfp {
     pub reserve: Reserve,
     /// May pages be read that nobody has asked for yet?
     pub read_ahead: bool,
+    /// For folios of this order, and larger ones, has been done what was worth it, and smaller ones must do.
+    pub given_up: Order,
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     pub faulted: bool,
 }
@@ -44,7 +83,8 @@ pub struct Gfp {
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
-        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, faulted: false }
+        let given_up = Order(MAX_ORDER.0 + 1);
+        Gfp { group, mark: Mark::Low, reserve: Reserve::None, read_ahead: true, given_up, faulted: false }
     }
 }
 

@@ -33,6 +33,7 @@ use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::api::*;
 use crate::arena::Arena;
 use crate::cache::Cache;
+use crate::compact;
 use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
@@ -112,16 +113,29 @@ impl<M: Machine> Mm<M> {
         if knob.info().at_start {
             return Err(Error::Access);
         }
+        if knob == Knob::CompactMemory && value == 1 {
+            self.compact_memory();
+            return Ok(());
+        }
         self.ground().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
         self.follow_policy(knob)?;
         if crate::alloc::sets_watermarks(knob) {
             self.store.alloc.set_watermarks(self.ground());
+        }
+        // kcompactd sleeps for ever where there was nothing to look after.
+        for node in 0..self.store.alloc.nodes() as u8 {
+            self.machine().wake(WaitKey::Kcompactd(NodeId(node)));
         }
         if knob == Knob::DirtyWritebackCentisecs {
             // The flusher sleeps for as long as the knob said before, or for ever.
             self.machine().wake(WaitKey::Flusher);
         }
         Ok(())
+    }
+
+    /// Move all that can be moved, so that free memory is in one piece: what a write to `vm.compact_memory` does.
+    pub fn compact_memory(&self) {
+        compact::everything(&self.store);
     }
 
     // --- spaces -------------------------------------------------------------------------------------------
@@ -331,13 +345,18 @@ impl<M: Machine> Mm<M> {
         let nodes = self.store.alloc.nodes() as u8;
         let collapse = self.ground().knobs.get(Knob::ThpKhugepaged) == 1;
         let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
-        kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged)).collect()
+        // Where all folios are single pages there is nothing for it to do.
+        let compact = if self.ground().knobs.wants_blocks() { nodes } else { 0 };
+        let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
+        let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
+        background.chain(kcompactds).collect()
     }
 
     /// Run a background task until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
         match daemon {
             Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, self, node),
+            Daemon::Kcompactd(node) => compact::daemon(&self.store, node),
             Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
         }

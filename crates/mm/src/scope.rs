@@ -60,6 +60,9 @@ named_table! {
         OutOfMemory "out_of_memory" "choose a space to end";
         TryToFreePages "try_to_free_pages" "reclaim before an allocation (direct)";
         TryToFreeMemCgroupPages "try_to_free_mem_cgroup_pages" "reclaim from one control group";
+        TryToCompactPages "try_to_compact_pages" "compact before an allocation (direct)";
+        CompactZone "compact_zone" "compact one zone";
+        Kcompactd "kcompactd" "compact a node in the background";
         ReclaimPages "reclaim_pages" "reclaim chosen pages (MADV_PAGEOUT)";
         BalancePgdat "balance_pgdat" "reclaim until a node is balanced (kswapd)";
         ShrinkNode "shrink_node" "reclaim from one node";

@@ -82,6 +82,15 @@ named_table! {
         PolicyWrong "policy_wrong" "answers of a policy that proposes which named no list, or an empty one";
         PolicyFallback "policy_fallback" "times that its proposals led to no eviction, and folios were taken in order";
         DropPagecache "drop_pagecache" "times the page cache was dropped by request";
+        CompactMigrateScanned "compact_migrate_scanned" "pages that compaction looked at in search of something to move";
+        CompactFreeScanned "compact_free_scanned" "pages that compaction looked at in search of a place to move it to";
+        CompactIsolated "compact_isolated" "pages that compaction isolated, to be moved or to be moved to";
+        CompactStall "compact_stall" "allocations that compacted for themselves";
+        CompactFail "compact_fail" "of these, those after which there was no block";
+        CompactSuccess "compact_success" "of these, those after which there was one";
+        CompactDaemonWake "compact_daemon_wake" "rounds of kcompactd that others asked for";
+        CompactDaemonMigrateScanned "compact_daemon_migrate_scanned" "of the pages looked at to be moved, those by kcompactd";
+        CompactDaemonFreeScanned "compact_daemon_free_scanned" "of the pages looked at as a place, those by kcompactd";
         ThpFaultAlloc "thp_fault_alloc" "anonymous folios of 2 MiB mapped by one entry at a fault";
         ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";
         ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";

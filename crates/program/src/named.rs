@@ -2,7 +2,7 @@
 //! a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
 use crate::apps::{self, App, Ask, Refused};
-use crate::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop};
+use crate::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop, VmScalability};
 use crate::chaos::{self, Chaos};
 use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
@@ -26,6 +26,8 @@ pub enum Named {
     Builtin(Builtin),
     /// Mapped files read once, more than memory holds.
     LruFileMmapRead(LruFileMmapRead),
+    /// Another case of vm-scalability.
+    VmScalability(VmScalability),
     /// Private mappings of files given up again and again, for a second.
     PageoutLoop(PageoutLoop),
     /// What memory sees of a real program.
@@ -116,7 +118,7 @@ impl Named {
             (PageoutLoop::NAME, PageoutLoop::HELP),
             (CHAOS, chaos::HELP),
         ];
-        builtin::LIST.iter().chain(apps::LIST).copied().chain(others)
+        builtin::LIST.iter().chain(apps::LIST).copied().chain(VmScalability::list()).chain(others)
     }
 
     /// May it be killed for want of memory without the run having failed?
@@ -148,6 +150,9 @@ impl Named {
         if let Some(program) = builtin::from_name(name, bytes) {
             return Ok(Named::Builtin(program.with_threads(threads.unwrap_or(1))));
         }
+        if let Some(case) = VmScalability::from_name(name, bytes) {
+            return Ok(Named::VmScalability(case.with_tasks(threads)));
+        }
         if name == CHAOS {
             return Ok(Named::Chaos(Chaos::from_footprint(bytes, threads)));
         }
@@ -173,6 +178,7 @@ impl Program for Named {
         match self {
             Named::Builtin(program) => program.name(),
             Named::LruFileMmapRead(program) => program.name(),
+            Named::VmScalability(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
             Named::App(program) => program.name(),
             Named::Chaos(program) => program.name(),
@@ -183,6 +189,7 @@ impl Program for Named {
         match self {
             Named::Builtin(program) => program.footprint(),
             Named::LruFileMmapRead(program) => program.footprint(),
+            Named::VmScalability(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
             Named::App(program) => program.footprint(),
             Named::Chaos(program) => program.footprint(),
@@ -193,6 +200,7 @@ impl Program for Named {
         match self {
             Named::Builtin(program) => program.run(os, role),
             Named::LruFileMmapRead(program) => program.run(os, role),
+            Named::VmScalability(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
             Named::App(program) => program.run(os, role),
             Named::Chaos(program) => program.run(os, role),

@@ -403,6 +403,10 @@ pub trait Os {
     fn seed(&self) -> u64;
     /// Count `units` of the program's own work as done. Two runs that report the same did the same work.
     fn progress(&mut self, units: u64);
+    /// Note what this task has come to in all, by the program's own measure: so many bytes in so much time.
+    fn rate(&mut self, bytes: u64, nanos: u64) {
+        let _ = (bytes, nanos);
+    }
     /// Note how long one of the program's own operations took, in nanoseconds.
     fn took(&mut self, nanos: u64) {
         let _ = nanos;

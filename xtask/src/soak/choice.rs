@@ -20,6 +20,19 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("hugepages-512kB.enabled", &["never", "always"]),
     ("hugepages-2048kB.enabled", &["never", "madvise", "always"]),
     ("thp.khugepaged", &["0", "1"]),
+    ("thp.defrag", &["always", "defer", "defer+madvise", "madvise", "never"]),
+    (
+        "compaction.folios",
+        &[
+            "order0",
+            "split",
+            "whole",
+            "whole+free-split",
+            "whole+free-split+sort",
+            "whole+free-split+sort+merge",
+        ],
+    ),
+    ("vm.compaction_proactiveness", &["0", "20", "90"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
     // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.

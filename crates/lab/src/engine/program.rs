@@ -110,6 +110,11 @@ fn explain_name(wrong: &Wrong) -> Error {
 fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     match program {
         Named::LruFileMmapRead(case) => flood(config, case),
+        Named::VmScalability(case) => {
+            let memory = config.memory.unwrap_or_else(|| config.machine.memory());
+            case.suits(memory).map_err(Error::Input)?;
+            machine_sim::run(config, program).map_err(explain)
+        }
         Named::Chaos(chaos) => {
             check_disk(config, chaos)?;
             let validate_sometimes = config.verify;

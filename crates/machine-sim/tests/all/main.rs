@@ -6,6 +6,7 @@ mod bound;
 mod chaos;
 mod clock;
 mod collapse;
+mod compaction;
 mod conformance;
 mod flushes;
 mod huge_entries;

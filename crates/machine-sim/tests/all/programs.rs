@@ -142,3 +142,22 @@ fn mapped_reads_of_sparse_files_flood_memory_without_a_device() {
 fn a_program_says_when_it_cannot_be_what_it_claims() {
     outcome(&config("small", 64 * MIB), &builtin::LruFileMmapRead::new(64 * MIB));
 }
+
+#[test]
+fn the_cases_of_vm_scalability_do_what_they_claim() {
+    for (name, _) in builtin::VmScalability::list() {
+        let files = |bytes| builtin::VmScalability::from_name(name, bytes).unwrap().with_tasks(Some(4));
+        let memory = 48 * MIB;
+        let case = [files(96 * MIB), files(24 * MIB)].into_iter().find(|case| case.suits(memory).is_ok());
+        let outcome = outcome(&config("uma-1s-2015", memory), &case.unwrap());
+        assert_eq!(
+            (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()),
+            (0, 0, 0),
+            "{name}"
+        );
+        assert!(outcome.metric("throughput").is_some_and(|rate| rate > 0.0), "{name}");
+        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        let floods = name.starts_with("mmap-") || name.starts_with("lru-");
+        assert!(!floods || stolen > 0, "{name}");
+    }
+}

@@ -281,10 +281,8 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
     #[expect(clippy::disallowed_methods, reason = "from here on the list says what the block owes")]
     pub fn put(&mut self, pfn: Pfn, order: Order) {
-        self.lists.free += order.frames() as u64;
         let frame = self.frame(pfn);
         frame.assign(FrameFlags::empty());
-        let mobility = self.zone.mobility_of(pfn);
         let mut generation = self.base.tlb.owed_by_tag(self.zone.id(), frame.debt());
         frame.set_debt(0);
         if published::is(F1) {
@@ -293,6 +291,13 @@ impl<'a, M: Machine> Area<'a, M> {
         if published::is(F4) {
             generation = generation.max(Generation(published::task_debt(0)));
         }
+        self.put_block(pfn, order, generation);
+    }
+
+    /// Put a block back that waits for a payment, and whose record says nothing, merging it with its free buddies.
+    pub fn put_block(&mut self, pfn: Pfn, order: Order, mut generation: Generation) {
+        self.lists.free += order.frames() as u64;
+        let mobility = self.zone.mobility_of(pfn);
         let (mut head, mut order) = (pfn, order);
         while order < MAX_ORDER {
             let buddy = head.buddy(order);
@@ -312,6 +317,59 @@ impl<'a, M: Machine> Area<'a, M> {
         let parent = Order(order.0 + 1);
         let waits = parent < MAX_ORDER && self.is_free(head.align_down(parent).buddy(parent), parent);
         self.insert(head, order, mobility, waits, generation);
+    }
+
+    /// Order of the free block that this frame heads.
+    pub fn free_order(&self, pfn: Pfn) -> Option<Order> {
+        let frame = self.frame(pfn);
+        frame.has(FrameFlags::BUDDY).then(|| Order(frame.private() as u8))
+    }
+
+    /// Take this free block off its list. Returns the payment that it waits for.
+    pub fn detach(&mut self, pfn: Pfn, order: Order) -> Generation {
+        self.lists.free -= order.frames() as u64;
+        self.remove(pfn, order, self.zone.mobility_of(pfn))
+    }
+
+    /// Give the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
+    pub fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
+        let start = pfn.align_down(PAGEBLOCK_ORDER);
+        let from = self.zone.mobility_of(start);
+        if from != to && start.add(BLOCK_FRAMES) <= self.zone.end() {
+            self.regroup(start, from, to);
+        }
+    }
+
+    /// The last `count` blocks of the movable list of an order, from `first` on, which owe nothing or (`pending`) do, become the
+    /// first.
+    pub fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
+        let frames = &self.base.frames;
+        let list = self.movable(order, pending);
+        let mut part = list.split_tail(frames, first, count);
+        list.splice_head(frames, &mut part);
+    }
+
+    /// The first `count` blocks, to `last`, become the last.
+    pub fn head_to_tail(&mut self, (order, pending): (Order, bool), last: Pfn, count: usize) {
+        let frames = &self.base.frames;
+        let list = self.movable(order, pending);
+        let mut rest = list.split_tail(frames, frames[last].next(), list.len() - count);
+        list.splice_head(frames, &mut rest);
+    }
+
+    fn movable(&mut self, order: Order, pending: bool) -> &mut List {
+        let lists = if pending { &mut self.lists.pending } else { &mut self.lists.clean };
+        &mut lists.lists[order.0 as usize][Mobility::Movable as usize]
+    }
+
+    /// The zone.
+    pub fn zone(&self) -> &'a Zone {
+        self.zone
+    }
+
+    /// The ground below.
+    pub fn base(&self) -> &'a Ground<M> {
+        self.base
     }
 
     fn frame(&self, pfn: Pfn) -> &'a Frame {

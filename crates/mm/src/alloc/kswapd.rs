@@ -48,22 +48,29 @@ impl KswapdRequest {
 #[derive(Default)]
 pub(super) struct NodeState {
     request: AtomicU32,
+    /// What kcompactd was asked for.
+    compaction: AtomicU32,
     hopeless: AtomicBool,
 }
 
 impl NodeState {
-    /// Record a request; `true` if it asks for more than was recorded.
+    /// Record a request for kswapd; `true` if it asks for more than was recorded.
     fn record(&self, request: KswapdRequest) -> bool {
-        let mut old = self.request.load(Acquire);
-        loop {
-            let new = KswapdRequest::unpack(old).map_or(request, |known| known.max(request)).pack();
-            if new == old {
-                return false;
-            }
-            match self.request.compare_exchange(old, new, AcqRel, Acquire) {
-                Ok(_) => return true,
-                Err(now) => old = now,
-            }
+        record(&self.request, request)
+    }
+}
+
+/// Record a request; `true` if it asks for more than was recorded.
+fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
+    let mut old = cell.load(Acquire);
+    loop {
+        let new = KswapdRequest::unpack(old).map_or(request, |known| known.max(request)).pack();
+        if new == old {
+            return false;
+        }
+        match cell.compare_exchange(old, new, AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(now) => old = now,
         }
     }
 }
@@ -129,6 +136,63 @@ impl Allocator {
     pub fn set_reclaim_active(&self, node: NodeId, highest: ZoneKind, active: bool) {
         for zone in self.zones_of(node, highest) {
             zone.set_pressure(RECLAIM_ACTIVE, active);
+        }
+    }
+
+    /// Is kswapd reclaiming on a node?
+    pub fn reclaim_active(&self, node: NodeId) -> bool {
+        self.zones_of(node, ZoneKind::Movable).any(|zone| zone.pressure() & RECLAIM_ACTIVE != 0)
+    }
+
+    /// What kcompactd of a node was woken for.
+    pub fn kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+        KswapdRequest::unpack(self.nodes[node.index()].compaction.load(Acquire))
+    }
+
+    /// The same, and forget it.
+    pub fn take_kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+        KswapdRequest::unpack(self.nodes[node.index()].compaction.swap(0, AcqRel))
+    }
+
+    /// Have a node's kcompactd make blocks of an order, if that is larger than a page, and if it can.
+    pub fn wake_kcompactd<M: Machine>(&self, base: &Ground<M>, node: NodeId, wanted: KswapdRequest) {
+        let KswapdRequest { order, highest } = wanted;
+        let threshold = base.knobs.get(Knob::ExtfragThreshold);
+        let suits = |zone: &Zone| zone.suits_allocation(order, Mark::Min, highest, threshold) == Some(false);
+        if order == Order::ZERO
+            || !self.zones_of(node, highest).any(suits)
+            || !record(&self.nodes[node.index()].compaction, wanted)
+        {
+            return;
+        }
+        base.event(Event::MmCompactionWakeupKcompactd, [node.0 as u64, order.0 as u64, highest as u64, 0]);
+        base.charge(Work::DaemonWake, 1);
+        base.machine.wake(WaitKey::Kcompactd(node));
+    }
+
+    /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where those have nothing to
+    /// do, kcompactd.
+    pub fn wake_for_block<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        node: NodeId,
+        order: Order,
+        highest: ZoneKind,
+    ) {
+        let wanted = KswapdRequest { order, highest };
+        let mut last = None;
+        for &id in self.zonelist(node, highest) {
+            let node = self.zone(id).node();
+            if last.replace(node) == Some(node) {
+                continue;
+            }
+            let balanced = self.balanced(&base.knobs, node, wanted.order, wanted.highest);
+            let idle = balanced && !self.boosted(node, wanted.highest);
+            if idle || self.nodes[node.index()].hopeless.load(Acquire) {
+                self.wake_kcompactd(base, node, wanted);
+            } else {
+                self.wake_kswapd(base, self.zone(id), wanted.order, wanted.highest);
+            }
         }
     }
 

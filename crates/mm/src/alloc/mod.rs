@@ -16,6 +16,9 @@
 //! to have no other user. Debt tags stay in the frames' records on their way through here; nothing sets one yet.
 
 mod buddy;
+mod compaction;
+mod fragmentation;
+mod held;
 mod kswapd;
 mod owing;
 mod pcp;
@@ -28,6 +31,9 @@ pub mod watermark;
 mod zone;
 mod zonelist;
 
+pub use compaction::ZoneCompaction;
+pub use fragmentation::{FreeBlocks, compact_gap};
+pub use held::{CLUSTER, Found, HeldBlocks, Isolation, Search};
 pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
 pub use setup::{LayoutError, sets_watermarks};
@@ -40,6 +46,7 @@ use crate::frame::{Frame, FrameFlags, Mobility};
 use crate::ground::Ground;
 use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
+use crate::primitive::AtomicU64;
 use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
@@ -94,6 +101,8 @@ pub struct Allocator {
     pcps: Box<[Lock<Pcp>]>,
     zonelists: Zonelists,
     nodes: Box<[NodeState]>,
+    /// Number of the next who holds free blocks.
+    holders: AtomicU64,
 }
 
 /// A folio with one of these is in use by somebody and must not be freed.
@@ -105,6 +114,7 @@ const IN_USE: FrameFlags = FrameFlags::LRU
     .union(FrameFlags::MLOCKED)
     .union(FrameFlags::BUDDY)
     .union(FrameFlags::PCP)
+    .union(FrameFlags::HELD)
     .union(FrameFlags::TAIL)
     .union(FrameFlags::RESERVED);
 
@@ -249,6 +259,11 @@ impl Allocator {
 
     fn drain<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: &Zone) {
         self.pcp(cpu, zone.id()).lock().drain(base, zone);
+    }
+
+    /// Give all pages on this CPU's lists of one zone back to it.
+    pub fn drain_here<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) {
+        self.drain(base, base.machine.cpu(), self.zone(zone));
     }
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.

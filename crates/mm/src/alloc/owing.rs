@@ -166,7 +166,14 @@ impl CleanList {
     }
 }
 
-fn settle<M: Machine>(ground: &Ground<M>, zone: &Zone, generation: Generation, pfn: Pfn, order: Order) {
+/// Pay what a block owes, if that has not been done. With no lock held: this may send interrupts.
+pub(super) fn settle<M: Machine>(
+    ground: &Ground<M>,
+    zone: &Zone,
+    generation: Generation,
+    pfn: Pfn,
+    order: Order,
+) {
     published::here(Point::Settle);
     let generation = if published::is(F4) { Generation(published::task_debt(0)) } else { generation };
     if generation == Generation::NONE || (published::is(F16) && published::claimed_before()) {

@@ -12,6 +12,7 @@ use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, MemoryRange, ZoneKind};
+use crate::primitive::AtomicU64;
 use crate::units::*;
 use core::fmt;
 use std_alloc::boxed::Box;
@@ -109,6 +110,7 @@ impl Allocator {
             pcps: pcps.collect(),
             zonelists: Zonelists::new(&base.machine, &zones, nodes),
             nodes: (0..nodes).map(|_| NodeState::default()).collect(),
+            holders: AtomicU64::new(1),
             zones,
         };
         allocator.set_watermarks(base);

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
+mod held;
+
 type TestBase = Ground<TestMachine>;
 
 fn world(machine: TestMachine) -> (TestBase, Allocator) {

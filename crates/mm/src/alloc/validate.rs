@@ -242,7 +242,7 @@ fn check_place<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn) -> Result<()
 fn check_flags<M: Machine>(base: &Ground<M>, zone: &Zone, seen: &Seen) -> Result<(), String> {
     for pfn in (zone.start().0..zone.end().0).map(Pfn) {
         let frame = &base.frames[pfn];
-        let says_free = frame.has_any(FrameFlags::BUDDY | FrameFlags::PCP);
+        let says_free = frame.has_any(FrameFlags::BUDDY | FrameFlags::PCP | FrameFlags::HELD);
         ensure(!says_free || seen.has(pfn), || format!("{pfn} has {:?} but is on no list", frame.flags()))?;
         ensure(!seen.has(pfn) || frame.refs() == 0, || {
             format!("{pfn} is free, with {} references", frame.refs())

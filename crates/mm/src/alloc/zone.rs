@@ -1,6 +1,7 @@
 //! A zone: a run of frames of one kind on one node, with its watermarks and its free blocks.
 
 use super::buddy::FreeLists;
+use super::compaction::ZoneCompaction;
 use super::watermark::{Mark, Reserve, above};
 use crate::frame::Mobility;
 use crate::lock::Lock;
@@ -50,6 +51,8 @@ pub struct Zone {
     high_min: AtomicU32,
     high_max: AtomicU32,
     mobility: Box<[AtomicU16]>,
+    /// What compaction knows of the zone.
+    pub compaction: ZoneCompaction,
     pub(super) lists: Lock<FreeLists>,
 }
 
@@ -74,6 +77,7 @@ impl Zone {
             batch: AtomicU32::new(1),
             high_min: AtomicU32::new(0),
             high_max: AtomicU32::new(0),
+            compaction: ZoneCompaction::new(range.start, range.frames),
             mobility: (0..blocks).map(|_| AtomicU16::new(Mobility::Movable as u16)).collect(),
             lists: Lock::new(FreeLists::new()),
         }
@@ -196,7 +200,7 @@ impl Zone {
     }
 
     /// Bit n is set if a block of order n is free.
-    pub(super) fn free_orders(&self) -> u32 {
+    pub fn free_orders(&self) -> u32 {
         self.orders.load(Relaxed)
     }
 

@@ -39,8 +39,11 @@ impl Cache {
             return Err(CacheError::BeyondEnd);
         }
         if let Some(folio) = lookup(memory, f, need.index) {
-            if !f.is_shmem() {
-                self.read_on_hit(memory, folio, need);
+            if !f.is_shmem()
+                && let Err(shortage) = self.read_on_hit(memory, folio, need)
+            {
+                memory.put(folio.head);
+                return Err(shortage.into());
             }
             if memory.frames[folio.head].has(FrameFlags::UPTODATE) {
                 return Ok(Page { folio: folio.head, pfn: folio.frame(need.index), major: false });
@@ -63,7 +66,7 @@ impl Cache {
             let mut found = lookup(memory, f, index);
             if found.is_none() && !missed {
                 missed = true;
-                self.read_on_miss(memory, need);
+                self.read_on_miss(memory, need)?;
                 found = lookup(memory, f, index);
             }
             if found.is_none() {

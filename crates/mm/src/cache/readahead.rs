@@ -35,7 +35,7 @@ use crate::api::FileAdvice;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{Gfp, Memory, Shortage, Worth};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
@@ -226,9 +226,9 @@ fn next_size(size: u64, max: u64) -> u64 {
 
 impl Cache {
     /// A page is not cached: read it, with what else is worth it. It may still be missing afterwards.
-    pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) {
+    pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<(), Shortage> {
         if !need.gfp.read_ahead {
-            return;
+            return Ok(());
         }
         let Need { index, wanted, hint, .. } = need;
         let f = self.file(need.file);
@@ -251,43 +251,74 @@ impl Cache {
             }
             window => (window, Order::ZERO),
         };
+        // Before anything is changed: what follows is done once.
+        self.ask_for_block(memory, f, window, order, need.gfp)?;
         *f.readahead.lock() = state;
         if let Some(window) = window {
             self.read_window(memory, need.file, window, order, need.gfp);
         }
+        Ok(())
+    }
+
+    /// Is there a block for the first folio of a window? `Err`: not yet.
+    fn ask_for_block<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        f: &File,
+        window: Option<Window>,
+        order: Order,
+        gfp: Gfp,
+    ) -> Result<(), Shortage> {
+        let Some(window) = window.filter(|_| order > Order::ZERO) else { return Ok(()) };
+        let end = window.start.saturating_add(window.count).min(f.pages());
+        if window.start < end && f.tree.lock().folio(PageIndex(window.start)).is_none() {
+            let order = f.order_at(window.start, order, end);
+            if order > Order::ZERO {
+                memory.find_block(order, gfp, Worth::FILE)?;
+            }
+        }
+        Ok(())
     }
 
     /// A cached page was asked for: is it time for the next window?
     #[inline]
-    pub(super) fn read_on_hit<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) {
+    pub(super) fn read_on_hit<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        folio: Folio,
+        need: Need,
+    ) -> Result<(), Shortage> {
         if memory.frames[folio.head].has(FrameFlags::READAHEAD) {
-            self.read_on_mark(memory, folio, need);
+            return self.read_on_mark(memory, folio, need);
         } else if need.hint.fault && !need.hint.random {
             self.file(need.file).readahead.lock().mapped(1);
         }
+        Ok(())
     }
 
     #[cold]
-    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) {
+    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) -> Result<(), Shortage> {
         let Need { index, wanted, hint, .. } = need;
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
         if max == 0 || hint.fault && hint.random {
-            return;
+            return Ok(());
         }
         if hint.fault {
             state.mapped(1);
         }
-        memory.frames[folio.head].clear(FrameFlags::READAHEAD);
         let wanted = if hint.fault { max } else { wanted };
         let at = (index.0, folio.order);
         let window = state.on_mark(at, wanted, max, |from, most| next_hole(f, from, most));
         let window = window.map(|_| state.fit(max_order(memory)));
+        self.ask_for_block(memory, f, window, state.order, need.gfp)?;
+        memory.frames[folio.head].clear(FrameFlags::READAHEAD);
         *f.readahead.lock() = state;
         if let Some(window) = window {
             self.read_window(memory, need.file, window, state.order, need.gfp);
         }
+        Ok(())
     }
 
     /// Submit reads for the pages of a window that are not cached, in folios of at most `order`. Stops where memory is
@@ -318,7 +349,7 @@ impl Cache {
                 continue;
             }
             let order = f.order_at(index, largest, end);
-            if order > Order::ZERO && !has_block(memory, order, gfp) {
+            if order > Order::ZERO && !takes_block(memory, order, gfp) {
                 largest = Order(order.0 / 2);
                 continue;
             }
@@ -446,11 +477,18 @@ pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
     Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
 }
 
-/// Has memory a block for a large folio, without kswapd? Else smaller ones must do.
-pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
+/// Has memory a block for a large folio of a window that has been begun? Nobody waits for one now.
+fn takes_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
     let found = memory.has_block(order, gfp);
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     found
+}
+
+/// Has memory a block for a large folio? Else smaller ones must do, once nothing more is to be done for it.
+pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> Result<bool, Shortage> {
+    let found = memory.find_block(order, gfp, Worth::FILE)?;
+    memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
+    Ok(found)
 }
 
 /// A page came from a device.

@@ -213,7 +213,7 @@ impl Cache {
             largest => f.order_at(index.0, largest, index.0 + whole_pages.max(1)),
         };
         while order > Order::ZERO {
-            if has_block(memory, order, gfp)
+            if has_block(memory, order, gfp)?
                 && let Ok(Some(head)) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)
             {
                 return Ok(Some(Folio { head, order }));

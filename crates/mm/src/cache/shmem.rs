@@ -11,7 +11,7 @@ use super::{Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_sw
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{Gfp, Memory, Shortage, Worth};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 use core::ops::Range;
@@ -108,7 +108,7 @@ impl Cache {
             if first.0 + pages > f.pages() || !f.tree.lock().is_free(first, pages) {
                 continue;
             }
-            if !memory.has_block(order, gfp) {
+            if !memory.find_block(order, gfp, Worth::of_anon(&memory.knobs, false))? {
                 memory.sizes.count(SizeStat::ShmemFallback, order, 1);
             } else if let Ok(Some(head)) = self.add(memory, id, (first, order), File::pages, gfp) {
                 memory.sizes.count(SizeStat::ShmemAlloc, order, 1);

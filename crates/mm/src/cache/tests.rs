@@ -161,7 +161,8 @@ impl Machine for Disks {
 
 pub(crate) const DISK: DeviceId = DeviceId(0);
 const SWAP: DeviceId = DeviceId(1);
-pub(crate) const ROOT: Gfp = Gfp::user(GroupId(0));
+/// Nobody makes blocks here.
+pub(crate) const ROOT: Gfp = Gfp { given_up: Order::ZERO, ..Gfp::user(GroupId(0)) };
 
 pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
     let inner = TestMachine::simple(1, frames);

@@ -14,10 +14,10 @@ mod put;
 mod replace;
 mod split;
 
-use crate::alloc::Request;
+use crate::alloc::{NeedsReclaim, Request};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::machine::{Machine, ZoneKind};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{Gfp, Memory, Shortage, Worth};
 use crate::stat::SizeStat;
 use crate::units::*;
 
@@ -70,5 +70,23 @@ impl<M: Machine> Memory<M> {
         let highest = ZoneKind::Movable;
         let mut zones = self.alloc.zones_of(self.node(), highest);
         zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
+    }
+
+    /// The same; where there is none, do what a block is worth. `Err`: somebody above is to make one, and to ask again.
+    pub fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
+        if self.has_block(order, gfp) {
+            return Ok(true);
+        }
+        let needs = NeedsReclaim { order, node: self.node(), highest: ZoneKind::Movable };
+        if gfp.given_up <= order {
+            // It may have been made on another node.
+            let suits =
+                |&id: &ZoneId| self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve);
+            return Ok(self.alloc.zonelist(needs.node, needs.highest).iter().any(suits));
+        }
+        if worth.wake {
+            self.alloc.wake_for_block(self.ground(), needs.node, needs.order, needs.highest);
+        }
+        if worth.wait { Err(Shortage::Block { needs, hard: worth.hard }) } else { Ok(false) }
     }
 }

@@ -54,6 +54,8 @@ bitflags::bitflags! {
         const GENERATION = 7 << GENERATION_SHIFT;
         /// Uses through file descriptors beyond those that REFERENCED and WORKINGSET tell, [`FrameFlags::uses`].
         const USES = 3 << USES_SHIFT;
+        /// Free, head of a block that compaction holds; `private` holds the order.
+        const HELD = 1 << 28;
     }
 }
 

@@ -5,6 +5,7 @@ mod collapse;
 
 use super::*;
 use crate::knobs::Knob;
+use crate::migrate::Mode;
 use crate::reclaim;
 use crate::stat::SizeStat;
 use crate::table::{Bits, Run};
@@ -55,6 +56,8 @@ enum Op {
     Collapse(u64),
     Khugepaged,
     Reclaim,
+    /// All that can be moved is, with folios as a value of the knob says.
+    Compact(u64, Mode),
     EndTransfers,
 }
 
@@ -88,6 +91,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => at().prop_map(Op::Collapse),
         1 => Just(Op::Khugepaged),
         2 => Just(Op::Reclaim),
+        4 => (0..6u64, prop_oneof![Just(Mode::Async), Just(Mode::SyncLight), Just(Mode::Sync)])
+            .prop_map(|(folios, mode)| Op::Compact(folios, mode)),
         2 => Just(Op::EndTransfers),
     ];
     (0..CPUS as u16, 0..4usize, op)
@@ -188,6 +193,10 @@ impl World {
                 let needs =
                     crate::alloc::NeedsReclaim { order: Order::ZERO, node, highest: ZoneKind::Normal };
                 reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &self.bench.mm, &needs);
+            }
+            Op::Compact(folios, mode) => {
+                self.bench.mm.ground().knobs.set(Knob::CompactionFolios, folios).unwrap();
+                compact::everything_by(&self.bench.mm.store, mode);
             }
             Op::EndTransfers => self.bench.end_transfers(),
         }
@@ -358,11 +367,13 @@ proptest! {
     #[test]
     fn memory_in_large_folios_reads_as_it_was_written(
         policy in 0u64..6,
+        replacement in 0u64..2,
         sizes in prop::collection::vec(0u64..=1, 8),
         swap in 0u32..300,
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let mut world = World::new(policy, &sizes, swap);
+        world.bench.mm.set_knob(Knob::ReclaimPolicy, replacement).unwrap();
         for step in &steps {
             world.apply(step);
             prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);

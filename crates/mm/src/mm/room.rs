@@ -1,12 +1,13 @@
 //! Making room: what an operation that ran short does before it runs again.
 
 use super::Mm;
-use crate::alloc::Mark;
+use crate::alloc::{Mark, NeedsReclaim};
 use crate::api::Error;
 use crate::cache::CacheError;
+use crate::compact::{self, Attempts, Outcome, Priority};
 use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
-use crate::reclaim::{self, Retries};
+use crate::reclaim::{self, COSTLY_ORDER, MAX_RECLAIM_RETRIES, Retries};
 use crate::space::{FaultStop, Stop};
 use crate::units::*;
 
@@ -93,6 +94,14 @@ impl<M: Machine> Mm<M> {
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
+                Shortage::Block { needs, hard } => {
+                    // One that was made may be taken from what lies between the marks. If there is none, smaller folios are had as usual.
+                    if self.make_block(&needs, hard) {
+                        gfp.mark = Mark::Min;
+                    }
+                    gfp.given_up = needs.order;
+                    true
+                }
                 Shortage::Group(group) => {
                     // The room that is made is for what is needed: what is read ahead of it might fill it each time.
                     gfp.read_ahead = false;
@@ -112,6 +121,35 @@ impl<M: Machine> Mm<M> {
             }
         }
         Err(error)
+    }
+
+    /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait
+    /// for others. Is there one then?
+    fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
+        let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
+        let mut attempts = Attempts::default();
+        if costly {
+            // There is likely to be enough free memory, in pieces.
+            let made = compact::direct(st, needs, Priority::Async);
+            let no_use = matches!(made.outcome, Outcome::Skipped | Outcome::Deferred);
+            if made.there || !hard && no_use {
+                return made.there;
+            }
+            if !hard {
+                attempts = Attempts::only_async();
+            }
+        }
+        for _ in 0..MAX_RECLAIM_RETRIES {
+            let freed = reclaim::direct(st, &self.reclaim, self, needs);
+            if compact::has_block(st, needs) {
+                return true;
+            }
+            let made = compact::direct(st, needs, attempts.priority());
+            if made.there || !hard || costly || freed == 0 || !attempts.again(st, needs, made.outcome) {
+                return made.there;
+            }
+        }
+        false
     }
 
     /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been found there

@@ -13,11 +13,6 @@ pub const MAX_RECLAIM_RETRIES: u32 = 16;
 /// Orders above this are not worth much reclaim.
 pub const COSTLY_ORDER: Order = Order(3);
 
-/// Pages that must be free for compaction to make a block of `order`; also what a reclaim for it should free.
-pub const fn compact_gap(order: Order) -> u64 {
-    2 << order.0
-}
-
 /// What the batches of one pass over a node met, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Met {

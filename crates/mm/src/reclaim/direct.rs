@@ -3,9 +3,10 @@
 use super::references::Heed;
 use super::throttle::{STUCK, wait_for_writes};
 use super::*;
-use crate::alloc::{Mark, NeedsReclaim, Reserve};
+use crate::alloc::{Mark, NeedsReclaim, Reserve, Zone, compact_gap};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
+use crate::knobs::Knob;
 use crate::machine::{Machine, Scope};
 use crate::store::Store;
 
@@ -135,10 +136,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut last = None;
         for &id in zones {
             let zone = self.st.alloc.zone(id);
-            if !sc.is_group()
-                && sc.order > COSTLY_ORDER
-                && zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)
-            {
+            if !sc.is_group() && sc.order > COSTLY_ORDER && self.may_compact(zone, sc) {
                 sc.compaction_ready = true;
                 continue;
             }
@@ -151,6 +149,19 @@ impl<M: Machine> Reclaim<'_, M> {
         if let Some(node) = first {
             self.consider_throttle(node, sc);
         }
+    }
+
+    /// Is there a block, or enough free memory to make one of, with some to spare?
+    fn may_compact(self, zone: &Zone, sc: &ScanControl) -> bool {
+        zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)
+            || self.suits_compaction(zone, sc)
+                && zone.watermark_ok_above(compact_gap(sc.order), Mark::High, sc.reclaim_idx, Reserve::None)
+    }
+
+    /// Could compaction make what reclaim is for?
+    pub(super) fn suits_compaction(self, zone: &Zone, sc: &ScanControl) -> bool {
+        let threshold = self.st.knobs.get(Knob::ExtfragThreshold);
+        zone.compaction_suitable(sc.order, sc.reclaim_idx, threshold)
     }
 
     /// The nodes of a zone list: those of one node stand next to each other.

@@ -6,7 +6,7 @@
 //! it sleeps.
 
 use super::*;
-use crate::alloc::{KswapdRequest, Mark};
+use crate::alloc::{KswapdRequest, Mark, compact_gap};
 use crate::event::Event;
 use crate::machine::{Machine, Scope, WaitKey};
 use crate::store::Store;
@@ -19,13 +19,15 @@ const NAP: Nanos = 100_000_000;
 pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces, node: NodeId) {
     let cx = Reclaim { st, state, spaces };
     let mut wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Movable };
+    let mut asked = Order::ZERO;
     while !st.machine.stopping() {
-        cx.try_to_sleep(node, wanted);
+        cx.try_to_sleep(node, wanted, asked);
         if st.machine.stopping() {
             return;
         }
         let again = KswapdRequest { order: Order::ZERO, ..wanted };
         wanted = st.alloc.take_kswapd_request(node).unwrap_or(again);
+        asked = wanted.order;
         let reached = cx.balance(node, wanted);
         if reached < wanted.order {
             // A block of that order could not be made: be content with less before sleeping.
@@ -37,12 +39,17 @@ pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Sleep if the node is balanced for what was wanted: first a nap, then for good.
-    pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest) {
+    /// Sleep if the node is balanced for what was wanted: first a nap, then for good. A block of the order that was `asked` for is
+    /// left to kcompactd.
+    pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
         let (st, machine) = (self.st, &self.st.machine);
         let pending = || st.alloc.kswapd_request(node).is_some() || machine.stopping();
         let mut woken_early = false;
         if self.may_sleep(node, wanted) {
+            for zone in st.alloc.zones_of(node, ZoneKind::Movable) {
+                zone.compaction.forget_if_wanted(&st.frames);
+            }
+            st.alloc.wake_kcompactd(st.memory().ground(), node, KswapdRequest { order: asked, ..wanted });
             let ticket = machine.ticket(WaitKey::Kswapd(node));
             woken_early = pending() || machine.wait(ticket, Some(machine.now() + NAP));
         }
@@ -94,8 +101,13 @@ impl<M: Machine> Reclaim<'_, M> {
             st.alloc.set_hopeless(node, failures >= MAX_RECLAIM_RETRIES);
         }
         st.alloc.set_reclaim_active(node, wanted.highest, false);
-        for (zone, pages) in boosts {
+        for &(zone, pages) in &boosts {
             st.alloc.subtract_boost(zone, pages);
+        }
+        if !boosts.is_empty() && st.knobs.wants_blocks() {
+            // Mobility groups were mixed: there is likely to be room now to make page blocks whole.
+            let whole = KswapdRequest { order: PAGEBLOCK_ORDER, ..wanted };
+            st.alloc.wake_kcompactd(st.memory().ground(), node, whole);
         }
         self.front().finish(self, node, crate::lru::ROOT);
         sc.order

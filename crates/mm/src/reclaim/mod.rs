@@ -197,7 +197,7 @@ impl<M: Machine> Reclaim<'_, M> {
 }
 
 /// Pages of a kind of zone that reclaim could free, at best.
-fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
+pub fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
     let vec = st.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
     let anon = vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind);

@@ -1,7 +1,8 @@
 //! One pass over a node: its groups one after the other, then what the whole of it says about the disks.
 
-use super::{COSTLY_ORDER, DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle, compact_gap};
-use crate::alloc::{Mark, Reserve};
+use super::{COSTLY_ORDER, DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle};
+use crate::alloc::compact_gap;
+use crate::alloc::{Mark, Reserve, Zone};
 use crate::lru::LruList;
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
@@ -104,7 +105,8 @@ impl<M: Machine> Reclaim<'_, M> {
             return false;
         }
         let mut zones = self.st.alloc.zones_of(node, sc.reclaim_idx);
-        if zones.any(|zone| zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)) {
+        let there = |zone: &Zone| zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None);
+        if zones.any(|zone| there(zone) || self.suits_compaction(zone, sc)) {
             return false;
         }
         let vec = self.st.lru.node_vec(node);

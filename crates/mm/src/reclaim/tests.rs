@@ -508,14 +508,14 @@ fn kswapd_naps_before_it_sleeps() {
     let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
     let pinned: Vec<_> =
         core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
-    cx.try_to_sleep(NodeId(0), wanted);
+    cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdHighWmarkHitQuickly), 1, "the node is not balanced: no sleep");
     for pfn in pinned {
         bench.st.put(pfn);
     }
     assert!(bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
     let before = bench.st.machine.now();
-    cx.try_to_sleep(NodeId(0), wanted);
+    cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");
     assert_eq!(bench.st.machine.now(), before, "so it does not nap");
     assert_eq!(bench.st.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);

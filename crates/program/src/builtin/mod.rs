@@ -7,11 +7,13 @@
 mod pageout;
 mod scalability;
 mod storms;
+mod vmscale;
 mod walks;
 mod work;
 
 pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
+pub use vmscale::VmScalability;
 
 use crate::{Os, Program, Role, Signal};
 

@@ -2,7 +2,7 @@
 
 use super::aging::should_age;
 use super::groups::Turn;
-use crate::alloc::{Reserve, kswapd_mark};
+use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::lru::evictable;
@@ -10,7 +10,7 @@ use crate::lru::mglru::{BATCH, Evictable, Wanted};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
-use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl, compact_gap};
+use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl};
 use crate::units::*;
 
 /// What a folio that reclaim did not free is marked with.

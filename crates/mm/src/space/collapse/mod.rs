@@ -238,8 +238,8 @@ fn check_for_block<M: Machine>(st: &Store<M>, gfp: Gfp) -> Result<(), Refused> {
 /// A new folio of 2 MiB.
 fn new_whole<M: Machine>(st: &Store<M>, gfp: Gfp) -> Result<Pfn, Refused> {
     let whole = st.new_folio(PAGEBLOCK_ORDER, gfp).map_err(|shortage| match shortage {
-        Shortage::Zone(_) => Refused::NoBlock,
         Shortage::Group(_) => Refused::NoCharge,
+        Shortage::Zone(_) | Shortage::Block { .. } => Refused::NoBlock,
     })?;
     st.count(Stat::ThpCollapseAlloc, 1);
     Ok(whole)

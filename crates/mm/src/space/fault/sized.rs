@@ -1,14 +1,13 @@
 //! A first store to anonymous memory that may be made of larger folios.
 //!
 //! The folio is the largest of the sizes that are enabled whose aligned range lies in the mapped range and has no entry yet,
-//! and that memory has a block for: nothing is reclaimed, and nobody woken, for what single pages can do. It is zeroed whole,
-//! and mapped whole in one step.
+//! and that memory has a block for, or gets one by what the knob `thp.defrag` allows. It is zeroed whole, and mapped whole in one step.
 
 use super::{Fault, FaultStop, Served};
 use crate::frame::{FolioPages, Owner};
 use crate::knobs::AnonSizes;
 use crate::machine::{Machine, Work};
-use crate::memory::Shortage;
+use crate::memory::{Shortage, Worth};
 use crate::primitive::Ordering::*;
 use crate::space::VmaFlags;
 use crate::stat::{SizeStat, Stat};
@@ -27,7 +26,7 @@ impl<M: Machine> Fault<'_, M> {
         let fits = |order: &Order| self.is_empty_around(*order);
         // What is smaller lies within.
         for order in sizes.orders(asked).skip_while(|order| !fits(order)) {
-            if let Some(pfn) = self.new_large_anon(order) {
+            if let Some(pfn) = self.new_large_anon(order, asked)? {
                 return self.map_large_anon(pfn, order).map(Some);
             }
             self.st.sizes.count(SizeStat::AnonFaultFallback, order, 1);
@@ -58,22 +57,22 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// A new folio of this range, zeroed, with one reference. `None`: there is no room for it.
-    fn new_large_anon(&self, order: Order) -> Option<Pfn> {
-        if !self.st.has_block(order, self.gfp) {
-            return None;
+    fn new_large_anon(&self, order: Order, asked: bool) -> Result<Option<Pfn>, Shortage> {
+        if !self.st.find_block(order, self.gfp, Worth::of_anon(&self.st.knobs, asked))? {
+            return Ok(None);
         }
         let pfn = match self.st.new_folio(order, self.gfp) {
             Ok(pfn) => pfn,
             Err(Shortage::Group(_)) => {
                 self.st.sizes.count(SizeStat::AnonFaultFallbackCharge, order, 1);
-                return None;
+                return Ok(None);
             }
-            Err(Shortage::Zone(_)) => return None,
+            Err(_) => return Ok(None),
         };
         let index = self.vma.anon_index(self.start_of(order));
         self.st.make_large_anon(pfn, Owner::Anon(self.anon_set()), index);
         self.st.zero(pfn, order.frames());
-        Some(pfn)
+        Ok(Some(pfn))
     }
 
     /// Map a new folio whole. The caller's reference goes to its entries.

@@ -1,0 +1,127 @@
+//! Memory in pieces is compacted while other CPUs use it, on whole machines, under the oracle.
+
+use super::acts::outcome;
+use machine_sim::{MachineSpec, Outcome, RunConfig};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::rng::Rng;
+use program::{Advice, Map, Os, Program, Role, Signal};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const LARGE: u64 = 2 * MIB;
+const MEMORY: u64 = 64 * MIB;
+/// What is used up and given back in pieces, and what is wanted in large folios afterwards.
+const AREA: u64 = 512 * LARGE;
+const PAGES: u64 = 44 * MIB / PAGE;
+const WANTED: u64 = 1024 * LARGE;
+const FOLIOS: u64 = 10;
+const USERS: Role = 2;
+const POLICIES: u64 = 6;
+
+/// One task leaves memory in pieces and stores to what 2 MiB folios are wanted for, while others use the pieces.
+struct Pieces {
+    /// The size of folios that the pieces are made of, as its knob's name has it.
+    size: Option<&'static str>,
+    /// By kcompactd and the user rather than by stores.
+    background: bool,
+}
+
+/// Is a page kept? One in four is, here and there; of folios the first page of each fourth.
+fn kept(page: u64) -> bool {
+    (page >> 4).wrapping_mul(0x9e37_79b9) >> 7 & 3 == 0
+}
+
+impl Pieces {
+    fn use_pieces<O: Os>(os: &mut O) -> Result<(), Signal> {
+        let mut rng = Rng::new(os.seed());
+        for _ in 0..4000 {
+            let page = rng.below(PAGES);
+            if kept(page) {
+                let addr = AREA + page * PAGE;
+                if rng.percent(50) { os.store(addr)? } else { os.load(addr)? }
+            }
+            os.compute(500);
+        }
+        Ok(())
+    }
+}
+
+impl Program for Pieces {
+    fn name(&self) -> &str {
+        "pieces"
+    }
+
+    fn footprint(&self) -> u64 {
+        PAGES * PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role > 0 {
+            return Pieces::use_pieces(os);
+        }
+        if let Some(size) = self.size {
+            os.set_knob(&format!("hugepages-{size}.enabled"), 2).unwrap();
+        }
+        os.mmap(Map { addr: Some(AREA), ..Map::anonymous(PAGES * PAGE) }).unwrap();
+        (0..PAGES).try_for_each(|page| os.store(AREA + page * PAGE))?;
+        for page in (0..PAGES).filter(|&page| !kept(page)) {
+            os.madvise(AREA + page * PAGE, PAGE, Advice::DontNeed).unwrap();
+        }
+        let users: Vec<_> = (1..=USERS).map(|role| os.spawn(role).unwrap()).collect();
+        os.set_knob("hugepages-2048kB.enabled", 2).unwrap();
+        if self.background {
+            os.set_knob("thp.defrag", 4).unwrap();
+            os.sleep(600_000_000);
+            os.set_knob("vm.compact_memory", 1).unwrap();
+        }
+        os.mmap(Map { addr: Some(WANTED), ..Map::anonymous(FOLIOS * LARGE) }).unwrap();
+        (0..FOLIOS).try_for_each(|i| os.store(WANTED + i * LARGE))?;
+        users.into_iter().for_each(|user| os.join(user));
+        os.set_knob("vm.compact_memory", 1).unwrap();
+        (0..PAGES).filter(|&page| kept(page)).try_for_each(|page| os.load(AREA + page * PAGE))
+    }
+}
+
+fn play(knobs: &[(Knob, u64)], program: &Pieces) -> Outcome {
+    let machine = MachineSpec::preset("laptop").unwrap();
+    let mut config = RunConfig { memory: Some(MEMORY), verify: true, ..RunConfig::new(machine) };
+    config.knobs = vec![(Knob::ThpDefrag, 0), (Knob::TlbAgeLimitMs, 5)];
+    config.knobs.extend_from_slice(knobs);
+    let outcome = outcome(&config, program);
+    assert_eq!(outcome.signals, Vec::<String>::new(), "{knobs:?}");
+    outcome
+}
+
+#[test]
+fn stores_get_their_blocks_under_every_policy() {
+    for policy in 0..POLICIES {
+        for replacement in 0..2 {
+            let knobs = [(Knob::TlbUnmap, policy), (Knob::ReclaimPolicy, replacement)];
+            let outcome = play(&knobs, &Pieces { size: None, background: false });
+            let all = [Stat::CompactStall, Stat::CompactSuccess, Stat::PgmigrateSuccess, Stat::ThpFaultAlloc];
+            let counted = all.map(|stat| outcome.stat(stat));
+            assert!(counted.iter().all(|&count| count > 0), "{knobs:?}: {counted:?}");
+        }
+    }
+}
+
+#[test]
+fn every_step_of_the_knob_runs_clean() {
+    for folios in 0..6 {
+        let knobs = [(Knob::CompactionFolios, folios), (Knob::TlbUnmap, folios % POLICIES)];
+        let outcome = play(&knobs, &Pieces { size: Some("64kB"), background: false });
+        let moved = outcome.stat(Stat::PgmigrateSuccess);
+        // 2, whole: it ends at the first folio for which there is no block of just its size, nor of its pages'.
+        assert_eq!(moved > 0, folios > 0 && folios != 2, "{folios}: {moved} pages were moved");
+    }
+}
+
+#[test]
+fn kcompactd_and_the_user_make_blocks_for_those_that_do_not_wait() {
+    // The smallest size, so that there is a kcompactd from the start.
+    let knobs = [(Knob::CompactionProactiveness, 60), (Knob::HugepagesEnabled16, 1)];
+    let outcome = play(&knobs, &Pieces { size: None, background: true });
+    assert_eq!(outcome.stat(Stat::CompactStall), 0);
+    assert!(outcome.stat(Stat::CompactDaemonMigrateScanned) > 0 && outcome.stat(Stat::ThpFaultAlloc) > 0);
+}

@@ -1,0 +1,318 @@
+//! What a zone keeps between compactions: where the scanners go on, which page blocks are not worth a look, and how
+//! often compaction for a size is to be left out because it has failed.
+//!
+//! All of it is advice: it may be lost or doubled when several compact at a time, and then only work is lost. It lies
+//! with the zone and not with compaction because kswapd, which stands below that, forgets the advice when it goes to
+//! sleep.
+
+use super::zone::BLOCK_FRAMES;
+use crate::frame::{FrameFlags, FrameTable};
+use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::units::*;
+use std_alloc::boxed::Box;
+
+/// Compaction is left out at most 2 to the power of this times after a failure.
+const MAX_DEFER_SHIFT: u32 = 6;
+/// Of a page block that was to be skipped, each frame at this distance is looked at before it is not any more.
+const SAMPLE: u32 = 8;
+
+/// The state.
+pub struct ZoneCompaction {
+    start: Pfn,
+    end: Pfn,
+    /// A bit for each page block: nothing was to be had from it lately.
+    skip: Box<[AtomicU32]>,
+    /// Where the search for folios to move goes on: of async compaction, of the others.
+    migrate: [AtomicU32; 2],
+    /// Where the search for free pages goes on: the start of a page block.
+    free: AtomicU32,
+    /// Where those searches begin when all is to be looked at: before this nothing is worth it.
+    first_migrate: AtomicU32,
+    first_free: AtomicU32,
+    /// A direct compaction has been through: what is skipped is to be looked at again some time.
+    flush: AtomicBool,
+    considered: AtomicU32,
+    defer_shift: AtomicU32,
+    /// Smallest order that compaction has failed for.
+    order_failed: AtomicU32,
+}
+
+impl ZoneCompaction {
+    pub(super) fn new(start: Pfn, frames: u32) -> ZoneCompaction {
+        let end = start.add(frames);
+        let last_block = Pfn(end.0 - 1).align_down(PAGEBLOCK_ORDER);
+        let blocks = frames.div_ceil(BLOCK_FRAMES);
+        let at = AtomicU32::new;
+        ZoneCompaction {
+            start,
+            end,
+            skip: (0..blocks.div_ceil(32)).map(|_| at(0)).collect(),
+            migrate: [at(start.0), at(start.0)],
+            free: at(last_block.0),
+            first_migrate: at(start.0),
+            first_free: at(last_block.0),
+            flush: AtomicBool::new(false),
+            considered: at(0),
+            defer_shift: at(0),
+            order_failed: at(0),
+        }
+    }
+
+    // --- page blocks to skip -----------------------------------------------------------------------------
+
+    fn bit(&self, pfn: Pfn) -> (&AtomicU32, u32) {
+        let block = (pfn.0 - self.start.0) / BLOCK_FRAMES;
+        (&self.skip[block as usize / 32], 1 << (block % 32))
+    }
+
+    /// Is the page block of this frame to be skipped?
+    pub fn skips(&self, pfn: Pfn) -> bool {
+        let (word, bit) = self.bit(pfn);
+        word.load(Relaxed) & bit != 0
+    }
+
+    /// Skip it from now on; `true` if it was so before.
+    pub fn set_skip(&self, pfn: Pfn) -> bool {
+        let (word, bit) = self.bit(pfn);
+        word.fetch_or(bit, Relaxed) & bit != 0
+    }
+
+    fn clear_skip(&self, pfn: Pfn) {
+        let (word, bit) = self.bit(pfn);
+        word.fetch_and(!bit, Relaxed);
+    }
+
+    /// Page blocks that are skipped.
+    pub fn skipped(&self) -> u32 {
+        self.skip.iter().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    // --- where the scanners are --------------------------------------------------------------------------
+
+    /// The last page block of the zone, where the free scanner begins.
+    pub fn last_block(&self) -> Pfn {
+        Pfn(self.end.0 - 1).align_down(PAGEBLOCK_ORDER)
+    }
+
+    /// Where the migrate scanner goes on, as far as async compaction or (`sync`) other compaction got.
+    pub fn cached_migrate(&self, sync: bool) -> Pfn {
+        Pfn(self.migrate[sync as usize].load(Relaxed))
+    }
+
+    /// Where the free scanner goes on.
+    pub fn cached_free(&self) -> Pfn {
+        Pfn(self.free.load(Relaxed))
+    }
+
+    /// The first place that was worth a look when what is skipped was last gone through.
+    pub fn first_migrate(&self) -> Pfn {
+        Pfn(self.first_migrate.load(Relaxed))
+    }
+
+    /// The last such page block.
+    pub fn first_free(&self) -> Pfn {
+        Pfn(self.first_free.load(Relaxed))
+    }
+
+    /// The migrate scanner has been through all before `pfn`.
+    pub fn note_migrate(&self, pfn: Pfn, sync: bool) {
+        let pfn = Pfn(pfn.0.min(self.end.0));
+        for place in &self.migrate[..1 + sync as usize] {
+            place.fetch_max(pfn.0, Relaxed);
+        }
+    }
+
+    /// Nothing to move was found since both kinds of compaction were at the same place: let them stay together.
+    pub fn keep_together(&self) {
+        self.migrate[1].store(self.migrate[0].load(Relaxed), Relaxed);
+    }
+
+    /// The free scanner goes on at a page block before those that it has been through.
+    pub fn note_free(&self, block: Pfn) {
+        let block = block.0.max(self.start.0);
+        self.free.store(self.free.load(Relaxed).min(block), Relaxed);
+    }
+
+    /// The free scanner goes on at this page block, wherever it was.
+    pub fn set_free(&self, block: Pfn) {
+        self.free.store(block.0.max(self.start.0), Relaxed);
+    }
+
+    /// Pages of this block were given back, so it is worth a look.
+    pub fn note_given_back(&self, block: Pfn) {
+        self.free.fetch_max(block.0, Relaxed);
+    }
+
+    /// The scanners have met: the next compaction starts anew.
+    pub fn start_anew(&self) {
+        self.migrate.iter().for_each(|place| place.store(self.first_migrate().0, Relaxed));
+        self.free.store(self.first_free().0, Relaxed);
+    }
+
+    /// Have kswapd forget what is skipped, or not.
+    pub fn set_flush(&self, flush: bool) {
+        self.flush.store(flush, Relaxed);
+    }
+
+    /// Forget what is skipped, if a direct compaction has been through since the last time.
+    pub fn forget_if_wanted(&self, frames: &FrameTable) -> bool {
+        let wanted = self.flush.load(Relaxed);
+        if wanted {
+            self.forget_skips(frames);
+        }
+        wanted
+    }
+
+    /// Skip no page block any more in which there is something to move or something free. The scanners start anew,
+    /// with the first and the last of those.
+    pub fn forget_skips(&self, frames: &FrameTable) {
+        self.flush.store(false, Relaxed);
+        let (mut first, mut last) = (None, None);
+        let mut block = self.start;
+        while block < self.end {
+            let end = Pfn((block.0 + BLOCK_FRAMES).min(self.end.0));
+            let looks = self.looks(frames, block, end);
+            if looks != Looks::default() && self.skips(block) {
+                self.clear_skip(block);
+            }
+            if looks.movable && first.is_none() {
+                first = Some(block);
+            }
+            last = if looks.free { Some(block) } else { last };
+            block = end;
+        }
+        self.first_migrate.store(first.unwrap_or(self.start).0, Relaxed);
+        self.first_free.store(last.unwrap_or(self.last_block()).0, Relaxed);
+        self.start_anew();
+    }
+
+    /// What a sample of a page block's frames shows.
+    fn looks(&self, frames: &FrameTable, from: Pfn, to: Pfn) -> Looks {
+        let mut looks = Looks::default();
+        let mut at = from;
+        while at < to && !(looks.movable && looks.free) {
+            let flags = frames[frames.head(at)].flags();
+            looks.movable |= flags.contains(FrameFlags::LRU);
+            looks.free |= flags.contains(FrameFlags::BUDDY);
+            at = at.add(SAMPLE);
+        }
+        looks
+    }
+
+    // --- deferral ----------------------------------------------------------------------------------------
+
+    /// A compaction for a block of `order` has failed: leave out the next ones, twice as many as after the last
+    /// failure.
+    pub fn defer(&self, order: Order) {
+        self.considered.store(0, Relaxed);
+        self.defer_shift.store((self.defer_shift.load(Relaxed) + 1).min(MAX_DEFER_SHIFT), Relaxed);
+        self.order_failed.store(self.order_failed.load(Relaxed).min(order.0 as u32), Relaxed);
+    }
+
+    /// Is compaction for a block of `order` to be left out this time?
+    pub fn deferred(&self, order: Order) -> bool {
+        if (order.0 as u32) < self.order_failed.load(Relaxed) {
+            return false;
+        }
+        let limit = 1 << self.defer_shift.load(Relaxed);
+        let considered = self.considered.load(Relaxed) + 1;
+        self.considered.store(considered.min(limit), Relaxed);
+        considered < limit
+    }
+
+    /// A compaction for a block of `order` has made one; `taken`: and it was had.
+    pub fn succeeded(&self, order: Order, taken: bool) {
+        if taken {
+            self.considered.store(0, Relaxed);
+            self.defer_shift.store(0, Relaxed);
+        }
+        self.order_failed.fetch_max(order.0 as u32 + 1, Relaxed);
+    }
+
+    /// Is compaction tried again after it was left out as often as it ever is?
+    pub fn restarts(&self, order: Order) -> bool {
+        order.0 as u32 >= self.order_failed.load(Relaxed)
+            && self.defer_shift.load(Relaxed) == MAX_DEFER_SHIFT
+            && self.considered.load(Relaxed) >= 1 << MAX_DEFER_SHIFT
+    }
+}
+
+/// What a page block has.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Looks {
+    movable: bool,
+    free: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std_alloc::vec::Vec;
+
+    fn state(blocks: u32) -> ZoneCompaction {
+        ZoneCompaction::new(Pfn(1024), blocks * BLOCK_FRAMES)
+    }
+
+    /// The vector of the reference: after failures 1, 2, ... an attempt is made every 2, 4, ..., 64, 64 times.
+    #[test]
+    fn each_failure_doubles_how_often_compaction_is_left_out() {
+        let (state, order) = (state(4), Order(9));
+        let mut intervals = Vec::new();
+        for _ in 0..7 {
+            state.defer(order);
+            intervals.push(1 + (0..).take_while(|_| state.deferred(order)).count());
+        }
+        assert_eq!(intervals, [2, 4, 8, 16, 32, 64, 64]);
+        assert!(state.restarts(order), "after the longest time the skipped blocks are looked at again");
+    }
+
+    #[test]
+    fn smaller_orders_than_those_that_failed_are_not_left_out() {
+        let state = state(4);
+        state.succeeded(Order(9), true);
+        assert!(!state.deferred(Order(9)));
+        state.defer(Order(5));
+        assert!(!state.deferred(Order(4)) && state.deferred(Order(5)));
+        state.succeeded(Order(5), false);
+        assert!(!state.deferred(Order(5)), "a block of that order is there");
+        state.defer(Order(5));
+        assert_eq!((0..).take_while(|_| state.deferred(Order(5))).count(), 3, "it had not been taken");
+        state.succeeded(Order(5), true);
+        state.defer(Order(5));
+        assert_eq!((0..).take_while(|_| state.deferred(Order(5))).count(), 1);
+    }
+
+    #[test]
+    fn the_scanners_only_come_nearer_until_they_start_anew() {
+        let state = state(8);
+        let end = state.last_block();
+        assert_eq!(end, Pfn(1024 + 7 * 512));
+        state.note_migrate(Pfn(1536), false);
+        assert_eq!((state.cached_migrate(false), state.cached_migrate(true)), (Pfn(1536), Pfn(1024)));
+        state.note_migrate(Pfn(1280), true);
+        assert_eq!((state.cached_migrate(false), state.cached_migrate(true)), (Pfn(1536), Pfn(1280)));
+        state.note_free(Pfn(end.0 - 1024));
+        state.note_free(Pfn(end.0 - 512));
+        assert_eq!(state.cached_free(), Pfn(end.0 - 1024));
+        state.note_given_back(Pfn(end.0 - 512));
+        assert_eq!(state.cached_free(), Pfn(end.0 - 512));
+        state.start_anew();
+        assert_eq!((state.cached_migrate(true), state.cached_free()), (Pfn(1024), end));
+    }
+
+    #[test]
+    fn skipped_blocks_with_something_in_them_are_forgotten() {
+        let (state, frames) = (state(4), FrameTable::new(1024 + 4 * 512));
+        for block in 0..4 {
+            assert!(!state.set_skip(Pfn(1024 + block * 512)) && state.set_skip(Pfn(1024 + block * 512 + 3)));
+        }
+        frames[Pfn(1536 + 8)].assign(FrameFlags::LRU);
+        frames[Pfn(2048 + 16)].assign(FrameFlags::BUDDY);
+        assert!(!state.forget_if_wanted(&frames));
+        state.set_flush(true);
+        assert!(state.forget_if_wanted(&frames) && !state.forget_if_wanted(&frames));
+        assert_eq!(state.skipped(), 2);
+        assert!(state.skips(Pfn(1024)) && !state.skips(Pfn(1536)) && !state.skips(Pfn(2048)));
+        assert_eq!((state.first_migrate(), state.first_free()), (Pfn(1536), Pfn(2048)));
+    }
+}

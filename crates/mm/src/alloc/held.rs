@@ -1,0 +1,367 @@
+//! Free blocks that compaction takes off a zone's lists and holds, to move folios into.
+//!
+//! They lie on lists of their own, one for each order, and stay what they are: blocks of free memory, with what they
+//! owe. Only one that is asked for becomes a folio ([`HeldBlocks::take`]); the debt of that one is paid then, and of
+//! no other. What was not needed goes back to the zone in the end.
+//!
+//! A block that is larger than what is asked for may be split, its rest stays here. Where blocks are merged again
+//! (`merge`), a block that comes back finds its buddy by the frame's record: the flag HELD says that a block begins
+//! there and is held, the private word how large it is, and the index by whom. Only the holder changes them, so what
+//! says "mine" is true.
+
+use super::buddy::{Area, ORDERS};
+use super::owing::{Clean, Fresh, settle};
+use super::watermark::{Mark, above};
+use super::zone::{BLOCK_FRAMES, Zone};
+use super::{Allocator, pcp};
+use crate::frame::{FrameFlags, FrameTable, List, Mobility, Owner};
+use crate::ground::Ground;
+use crate::linear::linear;
+use crate::machine::{Machine, Work};
+use crate::primitive::Ordering::Relaxed;
+use crate::stat::Stat;
+use crate::tlb::Generation;
+use crate::units::*;
+
+/// Frames that are looked at before others get a chance at the zone's lock.
+pub const CLUSTER: u32 = 32;
+
+/// Free blocks of one zone, off its lists.
+#[must_use = "dropping it loses the pages"]
+pub struct HeldBlocks {
+    zone: ZoneId,
+    lists: [List; ORDERS],
+    pages: u64,
+    holder: u64,
+    merge: bool,
+}
+
+linear!(HeldBlocks, held => held.pages > 0, "free blocks were isolated and are lost: release them");
+
+impl HeldBlocks {
+    /// Pages in all of them.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Blocks by order.
+    pub fn blocks(&self) -> [usize; ORDERS] {
+        core::array::from_fn(|order| self.lists[order].len())
+    }
+
+    /// One of them as a folio of `order`, from the smallest block that is large enough; `split`: also from one that
+    /// is larger.
+    pub fn take<M: Machine>(
+        &mut self,
+        base: &Ground<M>,
+        zone: &Zone,
+        order: Order,
+        split: bool,
+    ) -> Option<Fresh> {
+        let most = if split { ORDERS as u8 } else { order.0 + 1 };
+        let from = (order.0..most).map(Order).find(|from| !self.lists[from.0 as usize].is_empty())?;
+        let pfn = self.lists[from.0 as usize].head()?;
+        let generation = self.remove(&base.frames, pfn, from);
+        for half in (order.0..from.0).rev().map(Order) {
+            let rest = pfn.add(half.frames());
+            base.frames[rest].place(zone.node(), zone.id(), zone.mobility_of(rest));
+            self.push(&base.frames, rest, half, generation, false);
+        }
+        settle(base, zone, generation, pfn, order);
+        base.charge(Work::AllocBuddy, 1);
+        Some(formed(base, zone, pfn, order))
+    }
+
+    /// A folio that was taken is a block again.
+    pub fn give_back<M: Machine>(&mut self, base: &Ground<M>, unused: Fresh) {
+        let order = unused.order();
+        let pfn = unused.into_pfn();
+        let last = base.frames[pfn].put(1);
+        assert!(last, "{pfn} has been given away and cannot be taken back");
+        base.frames[pfn].wipe(FrameFlags::empty());
+        self.push(&base.frames, pfn, order, Generation::NONE, false);
+    }
+
+    /// Add a block whose record says nothing of it yet, at the head or the tail of its list.
+    #[expect(clippy::disallowed_methods, reason = "what it owes stands in its private word")]
+    fn push(&mut self, frames: &FrameTable, pfn: Pfn, order: Order, generation: Generation, tail: bool) {
+        self.pages += order.frames() as u64;
+        let (mut head, mut order, mut generation) = (pfn, order, generation);
+        while self.merge && order < MAX_ORDER {
+            let buddy = head.buddy(order);
+            if !self.holds(frames, buddy, order) {
+                break;
+            }
+            generation = generation.max(self.unlink(frames, buddy, order));
+            head = head.min(buddy);
+            order.0 += 1;
+        }
+        let frame = &frames[head];
+        frame.set_debt(0);
+        frame.set_owner(Owner::None, PageIndex(self.holder));
+        frame.set_private(generation.0 << 8 | order.0 as u64);
+        frame.assign(FrameFlags::HELD);
+        let list = &mut self.lists[order.0 as usize];
+        if tail { list.push_tail(frames, head) } else { list.push_head(frames, head) }
+    }
+
+    fn holds(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
+        frames.get(pfn).is_some_and(|frame| {
+            frame.has(FrameFlags::HELD)
+                && frame.private() as u8 == order.0
+                && frame.page_index() == PageIndex(self.holder)
+        })
+    }
+
+    fn unlink(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> Generation {
+        let frame = &frames[pfn];
+        let generation = Generation(frame.private() >> 8);
+        self.lists[order.0 as usize].remove(frames, pfn);
+        frame.wipe(FrameFlags::empty());
+        generation
+    }
+
+    /// Take a block off its list; returns the payment that it waits for.
+    fn remove(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> Generation {
+        self.pages -= order.frames() as u64;
+        self.unlink(frames, pfn, order)
+    }
+}
+
+/// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
+/// here did.
+#[expect(clippy::disallowed_methods, reason = "it has just been settled")]
+fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
+    let block = pcp::form(base, zone, Clean::of_list(pfn), order, FrameFlags::empty());
+    base.frames[pfn].set_debt(0);
+    base.frames[pfn].unfreeze(1);
+    block.into_fresh(order)
+}
+
+/// What a look at some frames of a page block brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Isolation {
+    /// Frames looked at.
+    pub scanned: u64,
+    /// Pages isolated.
+    pub pages: u64,
+    /// The zone had nothing to spare any more.
+    pub refused: bool,
+}
+
+impl Allocator {
+    /// Somebody is going to hold blocks of a zone. `merge`: blocks that are buddies become one again.
+    pub fn hold(&self, zone: ZoneId, merge: bool) -> HeldBlocks {
+        let holder = self.holders.fetch_add(1, Relaxed);
+        HeldBlocks { zone, lists: [const { List::new() }; ORDERS], pages: 0, holder, merge }
+    }
+
+    /// Take the free blocks off the zone's lists that begin between `at`, which moves on, and `end`, which lies in
+    /// the same page block, until there are `enough` pages. Of frames that are not free only each `stride`th is
+    /// looked at, as long as nothing is found.
+    pub fn isolate_free<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        held: &mut HeldBlocks,
+        at: &mut Pfn,
+        end: Pfn,
+        (mut stride, enough): (u32, u64),
+    ) -> Isolation {
+        let zone = self.zone(held.zone);
+        let mut out = Isolation::default();
+        let mut area: Option<Area<'_, M>> = None;
+        while *at < end {
+            if at.0.is_multiple_of(CLUSTER) {
+                area = None;
+            }
+            let frame = &base.frames[*at];
+            if !frame.has(FrameFlags::BUDDY) {
+                let head = frame.has(FrameFlags::HEAD).then(|| frame.pages()).filter(|_| frame.refs() > 0);
+                let step = head.unwrap_or(stride);
+                out.scanned += if head.is_some() { step as u64 } else { 1 };
+                *at = Pfn(at.0 + step);
+                continue;
+            }
+            let area = area.get_or_insert_with(|| Area::lock(base, zone));
+            out.scanned += 1;
+            let Some(order) = area.free_order(*at) else {
+                // It was taken meanwhile.
+                *at = Pfn(at.0 + stride);
+                continue;
+            };
+            if !area.isolate(held, *at, order) {
+                out.refused = true;
+                break;
+            }
+            stride = 1;
+            out.pages += order.frames() as u64;
+            out.scanned += order.frames() as u64 - 1;
+            *at = at.add(order.frames());
+            if held.pages >= enough {
+                break;
+            }
+        }
+        *at = (*at).min(end);
+        base.charge(Work::CompactScan, out.scanned.min(BLOCK_FRAMES as u64));
+        out
+    }
+
+    /// Look through the lists of movable free blocks of one order, from the tail, at most at `limit` blocks, and see
+    /// what `look` says of each ([`Search`]). The one that it stops at, or else the last that it noted, is isolated.
+    /// What was looked at goes to the other end of the list. Returns the block, and how many were looked at.
+    pub fn isolate_by_list<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        held: &mut HeldBlocks,
+        order: Order,
+        mut look: impl FnMut(Pfn) -> Search,
+    ) -> (Found, u64) {
+        let zone = self.zone(held.zone);
+        if zone.free_orders() >> order.0 & 1 == 0 {
+            return (Found::Nothing, 0);
+        }
+        let mut area = Area::lock(base, zone);
+        let (chosen, looked) = area.search(order, &mut look);
+        base.charge(Work::CompactScan, looked);
+        let found = match chosen {
+            None => Found::Nothing,
+            Some(pfn) if area.isolate(held, pfn, order) => Found::Block(pfn),
+            Some(_) => Found::Refused,
+        };
+        (found, looked)
+    }
+
+    /// The same for a block that stays where it is, from the head of the list.
+    pub fn find_in_list<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        zone: &Zone,
+        order: Order,
+        mut look: impl FnMut(Pfn) -> Search,
+    ) -> (Option<Pfn>, u64) {
+        if zone.free_orders() >> order.0 & 1 == 0 {
+            return (None, 0);
+        }
+        let mut area = Area::lock(base, zone);
+        let (chosen, looked) = area.search_from_head(order, &mut look);
+        base.charge(Work::CompactScan, looked);
+        (chosen, looked)
+    }
+
+    /// Give all back to the zone. Returns the highest block.
+    pub fn release<M: Machine>(&self, base: &Ground<M>, held: &mut HeldBlocks) -> Option<Pfn> {
+        if held.pages == 0 {
+            return None;
+        }
+        let mut area = Area::lock(base, self.zone(held.zone));
+        let (mut highest, mut blocks) = (None, 0);
+        for order in (0..ORDERS as u8).map(Order) {
+            while let Some(pfn) = held.lists[order.0 as usize].head() {
+                let generation = held.remove(&base.frames, pfn, order);
+                if order > PAGEBLOCK_ORDER {
+                    // Merged of page blocks that may have gone to different groups before they were whole.
+                    area.zone().set_mobility(pfn, order, area.zone().mobility_of(pfn));
+                }
+                area.put_block(pfn, order, generation);
+                highest = highest.max(Some(pfn));
+                base.count(Stat::Pgfree, order.frames() as i64);
+                blocks += 1;
+            }
+        }
+        base.charge(Work::FreeBuddy, blocks);
+        highest
+    }
+}
+
+/// What a search makes of a free block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// Go on.
+    Pass,
+    /// Go on, and take this one if no better one comes.
+    Note,
+    /// This one.
+    Take,
+    /// None of those to come.
+    Stop,
+}
+
+/// What a search isolated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// This block.
+    Block(Pfn),
+    /// There was one, but the zone has nothing to spare.
+    Refused,
+    /// Nothing.
+    Nothing,
+}
+
+impl<M: Machine> Area<'_, M> {
+    /// Take a block off the lists to hold it. `false`: the zone would fall below its min mark.
+    fn isolate(&mut self, held: &mut HeldBlocks, pfn: Pfn, order: Order) -> bool {
+        let zone = self.zone();
+        let mark = zone.mark(Mark::Min) + order.frames() as u64;
+        if !above(self.lists().free(), Order::ZERO, mark, 0) {
+            return false;
+        }
+        let generation = self.detach(pfn, order);
+        // What goes there can be moved again.
+        if order >= PAGEBLOCK_ORDER {
+            zone.set_mobility(pfn, order, Mobility::Movable);
+        } else if order.0 + 1 == PAGEBLOCK_ORDER.0 {
+            self.regroup_block(pfn, Mobility::Movable);
+        }
+        held.push(&self.base().frames, pfn, order, generation, true);
+        true
+    }
+
+    /// Search the list of an order, from its tail, those that owe nothing first. What was looked at is put at the
+    /// other end.
+    fn search(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
+        let frames = &self.base().frames;
+        let (mut noted, mut looked, mut ends) = (None, 0, false);
+        for pending in [false, true] {
+            let (mut last, mut count) = (None, 0);
+            let mut at = self.lists().both(order, Mobility::Movable)[pending as usize].tail();
+            while let Some(pfn) = at.filter(|_| !ends) {
+                at = Some(frames[pfn].prev()).filter(|prev| prev.is_some());
+                (last, count) = (Some(pfn), count + 1);
+                match look(pfn) {
+                    Search::Pass => {}
+                    Search::Note => noted = Some(pfn),
+                    Search::Take => (noted, ends) = (Some(pfn), true),
+                    Search::Stop => ends = true,
+                }
+            }
+            if let Some(first) = last {
+                self.tail_to_head((order, pending), first, count);
+            }
+            looked += count as u64;
+        }
+        (noted, looked)
+    }
+
+    /// Search the list of an order from its head. What was looked at is put at the other end if the search stopped.
+    fn search_from_head(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
+        let frames = &self.base().frames;
+        let mut looked = 0;
+        for pending in [false, true] {
+            let mut count = 0;
+            let mut at = self.lists().both(order, Mobility::Movable)[pending as usize].head();
+            while let Some(pfn) = at {
+                at = Some(frames[pfn].next()).filter(|next| next.is_some());
+                count += 1;
+                let found = match look(pfn) {
+                    Search::Pass | Search::Note => continue,
+                    Search::Take => Some(pfn),
+                    Search::Stop => None,
+                };
+                self.head_to_tail((order, pending), pfn, count);
+                return (found, looked + count as u64);
+            }
+            looked += count as u64;
+        }
+        (None, looked)
+    }
+}

@@ -1,0 +1,195 @@
+//! Free blocks that compaction holds.
+
+use super::*;
+
+/// A zone of which half the pages are free, in blocks of `order`; the blocks between them are returned.
+fn in_pieces(frames: u32, order: u8) -> (TestBase, Allocator, Vec<Pfn>) {
+    let (base, allocator) = world(TestMachine::simple(2, frames));
+    let all: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &request(order))).collect();
+    let (kept, freed): (Vec<Pfn>, Vec<Pfn>) = all.into_iter().partition(|pfn| pfn.0 >> order & 1 == 0);
+    freed.into_iter().for_each(|pfn| free(&base, &allocator, pfn));
+    allocator.drain_all(&base);
+    (base, allocator, kept)
+}
+
+fn isolate(at: (&TestBase, &Allocator), held: &mut HeldBlocks, block: u32, enough: u64) -> Isolation {
+    let (mut from, end) = (Pfn(block * 512), Pfn((block + 1) * 512));
+    at.1.isolate_free(at.0, held, &mut from, end, (1, enough))
+}
+
+fn end(base: &TestBase, allocator: &Allocator, mut held: HeldBlocks, kept: Vec<Pfn>) {
+    allocator.release(base, &mut held);
+    kept.into_iter().for_each(|pfn| free(base, allocator, pfn));
+    assert_whole(base, allocator);
+}
+
+fn blocks(held: &HeldBlocks) -> Vec<(usize, usize)> {
+    held.blocks().into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
+}
+
+/// The vector of the reference: of a block of 16 pages one is taken; the rest stays as one page and blocks of 2, 4
+/// and 8.
+#[test]
+fn a_larger_block_is_split_for_what_is_asked_for() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
+    let done = isolate((&base, &allocator), &mut held, 8, 16);
+    assert_eq!((done.pages, done.refused, blocks(&held)), (16, false, std_alloc::vec![(4, 1)]));
+    assert!(held.take(&base, zone, Order(1), false).is_none(), "no block has exactly that size");
+    let taken = held.take(&base, zone, Order(1), true).unwrap();
+    assert_eq!(blocks(&held), [(1, 1), (2, 1), (3, 1)]);
+    assert_eq!((taken.order(), held.pages()), (Order(1), 14));
+    // What comes back is one block with its buddies again.
+    held.give_back(&base, taken);
+    assert_eq!((blocks(&held), held.pages()), (std_alloc::vec![(4, 1)], 16));
+    end(&base, &allocator, held, kept);
+}
+
+#[test]
+fn blocks_stay_apart_where_they_are_not_to_be_merged() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), false));
+    isolate((&base, &allocator), &mut held, 8, 16);
+    let taken = held.take(&base, zone, Order(0), true).unwrap();
+    held.give_back(&base, taken);
+    assert_eq!(blocks(&held), [(0, 2), (1, 1), (2, 1), (3, 1)]);
+    end(&base, &allocator, held, kept);
+}
+
+#[test]
+fn blocks_of_others_are_not_merged_with() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let zone = &allocator.zones()[0];
+    let (mut ours, mut theirs) = (allocator.hold(ZoneId(0), true), allocator.hold(ZoneId(0), true));
+    isolate((&base, &allocator), &mut ours, 8, 16);
+    let whole = ours.take(&base, zone, Order(4), false).unwrap().into_pfn();
+    assert!(base.frames[whole].put(1));
+    base.frames.unmake_folio(whole);
+    base.frames[whole].wipe(FrameFlags::empty());
+    let half = |half| Order(3).frames() * half;
+    for part in [0, 1] {
+        let mut area = Area::lock(&base, zone);
+        base.frames[whole.add(half(part))].place(zone.node(), zone.id(), Mobility::Movable);
+        area.put_block(whole.add(half(part)), Order(3), Generation::NONE);
+        drop(area);
+        let mut from = whole.add(half(part));
+        let held = if part == 0 { &mut ours } else { &mut theirs };
+        allocator.isolate_free(&base, held, &mut from, whole.add(half(part + 1)), (1, u64::MAX));
+    }
+    assert_eq!((blocks(&ours), blocks(&theirs)), (std_alloc::vec![(3, 1)], std_alloc::vec![(3, 1)]));
+    allocator.release(&base, &mut theirs);
+    end(&base, &allocator, ours, kept);
+}
+
+#[test]
+fn the_min_mark_stays_free() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
+    let mut refused = false;
+    for block in 0..16 {
+        refused |= isolate((&base, &allocator), &mut held, block, u64::MAX).refused;
+    }
+    let min = zone.mark(Mark::Min);
+    assert!(refused && zone.free_pages() >= min && zone.free_pages() <= min + 16, "{}", zone.free_pages());
+    assert!(allocator.validate(&base).unwrap_err().contains("HELD"), "what is held is on no list");
+    end(&base, &allocator, held, kept);
+}
+
+/// What was taken off the lists and goes back owes what it owed; only what is used is paid for.
+#[test]
+fn what_is_held_keeps_its_debt_until_it_is_used() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
+    let space = base.tlb.create();
+    let tag = owe(&base, space);
+    let (debtor, rest) = kept.split_first().unwrap();
+    base.frames[*debtor].set_debt(tag);
+    free(&base, &allocator, *debtor);
+    let owing = || Area::lock(&base, zone).lists().owing();
+    let before = owing();
+    assert!(before >= 16);
+    shootdowns(&base);
+    let mut from = debtor.align_down(Order(5));
+    allocator.isolate_free(&base, &mut held, &mut from, debtor.add(16), (1, u64::MAX));
+    assert_eq!(owing(), 0);
+    allocator.release(&base, &mut held);
+    assert_eq!((owing(), shootdowns(&base)), (before, 0));
+    from = debtor.align_down(Order(5));
+    allocator.isolate_free(&base, &mut held, &mut from, debtor.add(16), (1, u64::MAX));
+    let taken = held.take(&base, zone, Order(2), true).unwrap();
+    assert_eq!(shootdowns(&base), 1);
+    held.give_back(&base, taken);
+    end(&base, &allocator, held, rest.to_vec());
+}
+
+#[test]
+#[should_panic(expected = "free blocks were isolated and are lost")]
+fn what_is_held_is_not_to_be_dropped() {
+    let (base, allocator, _kept) = in_pieces(8192, 4);
+    let mut held = allocator.hold(ZoneId(0), true);
+    isolate((&base, &allocator), &mut held, 8, 16);
+}
+
+/// The lists are searched from the tail; what was looked at is looked at last the next time.
+#[test]
+fn a_search_does_not_meet_the_same_blocks_twice() {
+    let (base, allocator, kept) = in_pieces(8192, 4);
+    let mut held = allocator.hold(ZoneId(0), false);
+    let zone = &allocator.zones()[0];
+    for from_tail in [true, false] {
+        let mut met = Vec::new();
+        for last in [Search::Stop, Search::Take] {
+            let mut left = 10;
+            let look = |pfn| {
+                met.push(pfn);
+                left -= 1;
+                if left > 0 { Search::Pass } else { last }
+            };
+            let looked = match from_tail {
+                true => allocator.isolate_by_list(&base, &mut held, Order(4), look).1,
+                false => allocator.find_in_list(&base, zone, Order(4), look).1,
+            };
+            assert_eq!(looked, 10);
+        }
+        met.sort();
+        met.dedup();
+        assert_eq!(met.len(), 20);
+    }
+    allocator.release(&base, &mut held);
+    let (found, _) = allocator.isolate_by_list(&base, &mut held, Order(4), |pfn| match pfn.0 {
+        ..4096 => Search::Pass,
+        _ => Search::Take,
+    });
+    assert!(matches!(found, Found::Block(pfn) if pfn.0 >= 4096) && held.pages() == 16);
+    end(&base, &allocator, held, kept);
+}
+
+proptest! {
+    /// Whatever is isolated, split, used and given back: nothing is lost, and nothing is there twice.
+    #[test]
+    fn nothing_is_lost(order in 0u8..9, merge in any::<bool>(), steps in proptest::collection::vec((0u8..4, 0u8..10, 0u32..8), 1..60)) {
+        let (base, allocator, kept) = in_pieces(4096, order);
+        let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), merge));
+        let all = zone.free_pages();
+        let mut taken: Vec<Fresh> = Vec::new();
+        for (what, order, block) in steps {
+            match what {
+                0 => {
+                    let enough = held.pages() + 64;
+                    isolate((&base, &allocator), &mut held, block, enough);
+                }
+                1 => taken.extend(held.take(&base, zone, Order(order), block % 2 == 0)),
+                2 if !taken.is_empty() => held.give_back(&base, taken.swap_remove(order as usize % taken.len())),
+                _ => drop(allocator.release(&base, &mut held)),
+            }
+            let used: u64 = taken.iter().map(|fresh| fresh.order().frames() as u64).sum();
+            prop_assert_eq!(zone.free_pages() + held.pages() + used, all);
+            let counted: u64 = held.blocks().iter().enumerate().map(|(order, &count)| (count as u64) << order).sum();
+            prop_assert_eq!(counted, held.pages());
+        }
+        for fresh in taken {
+            free(&base, &allocator, fresh.into_pfn());
+        }
+        end(&base, &allocator, held, kept);
+    }
+}

@@ -1,0 +1,154 @@
+//! Compaction for an allocation that waits for it.
+
+use super::zone::compact_zone;
+use super::{Control, Outcome};
+use crate::alloc::{Mark, NeedsReclaim, Reserve, Zone};
+use crate::frame::Mobility;
+use crate::machine::{Machine, Scope};
+use crate::migrate::Mode;
+use crate::reclaim::{self, COSTLY_ORDER};
+use crate::stat::Stat;
+use crate::store::Store;
+
+/// How hard to try; the next one is greater.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Priority {
+    /// Wait for nothing, and leave page blocks alone that cannot become one whole.
+    Async,
+    /// Wait for locks of folios.
+    SyncLight,
+    /// The same in the whole zone, whatever was found out before.
+    SyncFull,
+}
+
+/// What came of a direct compaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// The best that was said of any zone.
+    pub outcome: Outcome,
+    /// There is a block.
+    pub there: bool,
+}
+
+/// Compact the zones that a request could use until one has a block for it above its min mark.
+pub fn direct<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority) -> Made {
+    let _scope = st.scope(Scope::TryToCompactPages);
+    let outcome = try_zones(st, needs, priority);
+    if outcome == Outcome::Skipped {
+        return Made { outcome, there: false };
+    }
+    st.count(Stat::CompactStall, 1);
+    let with_block = zones(st, needs).find(|zone| allows(zone, needs));
+    if let Some(zone) = with_block {
+        zone.compaction.set_flush(false);
+        zone.compaction.succeeded(needs.order, true);
+    }
+    st.count(if with_block.is_some() { Stat::CompactSuccess } else { Stat::CompactFail }, 1);
+    st.machine.resched();
+    Made { outcome, there: with_block.is_some() }
+}
+
+fn zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
+    st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id))
+}
+
+/// Is there a block for a request, above some zone's min mark?
+pub fn has_block<M: Machine>(st: &Store<M>, needs: &NeedsReclaim) -> bool {
+    zones(st, needs).any(|zone| allows(zone, needs))
+}
+
+fn allows(zone: &Zone, needs: &NeedsReclaim) -> bool {
+    zone.watermark_ok(needs.order, Mark::Min, needs.highest, Reserve::None)
+}
+
+fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
+    let full = priority == Priority::SyncFull;
+    Control {
+        order: Some(needs.order),
+        mobility: Mobility::Movable,
+        highest: needs.highest,
+        mark: Mark::Min,
+        mode: if priority == Priority::Async { Mode::Async } else { Mode::SyncLight },
+        direct: true,
+        proactive: false,
+        whole_zone: full,
+        ignore_skip: full,
+        ignore_suitable: full,
+    }
+}
+
+fn try_zones<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority) -> Outcome {
+    let full = priority == Priority::SyncFull;
+    let mut best = Outcome::Skipped;
+    for zone in zones(st, needs) {
+        if !full && zone.compaction.deferred(needs.order) {
+            best = best.max(Outcome::Deferred);
+            continue;
+        }
+        let outcome = compact_zone(st, zone, control(needs, priority)).outcome;
+        best = best.max(outcome);
+        match outcome {
+            // Whether it is had is not certain yet.
+            Outcome::Success => {
+                zone.compaction.succeeded(needs.order, false);
+                break;
+            }
+            Outcome::Complete | Outcome::PartialSkipped if priority != Priority::Async => {
+                zone.compaction.defer(needs.order);
+            }
+            _ => {}
+        }
+    }
+    best
+}
+
+/// How an allocation goes on trying.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    priority: Priority,
+    retries: u32,
+}
+
+impl Default for Attempts {
+    fn default() -> Attempts {
+        Attempts { priority: Priority::SyncLight, retries: 0 }
+    }
+}
+
+impl Attempts {
+    /// The priority of the next one.
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// Only for such as wait for nothing.
+    pub fn only_async() -> Attempts {
+        Attempts { priority: Priority::Async, retries: 0 }
+    }
+
+    /// After one that came to `outcome`: is there any point in another one?
+    pub fn again<M: Machine>(&mut self, st: &Store<M>, needs: &NeedsReclaim, outcome: Outcome) -> bool {
+        let costly = needs.order > COSTLY_ORDER;
+        if outcome == Outcome::Skipped {
+            // Where reclaim could free enough to move folios to.
+            return zones(st, needs).any(|zone| {
+                let reclaimable = reclaim::reclaimable(st, zone.node(), zone.kind()) / needs.order.0 as u64;
+                zone.compactable_with(needs.order, needs.highest, zone.free_pages() + reclaimable)
+            });
+        }
+        if outcome == Outcome::Success {
+            // Somebody was faster.
+            self.retries += 1;
+            if self.retries <= if costly { 4 } else { 16 } {
+                return true;
+            }
+        }
+        let most = if costly { Priority::SyncLight } else { Priority::SyncFull };
+        if self.priority >= most {
+            return false;
+        }
+        self.priority = if self.priority == Priority::Async { Priority::SyncLight } else { most };
+        self.retries = 0;
+        true
+    }
+}

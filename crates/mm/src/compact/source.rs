@@ -1,0 +1,280 @@
+//! The migrate scanner: what is moved.
+//!
+//! It goes upwards through a zone, page block by page block, and isolates the folios that can be moved: those on
+//! lists that nobody holds beside their entries and their cache. Some thirty pages at a time are isolated and moved
+//! before it goes on. Where an allocation waits, asynchronously, a block of the wanted order that holds one page
+//! which cannot be moved is left as it is.
+
+use super::{FastStart, Run, end_of};
+use crate::alloc::{CLUSTER, Search};
+use crate::frame::{FrameFlags, List, Mobility};
+use crate::knobs::Knob;
+use crate::machine::{Machine, Work};
+use crate::migrate::{self, Mode};
+use crate::reclaim::COSTLY_ORDER;
+use crate::stat::Stat;
+use crate::units::*;
+
+/// What a frame is to the scanner.
+enum Met {
+    /// The head of a free block of so many pages.
+    Free(u32),
+    /// Nothing that can be moved; so many pages may be passed.
+    Fixed(u32),
+    /// A folio of so many pages was isolated.
+    Isolated(u32),
+    /// Others are at work in this page block.
+    Others,
+}
+
+/// A look at one page block.
+struct Look {
+    /// A wanted block ends here: what was isolated is moved before the next one. `None`: it does not matter.
+    boundary: Option<Pfn>,
+    /// The block's skip bit has been asked for, and set.
+    marked: bool,
+    /// The look began where the block does.
+    from_start: bool,
+    isolated: u64,
+    scanned: u64,
+}
+
+impl<M: Machine> Run<'_, M> {
+    /// Isolate what can be moved from the first page block that suits, beginning where the scanner is. `false`: there
+    /// was nothing.
+    pub(super) fn isolate_sources(&mut self) -> bool {
+        let mut low = self.find_source_block();
+        let mut fast = low != self.migrate_at && self.search_failed == 0;
+        let mut end = end_of(low, PAGEBLOCK_ORDER);
+        while end <= self.free_at {
+            if low.0.is_multiple_of(CLUSTER * PAGEBLOCK_ORDER.frames()) {
+                self.st.machine.resched();
+            }
+            let begins = low.align_down(PAGEBLOCK_ORDER) == low || low == self.zone.start();
+            let skipped = begins && !fast && self.skips(low);
+            if !skipped && self.is_source(low) {
+                self.isolate_from(low, end);
+                break;
+            }
+            if !skipped {
+                self.note_migrate(end);
+            }
+            fast = false;
+            self.migrate_at = end;
+            low = end;
+            end = end.add(PAGEBLOCK_ORDER.frames());
+        }
+        self.waiting > 0
+    }
+
+    fn note_migrate(&self, pfn: Pfn) {
+        self.zone.compaction.note_migrate(end_of(pfn, PAGEBLOCK_ORDER), !self.is_async());
+    }
+
+    /// Is a page block worth emptying? An allocation that waits, asynchronously, keeps to blocks of its own mobility;
+    /// nobody looks at one that is one folio.
+    fn is_source(&self, pfn: Pfn) -> bool {
+        let block = pfn.align_down(PAGEBLOCK_ORDER).max(self.zone.start());
+        let first = &self.st.frames[block];
+        if first.refs() > 0 && first.has(FrameFlags::HEAD) && first.order() >= PAGEBLOCK_ORDER {
+            return false;
+        }
+        !(self.how.direct && self.is_async()) || self.zone.mobility_of(pfn) == self.how.mobility
+    }
+
+    /// A page block that has free pages already is cheap to empty: look for one in the lists, not far from where the
+    /// scanner is.
+    fn find_source_block(&mut self) -> Pfn {
+        let at = self.migrate_at;
+        let begins = at == self.zone.start() || at.align_down(PAGEBLOCK_ORDER) == at;
+        let order = self.how.order.filter(|&order| order > COSTLY_ORDER);
+        let movable = !self.how.direct || self.how.mobility == Mobility::Movable;
+        let (Some(order), true) = (order, begins && movable && !self.how.ignore_skip && !self.finish_block)
+        else {
+            return at;
+        };
+        let mut distance = self.free_at.0.saturating_sub(at.0) / 2;
+        if at != self.zone.start() {
+            distance /= 4;
+        }
+        let high = at.add(distance).align_down(PAGEBLOCK_ORDER);
+        let (limit, mut looked) = (self.search_limit(), 0);
+        for order in (COSTLY_ORDER.0..order.0).rev().map(Order) {
+            if looked >= limit {
+                break;
+            }
+            let ground = self.st.memory().ground();
+            let (found, scanned) = self.st.alloc.find_in_list(ground, self.zone, order, |pfn| {
+                looked += 1;
+                match () {
+                    () if looked > limit => Search::Stop,
+                    () if pfn < high && !self.zone.compaction.skips(pfn) => Search::Take,
+                    () => Search::Pass,
+                }
+            });
+            self.migrate_scanned += scanned;
+            if let Some(found) = found {
+                self.fast_start = match self.fast_start {
+                    FastStart::Used => FastStart::Used,
+                    FastStart::At(first) => FastStart::At(first.min(found)),
+                    FastStart::Unknown => FastStart::At(found),
+                };
+                self.search_failed = 0;
+                return found.align_down(PAGEBLOCK_ORDER).max(self.zone.start());
+            }
+        }
+        self.search_failed += 1;
+        if let FastStart::At(first) = self.fast_start {
+            self.fast_start = FastStart::Used;
+            self.migrate_at = first;
+        }
+        self.migrate_at
+    }
+
+    /// Isolate folios of one page block, from `low` on.
+    fn isolate_from(&mut self, low: Pfn, end: Pfn) {
+        self.st.machine.resched();
+        let wanted = self.how.order.filter(|_| self.how.direct && self.is_async());
+        let begins = low.align_down(PAGEBLOCK_ORDER) == low || low == self.zone.start();
+        let mut look = Look {
+            boundary: wanted.map(|order| end_of(low, order)),
+            marked: false,
+            from_start: begins,
+            isolated: 0,
+            scanned: 0,
+        };
+        let mut at = low;
+        while at < end {
+            if let (Some(boundary), Some(order)) = (look.boundary, wanted)
+                && at >= boundary
+            {
+                if look.isolated > 0 {
+                    break;
+                }
+                look.boundary = Some(end_of(at, order));
+            }
+            if at.0.is_multiple_of(CLUSTER) {
+                self.st.machine.resched();
+            }
+            self.st.charge(Work::CompactScan, 1);
+            match self.meet(at, &mut look) {
+                Met::Others => {
+                    look.scanned += 1;
+                    at = end;
+                }
+                Met::Free(pages) => {
+                    look.scanned += pages as u64;
+                    at = at.add(pages);
+                }
+                Met::Isolated(pages) => {
+                    look.scanned += pages as u64;
+                    at = at.add(pages);
+                    if self.waiting >= CLUSTER as u64 && !self.finish_block {
+                        break;
+                    }
+                }
+                Met::Fixed(pages) => {
+                    look.scanned += pages as u64;
+                    at = at.add(pages);
+                    if let (Some(boundary), Some(order)) = (look.boundary, wanted) {
+                        // That block cannot be made: what was isolated for it stays where it is.
+                        self.put_back_sources();
+                        look.isolated = 0;
+                        if at < boundary {
+                            at = boundary;
+                            look.boundary = Some(boundary.add(order.frames()));
+                        }
+                    }
+                }
+            }
+        }
+        self.end_look(at.min(end), end, look);
+    }
+
+    /// Note how far a look at a page block came.
+    fn end_look(&mut self, at: Pfn, end: Pfn, look: Look) {
+        if at == end && (look.isolated == 0 || self.finish_block) {
+            if look.from_start && !look.marked {
+                self.zone.compaction.set_skip(Pfn(end.0 - 1));
+            }
+            self.note_migrate(end);
+        }
+        self.migrate_scanned += look.scanned;
+        self.st.count(Stat::CompactIsolated, look.isolated as i64);
+        self.migrate_at = at;
+    }
+
+    /// What is at this frame? If it is a folio that can be moved, isolate it.
+    fn meet(&mut self, at: Pfn, look: &mut Look) -> Met {
+        let st = self.st;
+        let frame = &st.frames[at];
+        let flags = frame.flags();
+        if flags.contains(FrameFlags::BUDDY) {
+            // Read without the zone's lock: another may be taking the block.
+            let order = Order(frame.private() as u8);
+            return Met::Free(if order <= MAX_ORDER { order.frames() } else { 1 });
+        }
+        if flags.contains(FrameFlags::HEAD) && frame.refs() > 0 && self.too_large(frame.order()) {
+            return Met::Fixed(frame.pages());
+        }
+        let movable = flags.contains(FrameFlags::LRU) && self.suits(flags);
+        if !movable {
+            return Met::Fixed(1);
+        }
+        if look.from_start && !look.marked {
+            look.marked = true;
+            let set = !self.how.ignore_skip && self.zone.compaction.set_skip(at);
+            if set && !self.finish_block {
+                return Met::Others;
+            }
+        }
+        let Ok(order) = migrate::isolate(st, at) else { return Met::Fixed(1) };
+        if self.too_large(order) {
+            migrate::put_back(st, at);
+            return Met::Fixed(order.frames());
+        }
+        self.sources.push_tail(&st.frames, at);
+        self.waiting += order.frames() as u64;
+        look.isolated += order.frames() as u64;
+        Met::Isolated(order.frames())
+    }
+
+    /// Is it no use to move folios of this size? There is no free block for those that are as large as what is
+    /// wanted; and free blocks larger than a page block are not made.
+    fn too_large(&self, order: Order) -> bool {
+        order >= PAGEBLOCK_ORDER
+            || self.how.order.is_some_and(|wanted| order >= wanted)
+            || (order > Order::ZERO && !self.folios.moves_large())
+    }
+
+    /// May a folio with these flags be moved now?
+    fn suits(&self, flags: FrameFlags) -> bool {
+        let unevictable = flags.contains(FrameFlags::UNEVICTABLE)
+            && self.st.knobs.get(Knob::CompactUnevictableAllowed) == 0;
+        let busy = flags.contains(FrameFlags::WRITEBACK) && self.how.mode != Mode::Sync;
+        !unevictable && !busy
+    }
+
+    /// Put all isolated folios back on their lists.
+    fn put_back_sources(&mut self) {
+        while let Some(pfn) = self.sources.pop_tail(&self.st.frames) {
+            migrate::put_back(self.st, pfn);
+        }
+        self.waiting = 0;
+    }
+
+    /// The isolated folios, in the order in which they are to be moved: the tail first.
+    pub(super) fn take_sources(&mut self, largest_first: bool) -> List {
+        let mut sources = core::mem::take(&mut self.sources);
+        if !largest_first {
+            return sources;
+        }
+        let frames = &self.st.frames;
+        let mut by_order = [const { List::new() }; PAGEBLOCK_ORDER.0 as usize + 1];
+        while let Some(pfn) = sources.pop_head(frames) {
+            by_order[frames[pfn].order().0 as usize].push_tail(frames, pfn);
+        }
+        by_order.iter_mut().for_each(|list| sources.splice_tail(frames, list));
+        sources
+    }
+}

@@ -1,0 +1,427 @@
+//! Whole zones, compacted: what becomes of them, step by step of the knob.
+
+use super::zone::compact_zone;
+use super::{Control, Folios, Outcome, Priority, daemon, direct};
+use crate::alloc::{FreeBlocks, NeedsReclaim, Zone};
+use crate::api::*;
+use crate::frame::Mobility;
+use crate::knobs::Knob;
+use crate::machine::ZoneKind;
+use crate::migrate::Mode;
+use crate::mm::{Config, Mm};
+use crate::stat::{SizeStat, Stat};
+use crate::store::Store;
+use crate::table::Bits;
+use crate::testing::TestMachine;
+use crate::units::*;
+use proptest::prelude::*;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec::Vec;
+
+const ROOT: GroupId = GroupId(0);
+const AT: Vpn = Vpn(512 * 40);
+const FRAMES: u32 = 8192;
+const HUGE: Order = PAGEBLOCK_ORDER;
+
+const ALL: [Folios; 6] =
+    [Folios::Single, Folios::Split, Folios::Whole, Folios::FreeSplit, Folios::Sort, Folios::Merge];
+
+/// A machine with one zone and a process, and what its pages hold.
+struct Bench {
+    mm: Mm<TestMachine>,
+    space: SpaceId,
+    holds: BTreeMap<u64, u64>,
+}
+
+impl Bench {
+    fn new(folios: Folios) -> Bench {
+        let mm = Mm::new(TestMachine::simple(2, FRAMES), Config::default()).unwrap();
+        let space = mm.create_space(ROOT).unwrap();
+        let bench = Bench { mm, space, holds: BTreeMap::new() };
+        bench.set(Knob::CompactionFolios, folios as u64);
+        bench
+    }
+
+    fn st(&self) -> &Store<TestMachine> {
+        self.mm.store()
+    }
+
+    fn zone(&self) -> &Zone {
+        &self.st().alloc.zones()[0]
+    }
+
+    fn set(&self, knob: Knob, value: u64) {
+        self.mm.ground().knobs.set(knob, value).unwrap();
+    }
+
+    fn stat(&self, stat: Stat) -> i64 {
+        self.mm.ground().stats.read(stat)
+    }
+
+    fn map(&self, at: u64, pages: u64) {
+        let request = MapRequest {
+            at: Some(Vpn(AT.0 + at)),
+            pages,
+            prot: Prot::READ | Prot::WRITE,
+            backing: Backing::Anonymous,
+            locked: false,
+            populate: false,
+        };
+        self.mm.mmap(self.space, &request).unwrap();
+    }
+
+    /// The frame that a page is mapped to.
+    fn frame(&self, at: u64) -> Option<Pfn> {
+        let tables = self.st().tables.lock(self.mm.ground(), self.space);
+        let run = tables.find(Vpn(AT.0 + at)).filter(|run| run.entry.bits().contains(Bits::PRESENT))?;
+        Some(run.entry.pfn().add((AT.0 + at - run.page.0) as u32))
+    }
+
+    fn store(&mut self, at: u64) {
+        if self.frame(at).is_none() {
+            self.mm.fault(self.space, Vpn(AT.0 + at), AccessKind::Store).unwrap();
+        }
+        let value = 7 + at;
+        self.mm.machine().set_stamp(self.frame(at).unwrap(), value);
+        self.holds.insert(at, value);
+    }
+
+    fn forget(&mut self, at: u64, pages: u64) {
+        self.mm.madvise(self.space, Vpn(AT.0 + at), pages, Advice::DontNeed).unwrap();
+        self.holds.retain(|page, _| !(at..at + pages).contains(page));
+    }
+
+    /// All pages read as they were written, and everything fits together.
+    fn check(&self) {
+        let mut frames: Vec<Pfn> = Vec::new();
+        for (&at, &value) in &self.holds {
+            let pfn = self.frame(at).unwrap_or_else(|| panic!("page {at} is gone"));
+            assert_eq!(self.mm.machine().stamp(pfn), value, "page {at}");
+            frames.push(pfn);
+        }
+        frames.sort();
+        assert!(frames.windows(2).all(|pair| pair[0] != pair[1]), "a frame is mapped twice");
+        self.mm.validate().unwrap();
+    }
+
+    /// Take nearly all memory, in folios of `order`, then give back all but every `keep`th folio.
+    fn fragment(&mut self, order: u8, keep: u64) {
+        let sizes = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
+        for (&knob, size) in sizes.zip(2..) {
+            self.set(knob, if size == order { 2 } else { 0 });
+        }
+        let pages = u64::from(FRAMES) - 1536;
+        self.map(0, pages);
+        let step = 1u64 << order;
+        for at in (0..pages).step_by(step as usize) {
+            (at..at + step).for_each(|at| self.store(at));
+        }
+        // Single pages irregularly: who looks at each so many-th frame only is to find some.
+        let number = |at: u64| if order == 0 { at.wrapping_mul(0x9e37_79b9) >> 13 } else { at / step };
+        for at in (0..pages).step_by(step as usize).filter(|&at| number(at) % keep != 0) {
+            self.forget(at, step);
+        }
+        self.st().alloc.drain_all(self.mm.ground());
+        self.check();
+    }
+
+    fn needs(&self, order: Order) -> NeedsReclaim {
+        NeedsReclaim { order, node: NodeId(0), highest: ZoneKind::Movable }
+    }
+
+    fn direct(&self, order: Order, priority: Priority) -> Outcome {
+        let made = direct(self.st(), &self.needs(order), priority);
+        assert_eq!(made.there, made.outcome == Outcome::Success, "{made:?}");
+        made.outcome
+    }
+
+    /// Have somebody take all blocks of 2 MiB for good.
+    fn take_huge(&self) {
+        let request = crate::alloc::Request {
+            order: HUGE,
+            mobility: Mobility::Unmovable,
+            node: NodeId(0),
+            highest: ZoneKind::Normal,
+            reserve: crate::alloc::Reserve::All,
+            this_node_only: false,
+            atomic: false,
+        };
+        let alloc = &self.st().alloc;
+        while self.huge() > 0 {
+            alloc.take(self.mm.ground(), &request, crate::alloc::Mark::Min).unwrap().into_pfn();
+            alloc.drain_all(self.mm.ground());
+        }
+    }
+
+    /// Blocks of 2 MiB that could be had.
+    fn huge(&self) -> u64 {
+        self.zone().blocks().suitable(HUGE)
+    }
+}
+
+#[test]
+fn single_pages_are_moved_out_of_the_way_of_a_block() {
+    for priority in [Priority::Async, Priority::SyncLight, Priority::SyncFull] {
+        let mut bench = Bench::new(Folios::FreeSplit);
+        bench.fragment(0, 4);
+        bench.take_huge();
+        assert_eq!(bench.direct(HUGE, priority), Outcome::Success);
+        assert!(bench.huge() >= 1);
+        let counted =
+            [Stat::CompactStall, Stat::CompactSuccess, Stat::CompactFail].map(|stat| bench.stat(stat));
+        assert_eq!(counted, [1, 1, 0]);
+        let moved = bench.stat(Stat::PgmigrateSuccess);
+        assert!((1..1024).contains(&moved), "{moved} pages were moved for one block");
+        assert!(bench.stat(Stat::CompactMigrateScanned) >= moved);
+        assert!(bench.stat(Stat::CompactIsolated) >= 2 * moved, "a page and a place for it");
+        bench.check();
+    }
+}
+
+#[test]
+fn all_that_can_be_moved_is() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(0, 4);
+    let FreeBlocks(before) = bench.zone().blocks();
+    bench.mm.compact_memory();
+    bench.st().alloc.drain_all(bench.mm.ground());
+    let free = bench.zone().free_pages();
+    // As many blocks as fit, but where the scanners met.
+    assert!(bench.huge() >= free / 512 - 2, "{} of {free} pages, before {before:?}", bench.huge());
+    bench.check();
+    let moved = bench.stat(Stat::PgmigrateSuccess);
+    bench.mm.compact_memory();
+    assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "there is little left to move");
+    bench.check();
+}
+
+/// Folios of 16 pages, and free blocks of the same size between them.
+#[test]
+fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
+    let all = [Folios::Single, Folios::Split, Folios::Whole, Folios::FreeSplit, Folios::Sort, Folios::Merge];
+    for folios in all {
+        let mut bench = Bench::new(folios);
+        bench.fragment(4, 2);
+        let before = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
+        let huge = bench.huge();
+        bench.mm.compact_memory();
+        bench.check();
+        let sizes = &bench.mm.ground().sizes;
+        let (after, split) = (sizes.read(SizeStat::NrAnon, Order(4)), sizes.read(SizeStat::Split, Order(4)));
+        let moved = bench.stat(Stat::PgmigrateSuccess);
+        match folios {
+            Folios::Single => assert_eq!((after, bench.huge(), moved), (before, huge, 0)),
+            Folios::Split => {
+                assert!(bench.huge() > huge + 2 && moved > 0);
+                assert!(
+                    split * 16 >= moved as u64 && after + split == before,
+                    "{split} split, {moved} moved"
+                );
+            }
+            _ => {
+                assert!(bench.huge() > huge + 2, "{folios:?}: {} after {huge}", bench.huge());
+                assert_eq!((after, split), (before, 0), "{folios:?}");
+            }
+        }
+        assert_eq!(Folios::of(&bench.mm.ground().knobs), folios);
+    }
+}
+
+/// Where free blocks are larger than the folios, the step `whole` has no place for them, and those that split blocks
+/// do.
+#[test]
+fn free_blocks_are_split_for_folios_that_are_smaller() {
+    for (folios, kept) in [(Folios::Whole, false), (Folios::FreeSplit, true), (Folios::Merge, true)] {
+        let mut bench = Bench::new(folios);
+        bench.fragment(4, 16);
+        let before = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
+        bench.mm.compact_memory();
+        bench.check();
+        let sizes = &bench.mm.ground().sizes;
+        assert_eq!(sizes.read(SizeStat::NrAnon, Order(4)) == before, kept, "{folios:?}");
+        assert_eq!(sizes.read(SizeStat::Split, Order(4)) == 0, kept, "{folios:?}");
+    }
+}
+
+#[test]
+fn large_folios_are_moved_for_a_larger_block() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(4, 4);
+    bench.take_huge();
+    let isolated = bench.stat(Stat::CompactIsolated);
+    let how = |order| Control {
+        order: Some(order),
+        mobility: Mobility::Movable,
+        highest: ZoneKind::Movable,
+        mark: crate::alloc::Mark::Min,
+        mode: Mode::SyncLight,
+        direct: true,
+        proactive: false,
+        whole_zone: true,
+        ignore_skip: true,
+        ignore_suitable: true,
+    };
+    // A free block of that order is there already.
+    assert_eq!(compact_zone(bench.st(), bench.zone(), how(Order(4))).outcome, Outcome::Success);
+    assert_eq!(bench.stat(Stat::CompactIsolated), isolated);
+    let folios = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
+    assert_eq!(compact_zone(bench.st(), bench.zone(), how(HUGE)).outcome, Outcome::Success);
+    assert_eq!((bench.huge() > 0, bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4))), (true, folios));
+    bench.check();
+}
+
+#[test]
+fn without_memory_to_move_to_compaction_is_left_out() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.set(Knob::WatermarkBoostFactor, 0);
+    bench.map(0, u64::from(FRAMES));
+    let low = bench.zone().mark(crate::alloc::Mark::Low);
+    let mut at = 0;
+    while bench.zone().free_pages() > low + 64 {
+        bench.store(at);
+        at += 1;
+    }
+    for page in (0..at).step_by(2).take(400) {
+        bench.forget(page, 1);
+    }
+    bench.st().alloc.drain_all(bench.mm.ground());
+    assert_eq!(bench.direct(HUGE, Priority::SyncLight), Outcome::Skipped);
+    assert_eq!([Stat::CompactStall, Stat::CompactMigrateScanned].map(|stat| bench.stat(stat)), [0, 0]);
+}
+
+#[test]
+fn a_compaction_in_vain_defers_the_next_ones() {
+    let mut bench = Bench::new(Folios::Single);
+    bench.fragment(4, 4);
+    bench.take_huge();
+    let outcomes: Vec<Outcome> = (0..4).map(|_| bench.direct(HUGE, Priority::SyncLight)).collect();
+    assert!(matches!(outcomes[0], Outcome::Complete | Outcome::PartialSkipped), "{outcomes:?}");
+    assert_eq!(outcomes[1], Outcome::Deferred);
+    // Whoever tries as hard as can be is not put off.
+    assert!(bench.direct(HUGE, Priority::SyncFull) > Outcome::Deferred);
+    let [stalls, fails] = [Stat::CompactStall, Stat::CompactFail].map(|stat| bench.stat(stat));
+    assert_eq!((stalls, fails), (5, 5), "one that was left out counts, as in Linux");
+    bench.check();
+}
+
+fn huge_knob() -> Knob {
+    Knob::ALL.iter().copied().find(|knob| knob.info().name == "hugepages-2048kB.enabled").unwrap()
+}
+
+/// A store that wants 2 MiB, in a range with and without MADV_HUGEPAGE, under each mode of `thp.defrag`.
+#[test]
+fn a_store_does_for_a_large_folio_what_defrag_says() {
+    let always = (0, [true, true]);
+    let modes = [always, (1, [false, false]), (2, [false, true]), (3, [false, true]), (4, [false, false])];
+    for (mode, waits) in modes {
+        for (asked, waits) in [false, true].into_iter().zip(waits) {
+            let mut bench = Bench::new(Folios::FreeSplit);
+            bench.fragment(0, 4);
+            bench.take_huge();
+            bench.set(huge_knob(), 2);
+            bench.set(Knob::ThpDefrag, mode);
+            let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
+            bench.map(place, 512);
+            if asked {
+                bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+            }
+            let wakes = |bench: &Bench| {
+                let keys = [
+                    crate::machine::WaitKey::Kcompactd(NodeId(0)),
+                    crate::machine::WaitKey::Kswapd(NodeId(0)),
+                ];
+                keys.map(|key| bench.mm.machine().wakes(key)).iter().sum::<u64>()
+            };
+            let before = wakes(&bench);
+            bench.store(place);
+            let [stalls, made, small] = [Stat::CompactStall, Stat::ThpFaultAlloc, Stat::ThpFaultFallback]
+                .map(|stat| bench.stat(stat));
+            let expected = if waits { (1, 1, 0) } else { (0, 0, 1) };
+            assert_eq!((stalls, made, small), expected, "mode {mode}, asked for: {asked}");
+            let wakes_others = mode == 1 || mode == 2 && !asked;
+            assert_eq!(wakes(&bench) > before, wakes_others, "mode {mode}, asked for: {asked}");
+            bench.check();
+        }
+    }
+}
+
+#[test]
+fn kcompactd_makes_the_block_that_it_was_woken_for() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(0, 4);
+    bench.take_huge();
+    let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
+    bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
+    assert_eq!(bench.st().alloc.take_kcompactd_request(NodeId(0)), Some(wanted));
+    daemon::work(bench.st(), NodeId(0), wanted);
+    assert!(bench.huge() >= 1);
+    assert_eq!(bench.stat(Stat::CompactDaemonWake), 1);
+    assert_eq!(bench.stat(Stat::CompactDaemonMigrateScanned), bench.stat(Stat::CompactMigrateScanned));
+    assert_eq!(bench.stat(Stat::CompactDaemonFreeScanned), bench.stat(Stat::CompactFreeScanned));
+    // Now there is nothing to do for it.
+    bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
+    assert_eq!(bench.st().alloc.kcompactd_request(NodeId(0)), None);
+    bench.check();
+}
+
+#[test]
+fn free_memory_in_pieces_is_put_together_unasked() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(0, 4);
+    bench.set(Knob::CompactionProactiveness, 50);
+    let score = |bench: &Bench| bench.zone().blocks().external_fragmentation(HUGE);
+    assert!(score(&bench) > 60);
+    assert!(daemon::proactive(bench.st(), NodeId(0)));
+    assert!(score(&bench) <= 50, "{}", score(&bench));
+    assert!(bench.stat(Stat::CompactDaemonMigrateScanned) > 0);
+    bench.check();
+    let scanned = bench.stat(Stat::CompactMigrateScanned);
+    assert!(daemon::proactive(bench.st(), NodeId(0)));
+    assert_eq!(bench.stat(Stat::CompactMigrateScanned), scanned, "it is whole enough");
+}
+
+/// Nobody wants a block where all folios are single pages, so nobody compacts, whatever the knobs say.
+#[test]
+fn single_pages_never_compact() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    for knob in [Knob::ThpDefrag, Knob::CompactionProactiveness] {
+        bench.set(knob, if knob == Knob::ThpDefrag { 0 } else { 100 });
+    }
+    bench.fragment(0, 4);
+    assert!(!bench.mm.ground().knobs.wants_blocks());
+    assert_eq!(
+        [Stat::CompactStall, Stat::CompactMigrateScanned, Stat::CompactDaemonWake].map(|s| bench.stat(s)),
+        [0; 3]
+    );
+    assert_eq!(bench.mm.machine().wakes(crate::machine::WaitKey::Kcompactd(NodeId(0))), 0);
+}
+
+proptest! {
+    #![proptest_config(crate::testing::cases(16))]
+
+    /// Whatever lies in pieces, whatever is wanted and however hard: compaction ends, nothing is lost and nothing is there twice, and the
+    /// min mark stays.
+    #[test]
+    fn whatever_is_wanted_all_is_still_there(
+        order in prop_oneof![Just(0u8), 2u8..6],
+        keep in 2u64..6,
+        folios in 0usize..6,
+        (unmap, replacement) in (0u64..6, 0u64..2),
+        wants in prop::collection::vec((1u8..=9, 0usize..3), 1..6),
+    ) {
+        let mut bench = Bench::new(ALL[folios]);
+        bench.set(Knob::TlbUnmap, unmap);
+        bench.mm.set_knob(Knob::ReclaimPolicy, replacement).unwrap();
+        bench.fragment(order, keep);
+        bench.take_huge();
+        let min = bench.zone().mark(crate::alloc::Mark::Min);
+        let free = bench.zone().free_pages();
+        for (order, priority) in wants {
+            let priority = [Priority::Async, Priority::SyncLight, Priority::SyncFull][priority];
+            let made = direct(bench.st(), &bench.needs(Order(order)), priority);
+            prop_assert!(!made.there || bench.zone().free_orders() >> order != 0);
+            prop_assert!(bench.zone().free_pages() >= min.min(free));
+            bench.check();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One zone: when it is worth compacting, when that has come to an end, and the loop between.
+
+use super::{Control, FastStart, Folios, Outcome, Run};
+use crate::alloc::Zone;
+use crate::event::Event;
+use crate::frame::{List, Mobility};
+use crate::knobs::Knob;
+use crate::machine::{Machine, Scope};
+use crate::migrate::{self, Mode, Why};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+
+/// What a compaction of a zone came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub outcome: Outcome,
+    pub migrate_scanned: u64,
+    pub free_scanned: u64,
+}
+
+/// Compact a zone.
+pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control) -> Ended {
+    let none = |outcome| Ended { outcome, migrate_scanned: 0, free_scanned: 0 };
+    let _scope = st.scope(Scope::CompactZone);
+    if let Some(order) = how.order {
+        match zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)) {
+            Some(true) => return none(Outcome::Success),
+            None => return none(Outcome::Skipped),
+            Some(false) => {}
+        }
+        if zone.compaction.restarts(order) {
+            zone.compaction.forget_if_wanted(&st.frames);
+        }
+    }
+    let mut run = Run::new(st, zone, how);
+    let order = how.order.map_or(u64::MAX, |order| order.0 as u64);
+    st.event(
+        Event::MmCompactionBegin,
+        [zone.id().0 as u64, order, run.migrate_at.0 as u64, run.free_at.0 as u64],
+    );
+    let outcome = run.go();
+    run.end(outcome);
+    Ended { outcome, migrate_scanned: run.migrate_scanned, free_scanned: run.free_scanned }
+}
+
+/// The largest fragmentation index at which compaction for a costly order is no use.
+pub(super) fn extfrag_threshold<M: Machine>(st: &Store<M>) -> u64 {
+    st.knobs.get(Knob::ExtfragThreshold)
+}
+
+/// The fragmentation, in per cent, that proactive compaction leaves alone when it has begun; it begins ten above that.
+pub(super) fn score_mark(proactiveness: u64) -> u64 {
+    (100u64.saturating_sub(proactiveness)).max(5)
+}
+
+impl<'a, M: Machine> Run<'a, M> {
+    fn new(st: &'a Store<M>, zone: &'a Zone, how: Control) -> Run<'a, M> {
+        let (known, folios) = (&zone.compaction, Folios::of(&st.knobs));
+        let (migrate_at, free_at) = if how.whole_zone {
+            (zone.start(), known.last_block())
+        } else {
+            (known.cached_migrate(how.mode != Mode::Async), known.cached_free())
+        };
+        let migrate_at = if migrate_at < zone.end() { migrate_at } else { zone.start() };
+        Run {
+            st,
+            zone,
+            how,
+            folios,
+            whole_zone: how.whole_zone || migrate_at <= known.first_migrate(),
+            held: st.alloc.hold(zone.id(), folios == Folios::Merge),
+            free_at,
+            migrate_at,
+            sources: List::new(),
+            waiting: 0,
+            search_order: how.order.map_or(0, |order| order.0),
+            search_failed: 0,
+            fast_start: FastStart::Unknown,
+            finish_block: false,
+            migrate_scanned: 0,
+            free_scanned: 0,
+        }
+    }
+
+    /// Isolate and move until it is enough.
+    fn go(&mut self) -> Outcome {
+        let known = &self.zone.compaction;
+        let mut together = self.is_async() && known.cached_migrate(false) == known.cached_migrate(true);
+        // The page block that folios were moved out of last.
+        let mut last = None;
+        loop {
+            let outcome = self.finished();
+            if outcome != Outcome::Continue {
+                return outcome;
+            }
+            self.finish_block = last == Some(self.migrate_at.align_down(PAGEBLOCK_ORDER));
+            while self.isolate_sources() {
+                together = false;
+                last = Some(Pfn(self.migrate_at.0 - 1).align_down(PAGEBLOCK_ORDER));
+                let done = self.move_sources();
+                if done.no_room && !self.scanners_met() {
+                    return Outcome::Contended;
+                }
+                let inside = self.migrate_at.align_down(PAGEBLOCK_ORDER) != self.migrate_at;
+                let again = done.failed > 0
+                    && inside
+                    && !self.how.ignore_skip
+                    && !self.finish_block
+                    && self.how.mode < Mode::Sync;
+                if !again {
+                    break;
+                }
+                // What could not be moved will not be the next time: go through the rest of the block, and be done
+                // with it.
+                self.finish_block = true;
+                if self.how.order == Some(PAGEBLOCK_ORDER) {
+                    last = None;
+                }
+            }
+            if together {
+                known.keep_together();
+            }
+            self.drain_if_left(&mut last);
+        }
+    }
+
+    /// Have what was isolated moved.
+    fn move_sources(&mut self) -> migrate::Done {
+        let st = self.st;
+        let pages = self.waiting;
+        let sources = self.take_sources(self.folios >= Folios::Sort);
+        let mode = self.how.mode;
+        let done = migrate::folios(st, sources, self, mode, Why::Compaction);
+        self.waiting = 0;
+        st.event(Event::MmCompactionMigratepages, [pages, done.moved, done.failed, 0]);
+        done
+    }
+
+    /// The scanner has left the block of the wanted order that pages were moved out of last: what was freed there is
+    /// to merge.
+    fn drain_if_left(&mut self, last: &mut Option<Pfn>) {
+        let (Some(order), Some(block)) = (self.how.order, *last) else { return };
+        if block < self.migrate_at.align_down(order) {
+            self.st.alloc.drain_here(self.st.memory().ground(), self.zone.id());
+            *last = None;
+        }
+    }
+
+    /// Is it enough?
+    fn finished(&self) -> Outcome {
+        let known = &self.zone.compaction;
+        if self.scanners_met() {
+            known.start_anew();
+            if self.how.direct {
+                known.set_flush(true);
+            }
+            return if self.whole_zone { Outcome::Complete } else { Outcome::PartialSkipped };
+        }
+        if self.st.machine.stopping() {
+            return Outcome::Contended;
+        }
+        if self.how.proactive {
+            if self.st.alloc.reclaim_active(self.zone.node()) {
+                return Outcome::PartialSkipped;
+            }
+            let score = self.zone.blocks().external_fragmentation(PAGEBLOCK_ORDER);
+            let mark = score_mark(self.st.knobs.get(Knob::CompactionProactiveness));
+            return if score > mark { Outcome::Continue } else { Outcome::Success };
+        }
+        let Some(order) = self.how.order else { return Outcome::Continue };
+        // A page block that has been begun is emptied.
+        if self.migrate_at.align_down(PAGEBLOCK_ORDER) != self.migrate_at {
+            return Outcome::Continue;
+        }
+        if self.has_block(order) { Outcome::Success } else { Outcome::Continue }
+    }
+
+    /// Is there a block for who wants it: of its own mobility, or one that would be given to it?
+    fn has_block(&self, order: Order) -> bool {
+        let wanted = self.how.mobility;
+        (order.0..=MAX_ORDER.0).map(Order).any(|order| {
+            let others = order.0 >= PAGEBLOCK_ORDER.0 / 2 || wanted != Mobility::Movable;
+            let suits = |mobility: &Mobility| others || *mobility == wanted;
+            Mobility::ALL.iter().filter(|mobility| suits(mobility)).any(|&mobility| {
+                self.zone.free_orders() >> order.0 & 1 == 1 && self.zone.free_blocks(order, mobility) > 0
+            })
+        })
+    }
+
+    /// Give back what was not needed, and count.
+    fn end(&mut self, outcome: Outcome) {
+        let st = self.st;
+        if let Some(highest) = st.alloc.release(st.memory().ground(), &mut self.held) {
+            self.zone.compaction.note_given_back(highest.align_down(PAGEBLOCK_ORDER));
+        }
+        st.count(Stat::CompactMigrateScanned, self.migrate_scanned as i64);
+        st.count(Stat::CompactFreeScanned, self.free_scanned as i64);
+        let places = [self.migrate_at.0 as u64, self.free_at.0 as u64];
+        st.event(Event::MmCompactionEnd, [self.zone.id().0 as u64, places[0], places[1], outcome as u64]);
+    }
+}

@@ -1,0 +1,486 @@
+//! The cases of vm-scalability that the series on compaction of large folios was measured with, under their own names.
+//!
+//! In the suite a shell script starts `usemem`, once for each task or once with that many; its region follows from
+//! the machine's memory, and files are as large as addresses reach, so the clock ends the runs. Here a number of
+//! bytes takes the place of both: of cases on files it is what is read of all files together, which must be more than
+//! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
+//! the same work, and time is measured. Each task passes its region once.
+//!
+//! What each task tells is the suite's own figure: bytes that were touched, and an eighth of a byte for each byte of
+//! its mapping, by the time from its start to its end. They add up to `throughput`.
+//!
+//! Not as in the suite: files lie on a disk's file system, whose holes are filled with zeroes without a device, and
+//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page, not 512.
+
+use super::{LEAST, PAGE, THREADS, must};
+use crate::rng::Rng;
+use crate::{Access, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Role, Signal};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// 8-byte words of a page.
+const WORDS: u32 = 512;
+/// Instructions of usemem's loop for each word besides the access itself (see `scalability`).
+const LOOP: u64 = 14;
+/// Random accesses for each page of a region.
+const RANDOM: u64 = 8;
+/// What `dd` reads at once.
+const BLOCK: u64 = 4096;
+/// Where a region lies that tasks share.
+const SHARED: u64 = 0x20_0000_0000;
+/// The role of the process that the threads live in, where that is not the first; tasks follow.
+const HOST: Role = 1;
+const TASK: Role = 2;
+/// Where all tasks wait for each other.
+const START: u32 = 1;
+
+/// What a task's region is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Region {
+    /// A part of one sparse file, mapped once for all (`true`), or by each.
+    File(bool),
+    /// A sparse file of its own, mapped.
+    OwnFile,
+    /// The same, read twice by read(2).
+    Dd,
+    /// Memory of its own.
+    Anon,
+    /// Memory that was mapped before the tasks began, and (`true`) filled.
+    AnonShared(bool),
+    /// Half of a file in tmpfs, mapped once for all, or by each.
+    Shm(bool),
+    /// A sparse file, mapped and filled, that is written and synchronised: one for all, or each its own.
+    Sync(bool),
+    /// A cached file that is cut to nothing.
+    Cut,
+}
+
+/// A case.
+#[derive(Debug)]
+struct Case {
+    name: &'static str,
+    /// Threads of one process, or processes.
+    threads: bool,
+    region: Region,
+    random: bool,
+    /// The region's share of the bytes: 1/n, and (`true`) a task's share of that.
+    share: (u64, bool),
+    help: &'static str,
+}
+
+const fn case(
+    name: &'static str,
+    threads: bool,
+    region: Region,
+    random: bool,
+    share: (u64, bool),
+    help: &'static str,
+) -> Case {
+    Case { name, threads, region, random, share, help }
+}
+
+/// All cases but `lru-file-mmap-read`, which is in `scalability`.
+const CASES: &[Case] = &[
+    case(
+        "mmap-xread-seq-mt",
+        true,
+        Region::File(true),
+        false,
+        (1, false),
+        "threads read one mapping of a sparse file, each all of it",
+    ),
+    case(
+        "mmap-pread-seq",
+        false,
+        Region::File(false),
+        false,
+        (1, false),
+        "processes map the same part of a sparse file, and read it",
+    ),
+    case(
+        "mmap-pread-seq-mt",
+        true,
+        Region::File(false),
+        false,
+        (1, false),
+        "threads map the same part of a sparse file each, and read it",
+    ),
+    case(
+        "lru-file-readtwice",
+        false,
+        Region::Dd,
+        false,
+        (1, true),
+        "two processes for each CPU read a sparse file, 4 KiB at a time",
+    ),
+    case(
+        "lru-file-mmap-read-rand",
+        false,
+        Region::OwnFile,
+        true,
+        (1, true),
+        "processes read mapped sparse files of their own at random",
+    ),
+    case(
+        "anon-wx-seq-mt",
+        true,
+        Region::AnonShared(false),
+        false,
+        (2, false),
+        "threads write the same memory, each all of it",
+    ),
+    case("anon-w-seq-mt", true, Region::Anon, false, (2, true), "threads write memory of their own"),
+    case(
+        "anon-wx-rand-mt",
+        true,
+        Region::AnonShared(false),
+        true,
+        (2, true),
+        "threads write the same memory at random",
+    ),
+    case(
+        "anon-w-rand",
+        false,
+        Region::Anon,
+        true,
+        (2, true),
+        "processes write memory of their own at random",
+    ),
+    case(
+        "anon-w-rand-mt",
+        true,
+        Region::Anon,
+        true,
+        (2, true),
+        "threads write memory of their own at random",
+    ),
+    case(
+        "anon-cow-rand",
+        false,
+        Region::AnonShared(true),
+        true,
+        (2, true),
+        "processes write at random what their parent has filled",
+    ),
+    case(
+        "anon-cow-rand-mt",
+        true,
+        Region::AnonShared(true),
+        true,
+        (4, false),
+        "a child's threads write at random what its parent has filled",
+    ),
+    case(
+        "shm-xread-seq",
+        false,
+        Region::Shm(true),
+        false,
+        (2, false),
+        "processes read one mapping of tmpfs, each all of it",
+    ),
+    case(
+        "shm-xread-seq-mt",
+        true,
+        Region::Shm(true),
+        false,
+        (2, false),
+        "threads read one mapping of tmpfs, each all of it",
+    ),
+    case(
+        "shm-pread-seq",
+        false,
+        Region::Shm(false),
+        false,
+        (2, false),
+        "processes map the same part of tmpfs, and read it",
+    ),
+    case(
+        "msync",
+        false,
+        Region::Sync(false),
+        false,
+        (2, true),
+        "processes write mapped sparse files of their own, and synchronise them",
+    ),
+    case(
+        "msync-mt",
+        true,
+        Region::Sync(true),
+        false,
+        (2, false),
+        "threads write one mapping of a sparse file, and synchronise it",
+    ),
+    case(
+        "truncate",
+        false,
+        Region::Cut,
+        false,
+        (1, true),
+        "processes cut cached files to nothing, all at once",
+    ),
+];
+
+/// A case of vm-scalability, with its bytes and its tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct VmScalability {
+    case: &'static Case,
+    bytes: u64,
+    tasks: Option<u32>,
+}
+
+impl VmScalability {
+    /// Names, and a line of help each.
+    pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+        CASES.iter().map(|case| (case.name, case.help))
+    }
+
+    /// The case of that name: see the module for what the bytes are.
+    pub fn from_name(name: &str, bytes: u64) -> Option<VmScalability> {
+        let case = CASES.iter().find(|case| case.name == name)?;
+        Some(VmScalability { case, bytes: bytes.max(LEAST).next_multiple_of(PAGE), tasks: None })
+    }
+
+    /// With that many tasks, not as many as CPUs.
+    pub fn with_tasks(self, tasks: Option<u32>) -> VmScalability {
+        VmScalability { tasks: tasks.map(|tasks| tasks.clamp(1, THREADS)), ..self }
+    }
+
+    /// Is it what it claims to be on a machine with so much memory? If not, why.
+    pub fn suits(&self, memory: u64) -> Result<(), String> {
+        if (self.bytes > memory) == self.overcommits() {
+            return Ok(());
+        }
+        let (name, bytes) = (self.case.name, self.bytes);
+        let wrong = if self.overcommits() {
+            "and memory holds all of its files; give it less with --memory"
+        } else {
+            "and memory does not hold what it fills; give it more with --memory"
+        };
+        Err(format!("{name}: {bytes} bytes, memory of {memory}: {wrong}"))
+    }
+
+    /// Do all files together have to be more than memory holds?
+    fn overcommits(&self) -> bool {
+        matches!(self.case.region, Region::File(_) | Region::OwnFile | Region::Dd)
+    }
+
+    fn tasks<O: Os>(&self, os: &O) -> u32 {
+        self.tasks.unwrap_or(os.cpus()).clamp(1, THREADS)
+    }
+
+    /// Pages of a task's region.
+    fn pages(&self, tasks: u32) -> u64 {
+        let (part, shared_out) = self.case.share;
+        // Copies of what the parent has filled need room beside it.
+        let copies = u64::from(self.case.region == Region::AnonShared(true) && !self.case.threads);
+        let by = if shared_out { u64::from(tasks) + copies } else { 1 };
+        (self.bytes / PAGE / part / by).max(1)
+    }
+
+    fn file(&self, number: u32) -> String {
+        format!("{}-{number}", self.case.name)
+    }
+
+    fn open<O: Os>(&self, os: &mut O, number: u32, size: u64, writable: bool) -> Result<u32, Signal> {
+        let in_memory = matches!(self.case.region, Region::Shm(_));
+        let name = self.file(number);
+        must(os.open(FileSpec { name: &name, size: if in_memory { size } else { 0 }, in_memory, writable }))
+    }
+
+    /// A file that is one hole. Returns a descriptor of the kind that the case maps.
+    fn sparse<O: Os>(&self, os: &mut O, number: u32, size: u64, writable: bool) -> Result<u32, Signal> {
+        let fd = self.open(os, number, size, true)?;
+        must(os.ftruncate(fd, size))?;
+        if writable {
+            return Ok(fd);
+        }
+        must(os.close(fd))?;
+        self.open(os, number, size, false)
+    }
+
+    /// What is there before the tasks begin.
+    fn prepare<O: Os>(&self, os: &mut O, tasks: u32) -> Result<(), Signal> {
+        let len = self.pages(tasks) * PAGE;
+        match self.case.region {
+            Region::File(shared) | Region::Shm(shared) => {
+                let size = if matches!(self.case.region, Region::File(_)) { self.bytes } else { 2 * len };
+                let fd = self.sparse(os, 0, size, false)?;
+                if shared {
+                    let map = Map { addr: Some(SHARED), ..Map::file_shared(fd, len, Prot::R) };
+                    must(os.mmap(map))?;
+                }
+            }
+            Region::AnonShared(populate) => {
+                must(os.mmap(Map { addr: Some(SHARED), populate, ..Map::anonymous(len) }))?;
+            }
+            Region::Sync(true) => {
+                let fd = self.sparse(os, 0, len, true)?;
+                let map = Map::file_shared(fd, len, Prot::RW);
+                must(os.mmap(Map { addr: Some(SHARED), populate: true, ..map }))?;
+            }
+            Region::Dd => {
+                for file in 0..tasks / 2 {
+                    self.sparse(os, file, len * 2, false)?;
+                }
+            }
+            Region::Cut => {
+                for file in 0..tasks {
+                    let fd = self.sparse(os, file, len, false)?;
+                    must(os.fadvise(fd, 0, len, FileAdvice::Sequential))?;
+                    must(os.pread(fd, 0, len))?;
+                }
+            }
+            Region::OwnFile | Region::Anon | Region::Sync(false) => {}
+        }
+        Ok(())
+    }
+
+    /// What task `task` does; its roles begin at [`TASK`].
+    fn work<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
+        let tasks = self.running(os);
+        os.barrier(START, tasks);
+        let (pages, began) = (self.pages(tasks), os.now());
+        let len = pages * PAGE;
+        let touched = match self.case.region {
+            Region::Dd => self.read(os, task / 2, 2 * len)?,
+            Region::Cut => {
+                let fd = self.open(os, task, len, true)?;
+                must(os.ftruncate(fd, 0))?;
+                len
+            }
+            _ => {
+                let at = self.map(os, task, len)?;
+                let bytes = self.pass(os, at, pages)?;
+                if matches!(self.case.region, Region::Sync(_)) {
+                    must(os.msync(at, len))?;
+                }
+                bytes + len / 8
+            }
+        };
+        os.progress(pages);
+        os.rate(touched, (os.now() - began).max(1));
+        Ok(())
+    }
+
+    /// Tasks that work: two readers for each CPU's file.
+    fn running<O: Os>(&self, os: &O) -> u32 {
+        let tasks = self.tasks(os);
+        if self.case.region == Region::Dd { 2 * tasks } else { tasks }
+    }
+
+    /// Where a task's region is; it maps it if nobody has.
+    fn map<O: Os>(&self, os: &mut O, task: u32, len: u64) -> Result<u64, Signal> {
+        let map = match self.case.region {
+            Region::File(true) | Region::Shm(true) | Region::AnonShared(_) | Region::Sync(true) => {
+                return Ok(SHARED);
+            }
+            Region::File(false) | Region::Shm(false) => {
+                let fd = self.open(os, 0, 2 * len, false)?;
+                Map::file_shared(fd, len, Prot::R)
+            }
+            Region::OwnFile => Map::file_shared(self.sparse(os, task, len, false)?, len, Prot::R),
+            Region::Sync(false) => {
+                let fd = self.sparse(os, task, len, true)?;
+                Map {
+                    populate: true,
+                    source: MapSource::File { fd, offset: 0, shared: true },
+                    ..Map::anonymous(len)
+                }
+            }
+            Region::Anon | Region::Dd | Region::Cut => Map::anonymous(len),
+        };
+        must(os.mmap(map))
+    }
+
+    /// Touch a region once. Returns the bytes that were touched.
+    fn pass<O: Os>(&self, os: &mut O, at: u64, pages: u64) -> Result<u64, Signal> {
+        let writes = matches!(self.case.region, Region::Anon | Region::AnonShared(_) | Region::Sync(_));
+        let mode = if writes { Mode::Store } else { Mode::Load };
+        if self.case.random {
+            let mut rng = Rng::new(os.seed());
+            for _ in 0..pages * RANDOM {
+                let word = rng.below(pages * u64::from(WORDS));
+                os.access(Access { addr: at + word * 8, count: 1, mode })?;
+                os.compute(LOOP);
+            }
+            return Ok(pages * RANDOM * 8);
+        }
+        for page in 0..pages {
+            os.access(Access { addr: at + page * PAGE, count: WORDS, mode })?;
+            os.compute(LOOP * u64::from(WORDS));
+        }
+        Ok(pages * PAGE)
+    }
+
+    /// As `dd` reads a file.
+    fn read<O: Os>(&self, os: &mut O, file: u32, size: u64) -> Result<u64, Signal> {
+        let fd = self.open(os, file, size, false)?;
+        let mut at = 0;
+        while at < size {
+            at += must(os.pread(fd, at, BLOCK))?.max(1);
+        }
+        Ok(size)
+    }
+
+    /// Start all tasks, in threads or processes, and wait for them.
+    fn start<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        let roles = TASK..TASK + self.running(os);
+        let started: Vec<_> = roles
+            .map(|role| must(if self.case.threads { os.spawn(role) } else { os.fork(role) }))
+            .collect::<Result<_, _>>()?;
+        started.into_iter().for_each(|task| os.join(task));
+        Ok(())
+    }
+}
+
+impl Program for VmScalability {
+    fn name(&self) -> &str {
+        self.case.name
+    }
+
+    fn footprint(&self) -> u64 {
+        self.bytes
+    }
+
+    /// # Panics
+    /// If memory holds what it must not, or does not hold what it must.
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if let Some(task) = role.checked_sub(TASK) {
+            return self.work(os, task);
+        }
+        if role == HOST {
+            return self.start(os);
+        }
+        if let Err(wrong) = self.suits(os.memory()) {
+            panic!("{wrong}");
+        }
+        let tasks = self.running(os);
+        self.prepare(os, tasks)?;
+        // usemem forks before it starts threads.
+        if self.case.threads {
+            let host = must(os.fork(HOST))?;
+            os.join(host);
+            return Ok(());
+        }
+        self.start(os)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seed's list has nineteen; `lru-file-mmap-read` is another program's.
+    #[test]
+    fn all_cases_of_the_series_are_there() {
+        assert_eq!(CASES.len(), 18);
+        let anon = VmScalability::from_name("anon-w-seq-mt", 64 << 20).unwrap();
+        assert_eq!(anon.pages(8), (64 << 20) / 2 / 8 / PAGE);
+        let copies = VmScalability::from_name("anon-cow-rand", 72 << 20).unwrap();
+        assert_eq!(copies.pages(8), (72 << 20) / 2 / 9 / PAGE, "the parent's copy needs room, too");
+        let files = VmScalability::from_name("mmap-xread-seq-mt", 64 << 20).unwrap();
+        assert_eq!((files.pages(8), files.overcommits()), ((64 << 20) / PAGE, true));
+        assert!(VmScalability::from_name("lru-file-mmap-read", 1).is_none());
+    }
+}
