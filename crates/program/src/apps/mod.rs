@@ -9,6 +9,7 @@ mod desktop;
 mod fio;
 mod groups;
 mod kv;
+mod llama;
 mod lsm;
 mod mongodb;
 mod oltp;
@@ -28,6 +29,7 @@ use desktop::Desktop;
 use fio::Fio;
 use groups::TwoGroups;
 use kv::Kv;
+use llama::Llama;
 use mongodb::MongoDb;
 use oltp::Oltp;
 use parts::{Job, PAGE, lead};
@@ -65,6 +67,7 @@ enum Kind {
     Search(Search),
     TwoGroups(TwoGroups),
     Desktop(Desktop),
+    Llama(Llama),
 }
 
 const TABLE: &[Row] = &[
@@ -152,6 +155,12 @@ const TABLE: &[Row] = &[
         takes: Takes { law: false, writes: false },
         make: |ask| Kind::Desktop(Desktop::new(ask)),
     },
+    Row {
+        name: "llama",
+        help: "three processes of llama.cpp, each with a mapped model of its own and THREADS (15) threads that spin; 24 tokens",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Llama(Llama::new(ask)),
+    },
 ];
 
 /// Names of the applications with a line of help each.
@@ -220,6 +229,7 @@ impl Program for App {
             Kind::Search(job) => job.footprint(),
             Kind::TwoGroups(job) => job.footprint(),
             Kind::Desktop(job) => job.footprint(),
+            Kind::Llama(job) => job.footprint(),
         }
     }
 
@@ -234,6 +244,7 @@ impl Program for App {
             Kind::Search(job) => play(job, os, role),
             Kind::TwoGroups(job) => job.run(os, role),
             Kind::Desktop(job) => job.run(os, role),
+            Kind::Llama(job) => job.run(os, role),
         }
     }
 }
