@@ -141,6 +141,8 @@ pub struct SimMachine {
     pub(crate) work: [Cell<u64>; Work::COUNT],
     /// For each memory range: its end, and the read latency from each node.
     latency: Vec<(u32, Vec<u64>, u64)>,
+    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages.
+    pub(crate) read_lines: Vec<Cell<u64>>,
     fault: Option<Fault>,
     flushes: Cell<u64>,
     late: RefCell<Vec<(u64, usize, Flush, Asid)>>,
@@ -180,6 +182,7 @@ impl SimMachine {
         let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
         SimMachine {
             latency: latency.collect(),
+            read_lines: spec.ranges().iter().map(|_| Cell::new(0)).collect(),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
             cpus,
             current: Cell::new(0),
@@ -309,8 +312,10 @@ impl SimMachine {
 
     /// Picoseconds to bring `lines` cache lines of a page from memory: the first is waited for, the others stream.
     pub(crate) fn memory_time(&self, cpu: &Cpu, pfn: Pfn, lines: u64) -> u64 {
-        let range = self.latency.iter().find(|(end, ..)| pfn.0 < *end).or(self.latency.last());
-        let (_, by_node, line) = range.expect("a machine has memory");
+        let found = self.latency.iter().position(|(end, ..)| pfn.0 < *end);
+        let at = found.unwrap_or(self.latency.len() - 1);
+        let (_, by_node, line) = &self.latency[at];
+        self.read_lines[at].set(self.read_lines[at].get() + lines);
         by_node[cpu.node as usize] + (lines - 1) * line
     }
 
@@ -461,6 +466,10 @@ impl Machine for SimMachine {
 
     fn distance(&self, from: NodeId, to: NodeId) -> u32 {
         self.spec.distance(from.index(), to.index())
+    }
+
+    fn memory_distance(&self, node: NodeId) -> u32 {
+        self.spec.memory_distance(node.index())
     }
 
     #[inline]

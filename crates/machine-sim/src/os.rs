@@ -22,6 +22,9 @@ use program::{
 
 /// Bits of a user address.
 const ADDRESS_BITS: u32 = 47;
+/// How long a task that spins looks again, in picoseconds, at least and at most.
+const SPIN: u64 = 100_000;
+const LONGEST_SPIN: u64 = 10_000_000;
 
 /// One task's view.
 pub(crate) struct SimOs<'w, P> {
@@ -148,6 +151,11 @@ impl<'w, P: Program> SimOs<'w, P> {
     #[cold]
     fn breathe(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
+        if self.world.ticks.get() {
+            self.enter();
+            self.world.mm.task_work(self.space);
+            self.leave();
+        }
         if self.world.mm.killed(self.space) {
             self.killed();
         }
@@ -179,6 +187,16 @@ impl<'w, P: Program> SimOs<'w, P> {
     fn in_flux(&self, begin: impl FnOnce(&mut Oracle, u64) -> InFlux) -> Option<InFlux> {
         let since = self.world.newest();
         self.oracle(|oracle| begin(oracle, since))
+    }
+
+    /// One more is there: how many wait now (0: all have met), and how often all had met before.
+    fn come_to_barrier(&self, id: u32, tasks: u32) -> (u32, u64) {
+        let mut kernel = self.world.kernel.borrow_mut();
+        let (here, met) = kernel.barriers.entry(id).or_default();
+        let before = *met;
+        *here = (*here + 1) % tasks.max(1);
+        *met += u64::from(*here == 0);
+        (*here, before)
     }
 
     fn after_operation(&self) {
@@ -558,15 +576,23 @@ impl<P: Program> Os for SimOs<'_, P> {
         if self.dead() {
             return;
         }
-        let here = {
-            let mut kernel = self.world.kernel.borrow_mut();
-            let here = kernel.barriers.entry(id).or_default();
-            *here = (*here + 1) % tasks.max(1);
-            *here
-        };
-        match here {
-            0 => self.machine.wake_key(Key::Barrier(id)),
+        match self.come_to_barrier(id, tasks) {
+            (0, _) => self.machine.wake_key(Key::Barrier(id)),
             _ => drop(self.machine.sleep(Key::Barrier(id), None)),
+        }
+    }
+
+    fn spin_barrier(&mut self, id: u32, tasks: u32) {
+        let (here, mut met) = self.come_to_barrier(id, tasks);
+        let before = met;
+        while here > 0 && met == before {
+            // Nothing changes before another CPU runs.
+            let (cpu, limit) = (self.machine.here(), self.machine.limit.get());
+            cpu.spend(limit.saturating_sub(cpu.clock.get()).clamp(SPIN, LONGEST_SPIN));
+            if self.breathe().is_err() {
+                return;
+            }
+            met = self.world.kernel.borrow().barriers[&id].1;
         }
     }
 

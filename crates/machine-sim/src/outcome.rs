@@ -168,6 +168,23 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     );
     count("stlb_misses", sum(|cpu| &cpu.counts.walks), "", "misses of the second-level TLBs: page walks");
     count("walk_steps", steps, "", "page-table entries read by page walks");
+    let tiers = &world.mm.ground().tiers;
+    if tiers.many() {
+        let lines = |top: Option<bool>| -> u64 {
+            let ranges = machine.spec().ranges().iter().zip(&machine.read_lines);
+            ranges
+                .filter(|(range, _)| top.is_none_or(|top| tiers.is_top(range.node) == top))
+                .map(|(_, lines)| lines.get())
+                .sum()
+        };
+        let slow = lines(Some(false)) as f64 * 100.0 / lines(None).max(1) as f64;
+        let help = "share of what programs read, after misses of TLBs, that memory of slower tiers served";
+        let (name, value) = ("slow_memory_share".into(), slow);
+        metrics.push(Metric { name, value, unit: "%", better: Better::Lower, help });
+    }
+    let mut count = |name: &str, value: u64, unit, help| {
+        metrics.push(Metric { name: name.into(), value: value as f64, unit, better: Better::Lower, help });
+    };
     count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");
     count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
     count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");

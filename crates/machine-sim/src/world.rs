@@ -69,7 +69,8 @@ pub(crate) struct Kernel {
     pub(crate) born: Vec<TaskId>,
     pub(crate) live: u32,
     pub(crate) programs: u32,
-    pub(crate) barriers: BTreeMap<u32, u32>,
+    /// By barrier: how many wait there, and how often all have met.
+    pub(crate) barriers: BTreeMap<u32, (u32, u64)>,
     pub(crate) signals: Vec<String>,
     pub(crate) accesses: u64,
     pub(crate) progress: u64,

@@ -172,6 +172,10 @@ impl Hooks for Programs {
         }
     }
 
+    fn user_tick(&self) {
+        kernel().mm().task_work(living().task.space());
+    }
+
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
         if let Some(answer) = bench::serve(number, args) {
             return answer;

@@ -6,6 +6,7 @@ use crate::knobs::Knobs;
 use crate::machine::{Machine, Work};
 use crate::scope::{Scope, Scoped};
 use crate::stat::{SizeStats, Stat, Stats};
+use crate::tier::Tiers;
 use crate::units::*;
 
 /// The machine and what is known of it.
@@ -20,6 +21,8 @@ pub struct Base<M> {
     pub stats: Stats,
     /// Counters of large folios, by size.
     pub sizes: SizeStats,
+    /// Which memory is fast.
+    pub tiers: Tiers,
 }
 
 impl<M: Machine> Base<M> {
@@ -27,7 +30,15 @@ impl<M: Machine> Base<M> {
     pub fn new(machine: M, knobs: Knobs) -> Base<M> {
         let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
         let stats = Stats::new(machine.cpus());
-        Base { frames: FrameTable::new(end as usize), stats, sizes: SizeStats::default(), knobs, machine }
+        let tiers = Tiers::new(&machine, end as usize);
+        Base {
+            frames: FrameTable::new(end as usize),
+            stats,
+            sizes: SizeStats::default(),
+            tiers,
+            knobs,
+            machine,
+        }
     }
 
     /// Add to a counter on behalf of this CPU.

@@ -53,6 +53,14 @@ macro_rules! knobs {
     };
 }
 
+/// Bits of `kernel.numa_balancing`.
+pub mod numa_balancing {
+    /// Move pages to the node that uses them.
+    pub const NORMAL: u64 = 1;
+    /// Promote hot pages of slower tiers.
+    pub const TIERING: u64 = 2;
+}
+
 /// What a knob is.
 #[derive(Clone, Copy, Debug)]
 pub struct KnobInfo {
@@ -96,6 +104,23 @@ knobs! {
         "MGLRU: refaults choose the type and the tiers to evict (1), or files go first and no tier is spared (0); not in Linux";
     LruGenMemcgLru "lru_gen.memcg_lru" 1 0..=1 ""
         "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
+    DemotionEnabled "numa.demotion_enabled" 0 0..=1 ""
+        "reclaim moves what is cold to a slower tier of memory, where there is one, before it drops or swaps it";
+    NumaBalancing "kernel.numa_balancing" 0 0..=3 ""
+        "find out by faults where pages are used: 1 = move them to the node that uses them, 2 = promote hot pages of slow \
+         tiers; both together = 3";
+    NumaScanDelayMs "numa_balancing.scan_delay_ms" 1000 0..=100000 "ms"
+        "how old a space is when its first pages are marked";
+    NumaScanPeriodMinMs "numa_balancing.scan_period_min_ms" 1000 1..=60000 "ms"
+        "the shortest time between two marks of a part of a space";
+    NumaScanPeriodMaxMs "numa_balancing.scan_period_max_ms" 60000 1..=600000 "ms"
+        "the longest, and how often the threshold of promotion is adjusted";
+    NumaScanSizeMb "numa_balancing.scan_size_mb" 256 1..=65536 "MiB"
+        "how much of a space is marked at a time";
+    NumaHotThresholdMs "numa_balancing.hot_threshold_ms" 1000 1..=60000 "ms"
+        "what is used within this time after it was marked is hot";
+    NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536 1..=1048576 "MB/s"
+        "how much may be promoted to a node";
     MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
         "memory kept free for those who cannot wait; 0 = by the size of memory";
     WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"

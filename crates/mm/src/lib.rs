@@ -68,6 +68,7 @@ pub mod table;
 mod table_macro;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tier;
 pub mod tlb;
 pub mod truncate;
 pub mod units;

@@ -228,6 +228,10 @@ pub trait Machine: Shared {
     fn memory(&self) -> &[MemoryRange];
     /// Distance of two nodes as in ACPI's SLIT (10 = local).
     fn distance(&self, from: NodeId, to: NodeId) -> u32;
+    /// How slow a node's memory is, as an abstract distance ([`tier`](crate::tier)).
+    fn memory_distance(&self, _node: NodeId) -> u32 {
+        crate::tier::DRAM_DISTANCE
+    }
 
     // --- where am I ---------------------------------------------------------------------------------------
 

@@ -186,9 +186,21 @@ impl<M: Machine> Mm<M> {
         self.store.tlb.tick(self.ground());
     }
 
+    /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The task holds nothing, and
+    /// is in no call.
+    pub fn task_work(&self, space: SpaceId) {
+        if self.balances_nodes() {
+            self.spaces.mark_for_numa(&self.store, space);
+        }
+    }
+
     /// Do ticks do anything now? A machine may leave them out while they do not.
     pub fn wants_ticks(&self) -> bool {
-        self.store.tlb.wants_ticks(self.ground())
+        self.store.tlb.wants_ticks(self.ground()) || self.balances_nodes()
+    }
+
+    fn balances_nodes(&self) -> bool {
+        self.ground().knobs.get(Knob::NumaBalancing) != 0 && self.ground().tiers.nodes() > 1
     }
 
     /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads read

@@ -41,6 +41,8 @@ named_table! {
         UnmapPageRange "unmap_page_range" "take the entries of a range away";
         TlbFinishMmu "tlb_finish_mmu" "flush what was taken away, then free it";
         TryToUnmapOne "try_to_unmap_one" "take all entries of a folio away";
+        DoNumaPage "do_numa_page" "a fault at an entry that was marked to tell who uses its page";
+        TaskNumaWork "task_numa_work" "mark entries of a space, to learn who uses their pages";
         MigratePages "migrate_pages" "move folios to other frames";
         TryToMigrateOne "try_to_migrate_one" "take all entries of a folio away that is moved";
         MigrationEntryWait "migration_entry_wait" "sleep until a page that is moved is there";

@@ -24,13 +24,20 @@ pub struct Held<'a, M: Machine> {
 impl Semaphore {
     /// Hold it together with other readers.
     pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Held<'a, M> {
-        self.acquire(machine, key, || {
-            let readers = self.state.load(SeqCst);
-            readers >= 0
-                && self.writers.load(SeqCst) == 0
-                && self.state.compare_exchange(readers, readers + 1, SeqCst, SeqCst).is_ok()
-        });
+        self.acquire(machine, key, || self.take_shared());
         Held { semaphore: self, machine, key, by: 1 }
+    }
+
+    /// Hold it together with other readers, if nobody holds it alone or waits for that.
+    pub fn try_read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<Held<'a, M>> {
+        self.take_shared().then(|| Held { semaphore: self, machine, key, by: 1 })
+    }
+
+    fn take_shared(&self) -> bool {
+        let readers = self.state.load(SeqCst);
+        readers >= 0
+            && self.writers.load(SeqCst) == 0
+            && self.state.compare_exchange(readers, readers + 1, SeqCst, SeqCst).is_ok()
     }
 
     /// Hold it alone.

@@ -107,6 +107,14 @@ named_table! {
         ThpMigrationSuccess "thp_migration_success" "folios of 2 MiB that were moved whole";
         ThpMigrationFail "thp_migration_fail" "folios of 2 MiB that could not be moved whole";
         ThpMigrationSplit "thp_migration_split" "folios of 2 MiB that were split to be moved";
+        PgdemoteKswapd "pgdemote_kswapd" "pages that kswapd moved to a slower tier";
+        PgdemoteDirect "pgdemote_direct" "pages that other reclaim moved to a slower tier";
+        PgpromoteSuccess "pgpromote_success" "pages promoted from a slower tier";
+        PgpromoteCandidate "pgpromote_candidate" "pages of slower tiers that were hot enough";
+        NumaPteUpdates "numa_pte_updates" "page-table entries that were marked to fault, to learn who uses their pages";
+        NumaHintFaults "numa_hint_faults" "faults at such entries";
+        NumaHintFaultsLocal "numa_hint_faults_local" "those by a CPU of the page's node";
+        NumaPagesMigrated "numa_pages_migrated" "pages moved after such faults";
         OomKill "oom_kill" "spaces chosen by the out-of-memory decision";
         UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
         UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";

@@ -358,6 +358,10 @@ pub trait Os {
     fn sleep(&mut self, nanos: u64);
     /// Wait until `tasks` tasks have come to barrier `id`.
     fn barrier(&mut self, id: u32, tasks: u32);
+    /// The same, without sleeping: the CPU goes on executing the program. A machine may sleep all the same.
+    fn spin_barrier(&mut self, id: u32, tasks: u32) {
+        self.barrier(id, tasks);
+    }
 
     // --- groups and knobs -----------------------------------------------------------------------------------
 

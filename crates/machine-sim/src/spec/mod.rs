@@ -19,6 +19,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("laptop", include_str!("../../machines/laptop.toml")),
     ("small", include_str!("../../machines/small.toml")),
     ("luf-cxl", include_str!("../../machines/luf-cxl.toml")),
+    ("tiers", include_str!("../../machines/tiers.toml")),
     ("icelake-96", include_str!("../../machines/icelake-96.toml")),
     ("compact-8", include_str!("../../machines/compact-8.toml")),
     ("numa-4s-2015", include_str!("../../machines/numa-4s-2015.toml")),
@@ -311,6 +312,19 @@ impl MachineSpec {
             _ => 0.0,
         };
         ((node.latency_ns + hop) * 1000.0).round() as u64
+    }
+
+    /// A node's abstract distance: that of DRAM if it has CPUs; else by its figures beside those of the first node that has some.
+    pub(crate) fn memory_distance(&self, node: usize) -> u32 {
+        let (nodes, far) = (&self.file.node, &self.file.node[node]);
+        let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {
+            return mm::tier::DRAM_DISTANCE;
+        };
+        // Tenths of a nanosecond, and MB/s.
+        let figures =
+            |node: &NodeSpec| ((node.latency_ns * 10.0) as u64, (node.bandwidth_gbs * 1000.0) as u64);
+        let ((latency, bandwidth), (dram_latency, dram_bandwidth)) = (figures(far), figures(dram));
+        mm::tier::distance_of(latency, bandwidth.max(1), dram_latency.max(1), dram_bandwidth)
     }
 
     /// Picoseconds to stream one cache line from memory of node `to`.

@@ -21,4 +21,5 @@ mod regressions;
 mod scenarios;
 mod stale;
 mod tasks;
+mod tiers;
 mod visits;

@@ -9,7 +9,7 @@ use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
 use super::{Allocator, Mark, Request, Reserve};
 use crate::event::Event;
 use crate::ground::Ground;
-use crate::knobs::Knob;
+use crate::knobs::{Knob, Knobs, numa_balancing};
 use crate::machine::{Machine, WaitKey, Work, ZoneKind};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
@@ -75,6 +75,11 @@ fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
     }
 }
 
+/// The mark up to which kswapd reclaims: one step higher if it is to make room for promotions.
+pub fn kswapd_mark(knobs: &Knobs) -> Mark {
+    if knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 { Mark::Promo } else { Mark::High }
+}
+
 impl Allocator {
     /// Would a request find memory above a mark of the zone?
     pub fn watermark_ok(
@@ -88,11 +93,11 @@ impl Allocator {
         self.zone(zone).watermark_ok(order, mark, highest, reserve)
     }
 
-    /// Does some zone of the node, up to kind `highest`, have memory above its high mark? Also if it has no such zone.
-    pub fn balanced(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
+    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? Also if it has no such zone.
+    pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
+        let mark = kswapd_mark(knobs);
         let mut zones = self.zones_of(node, highest).peekable();
-        zones.peek().is_none()
-            || zones.any(|zone| zone.watermark_ok(order, Mark::High, highest, Reserve::None))
+        zones.peek().is_none() || zones.any(|zone| zone.watermark_ok(order, mark, highest, Reserve::None))
     }
 
     /// Zones of a node up to a kind, ascending.
@@ -181,7 +186,7 @@ impl Allocator {
             if last.replace(node) == Some(node) {
                 continue;
             }
-            let balanced = self.balanced(node, wanted.order, wanted.highest);
+            let balanced = self.balanced(&base.knobs, node, wanted.order, wanted.highest);
             let idle = balanced && !self.boosted(node, wanted.highest);
             if idle || self.nodes[node.index()].hopeless.load(Acquire) {
                 self.wake_kcompactd(base, node, wanted);
@@ -205,6 +210,13 @@ impl Allocator {
         }
     }
 
+    /// Wake the kswapd of a node that is to take in a folio of `order`.
+    pub fn wake_kswapd_of<M: Machine>(&self, base: &Ground<M>, node: NodeId, order: Order) {
+        if let Some(zone) = self.zones_of(node, ZoneKind::Movable).last() {
+            self.wake_kswapd(base, zone, order, ZoneKind::Movable);
+        }
+    }
+
     /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
     pub(super) fn wake_kswapd<M: Machine>(
         &self,
@@ -216,7 +228,7 @@ impl Allocator {
         let node = zone.node();
         let state = &self.nodes[node.index()];
         if state.hopeless.load(Acquire)
-            || (self.balanced(node, order, highest) && !self.boosted(node, highest))
+            || (self.balanced(&base.knobs, node, order, highest) && !self.boosted(node, highest))
             || !state.record(KswapdRequest { order, highest })
         {
             return;

@@ -34,7 +34,7 @@ mod zonelist;
 pub use compaction::ZoneCompaction;
 pub use fragmentation::{FreeBlocks, compact_gap};
 pub use held::{CLUSTER, Found, HeldBlocks, Isolation, Search};
-pub use kswapd::KswapdRequest;
+pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
 pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};

@@ -426,7 +426,7 @@ fn each_mark_stops_takes_where_it_stands() {
         |reserve, mark| while allocator.take(&base, &Request { reserve, ..request(4) }, mark).is_ok() {};
     take_all(Reserve::None, Mark::Low);
     assert!(zone.free_pages() <= low + 16 + 15 && zone.free_pages() + 16 > low);
-    assert!(!allocator.balanced(NodeId(0), Order(0), ZoneKind::Normal));
+    assert!(!allocator.balanced(&base.knobs, NodeId(0), Order(0), ZoneKind::Normal));
     take_all(Reserve::None, Mark::Min);
     assert!(zone.free_pages() <= min + 31 && zone.free_pages() + 16 > min);
     take_all(Reserve::High, Mark::Min);

@@ -1,6 +1,6 @@
 //! Moving folios in batches, and one by one.
 
-use super::{Done, Mode, Target, note_isolated, put_back};
+use super::{Done, Mode, Target, note_isolated};
 use crate::alloc::Fresh;
 use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
@@ -48,16 +48,18 @@ struct Mover<'a, 't, M> {
     done: Done,
     /// Pages of folios that were split on the way.
     parts: List,
+    /// What is not moved, the first at the tail.
+    stay: List,
 }
 
-/// Move isolated folios, and put back what is not moved.
+/// Move isolated folios; returns those that are not moved, too: still isolated, the first at the tail.
 pub(super) fn run<M: Machine>(
     st: &Store<M>,
     mut isolated: List,
     target: &mut dyn Target<M>,
     mode: Mode,
-) -> Done {
-    let mut mover = Mover { st, target, done: Done::default(), parts: List::new() };
+) -> (Done, List) {
+    let mut mover = Mover { st, target, done: Done::default(), parts: List::new(), stay: List::new() };
     while !isolated.is_empty() && !mover.done.no_room {
         let mut batch = mover.cut_batch(&mut isolated);
         if mode == Mode::Async {
@@ -79,9 +81,9 @@ pub(super) fn run<M: Machine>(
     let mut parts = core::mem::take(&mut mover.parts);
     while let Some(head) = isolated.pop_tail(&st.frames).or_else(|| parts.pop_tail(&st.frames)) {
         mover.done.left += u64::from(st.frames[head].pages());
-        put_back(st, head);
+        mover.stay.push_head(&st.frames, head);
     }
-    mover.done
+    (mover.done, mover.stay)
 }
 
 impl<M: Machine> Mover<'_, '_, M> {
@@ -129,14 +131,14 @@ impl<M: Machine> Mover<'_, '_, M> {
         *folios = failed;
     }
 
-    /// Give up on folios, and put them back.
+    /// Give up on folios.
     fn fail(&mut self, mut folios: List) {
         while let Some(head) = folios.pop_tail(&self.st.frames) {
             let order = self.st.frames[head].order();
             self.done.failed += u64::from(order.frames());
             self.done.large_failed += u64::from(order > Order::ZERO);
             self.st.count(Stat::ThpMigrationFail, i64::from(order == PAGEBLOCK_ORDER));
-            put_back(self.st, head);
+            self.stay.push_head(&self.st.frames, head);
         }
     }
 

@@ -141,10 +141,42 @@ pub fn folios<M: Machine>(
     mode: Mode,
     why: Why,
 ) -> Done {
+    let (done, mut stay) = run(st, isolated, target, mode, why);
+    while let Some(head) = stay.pop_tail(&st.frames) {
+        put_back(st, head);
+    }
+    done
+}
+
+/// The same for folios that reclaim has isolated and counted. Returns what is not moved, too: still isolated, in the same order.
+pub fn folios_of_reclaim<M: Machine>(
+    st: &Store<M>,
+    isolated: List,
+    target: &mut dyn Target<M>,
+    why: Why,
+) -> (Done, List) {
+    let note = |folios: &List, sign: i64| {
+        for (head, frame) in folios.records(&st.frames) {
+            note_isolated(st, head, sign * i64::from(frame.pages()));
+        }
+    };
+    note(&isolated, 1);
+    let (done, stay) = run(st, isolated, target, Mode::Async, why);
+    note(&stay, -1);
+    (done, stay)
+}
+
+fn run<M: Machine>(
+    st: &Store<M>,
+    isolated: List,
+    target: &mut dyn Target<M>,
+    mode: Mode,
+    why: Why,
+) -> (Done, List) {
     let _scope = st.scope(Scope::MigratePages);
-    let done = batch::run(st, isolated, target, mode);
+    let (done, stay) = batch::run(st, isolated, target, mode);
     st.count(Stat::PgmigrateSuccess, done.moved as i64);
     st.count(Stat::PgmigrateFail, done.failed as i64);
     st.event(Event::MmMigratePages, [done.moved, done.failed, mode as u64, why as u64]);
-    done
+    (done, stay)
 }

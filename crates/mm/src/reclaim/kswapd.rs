@@ -72,7 +72,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if self.state.is_hopeless(node) {
             return true;
         }
-        let balanced = self.st.alloc.balanced(node, wanted.order, wanted.highest);
+        let balanced = self.st.alloc.balanced(&self.st.knobs, node, wanted.order, wanted.highest);
         if balanced {
             self.clear_congested(node);
         }
@@ -121,7 +121,7 @@ impl<M: Machine> Reclaim<'_, M> {
             sc.priority = DEF_PRIORITY;
             while sc.priority >= 1 {
                 let before = sc.nr_reclaimed;
-                let balanced = st.alloc.balanced(node, sc.order, sc.reclaim_idx);
+                let balanced = st.alloc.balanced(&st.knobs, node, sc.order, sc.reclaim_idx);
                 if !balanced && boost > 0 {
                     boost = 0;
                     continue 'restart;

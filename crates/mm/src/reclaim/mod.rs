@@ -14,6 +14,7 @@ pub mod balance;
 mod classic;
 mod control;
 mod deferred;
+mod demote;
 mod direct;
 mod kswapd;
 mod mglru;
@@ -184,14 +185,14 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
     }
 
-    /// Is there anywhere to put anonymous pages of a group, or are some there already?
-    fn can_swap(&self, group: GroupId) -> bool {
-        self.st.swap.free_for(group) > 0 || in_swap_cache(self.st) > 0
+    /// Is there anywhere to put a group's anonymous pages of a node, or are some there already?
+    fn can_swap(&self, node: NodeId, group: GroupId) -> bool {
+        self.st.swap.free_for(group) > 0 || in_swap_cache(self.st) > 0 || self.demotes(node)
     }
 
-    /// Is it any use to keep anonymous pages in order of age?
-    fn can_age_anon(&self) -> bool {
-        self.st.swap.total() > 0
+    /// Is it any use to keep anonymous pages of a node in order of age?
+    fn can_age_anon(&self, node: NodeId) -> bool {
+        self.st.swap.total() > 0 || self.demotes(node)
     }
 }
 
@@ -200,7 +201,11 @@ pub fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u
     let vec = st.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
     let anon = vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind);
-    if st.swap.free_slots() > 0 { file + anon } else { file + anon.min(in_swap_cache(st)) }
+    if st.swap.free_slots() > 0 || demote::demotes(st, node) {
+        file + anon
+    } else {
+        file + anon.min(in_swap_cache(st))
+    }
 }
 
 /// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone then, and may

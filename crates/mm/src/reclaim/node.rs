@@ -111,7 +111,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let vec = self.st.lru.node_vec(node);
         let mut inactive = vec.pages(LruList::InactiveFile);
-        if self.can_swap(sc.top()) {
+        if self.can_swap(node, sc.top()) {
             inactive += vec.pages(LruList::InactiveAnon);
         }
         inactive > compact_gap(sc.order)

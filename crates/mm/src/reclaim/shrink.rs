@@ -42,6 +42,19 @@ pub(super) struct Shrunk {
     pub met: Met,
 }
 
+impl Shrunk {
+    fn add(&mut self, more: Shrunk) {
+        self.reclaimed += more.reclaimed;
+        self.pageout += more.pageout;
+        self.activated += more.activated;
+        self.met.dirty += more.met.dirty;
+        self.met.unqueued_dirty += more.met.unqueued_dirty;
+        self.met.congested += more.met.congested;
+        self.met.writeback += more.met.writeback;
+        self.met.immediate += more.met.immediate;
+    }
+}
+
 /// What becomes of a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
@@ -55,6 +68,8 @@ pub(super) enum Fate {
     Write,
     /// Nobody refers to it any more.
     Free,
+    /// To a slower tier of memory.
+    Demote,
 }
 
 /// Folios by what becomes of them.
@@ -67,12 +82,16 @@ pub(super) struct Lists {
     held: List,
     /// To be freed when the batch has been settled, the first first.
     free: SmallVec<[Pfn; FREE_BATCH]>,
+    /// Cold, and to be moved to a slower tier at the end; the first at the tail.
+    demote: List,
 }
 
 /// Who asks, and what is owed meanwhile.
 pub(super) struct Pass<'a> {
     pub sc: &'a mut ScanControl,
     pub node: NodeId,
+    /// Does what is cold go to a slower tier?
+    pub demotes: bool,
     /// What pages' use means.
     pub heed: Heed,
     pub batch: Batch,
@@ -93,6 +112,43 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &mut ScanControl,
         heed: Heed,
     ) -> Shrunk {
+        // What a program gives up is not wanted anywhere.
+        let demotes = heed != Heed::Nothing && self.demotes(node);
+        let (shrunk, cold) = self.shrink_once((node, demotes), folios, sc, heed);
+        if cold.is_empty() {
+            return shrunk;
+        }
+        self.shrink_by_demotion(node, (shrunk, cold), folios, sc, heed)
+    }
+
+    /// Move what is cold to a slower tier, and do with what is not moved what else can be done.
+    #[cold]
+    fn shrink_by_demotion(
+        self,
+        node: NodeId,
+        (mut shrunk, cold): (Shrunk, List),
+        folios: &mut List,
+        sc: &mut ScanControl,
+        heed: Heed,
+    ) -> Shrunk {
+        let (moved, mut stay) = self.demote(node, cold, sc);
+        shrunk.reclaimed += moved;
+        if !stay.is_empty() && !sc.proactive {
+            let (again, _) = self.shrink_once((node, false), &mut stay, sc, heed);
+            shrunk.add(again);
+        }
+        folios.splice_head(&self.st.frames, &mut stay);
+        shrunk
+    }
+
+    /// The work itself. What is to be demoted is returned, the first at the tail.
+    fn shrink_once(
+        self,
+        (node, demotes): (NodeId, bool),
+        folios: &mut List,
+        sc: &mut ScanControl,
+        heed: Heed,
+    ) -> (Shrunk, List) {
         let _scope = self.st.scope(Scope::ShrinkFolioList);
         let frames = &self.st.frames;
         self.st.charge(Work::ReclaimBatch, 1);
@@ -102,6 +158,7 @@ impl<M: Machine> Reclaim<'_, M> {
             look,
             sc,
             node,
+            demotes,
             heed,
             batch: Batch::new(self.st.memory().ground()),
             out: Shrunk::default(),
@@ -111,7 +168,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut stretch = Stretch::default();
         while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
             let admitted = self.admit(pfn, &mut pass);
-            let page = admitted.ok().and_then(|()| Place::of(&frames[pfn]));
+            let page = admitted.ok().filter(|()| !demotes).and_then(|()| Place::of(&frames[pfn]));
             let room = FREE_BATCH - lists.free.len();
             if page.is_some_and(|page| stretch.push(page, pfn, room)) {
                 continue;
@@ -153,7 +210,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if out.activated > 0 {
             self.st.count(Stat::Pgactivate, out.activated as i64);
         }
-        out
+        (out, lists.demote)
     }
 
     /// Put a folio where its fate sends it.
@@ -164,6 +221,10 @@ impl<M: Machine> Reclaim<'_, M> {
             Fate::Write => return lists.write.push_head(frames, pfn),
             Fate::KeepUnlocked => return lists.kept.push_head(frames, pfn),
             Fate::Activate => self.activate(pfn, pages, &mut pass.out),
+            Fate::Demote => {
+                self.st.unlock_folio(pfn);
+                return lists.demote.push_head(frames, pfn);
+            }
             Fate::Keep | Fate::Free => {}
         }
         if fate == Fate::Free {
@@ -234,6 +295,9 @@ impl<M: Machine> Reclaim<'_, M> {
             Verdict::Activate => return Fate::Activate,
             Verdict::Keep => return Fate::Keep,
             Verdict::Reclaim | Verdict::ReclaimClean => {}
+        }
+        if pass.demotes {
+            return Fate::Demote;
         }
         let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
         let mut pages = pages;

@@ -464,11 +464,11 @@ fn kswapd_restores_the_high_mark() {
     let fill = || bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
     let filled = core::iter::from_fn(fill).count();
     assert!(filled > 0 && filled < 248);
-    assert!(!bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(!bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
     let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
     let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
     assert_eq!(cx.balance(NodeId(0), wanted), Order::ZERO);
-    assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
     assert!(zone.free_pages() > zone.mark(Mark::High));
     assert_eq!(bench.stat(Stat::Pageoutrun), 1);
     assert!(bench.stat(Stat::PgstealKswapd) > 0 && bench.stat(Stat::PgscanDirect) == 0);
@@ -521,7 +521,7 @@ fn kswapd_naps_before_it_sleeps() {
     for pfn in pinned {
         bench.st.put(pfn);
     }
-    assert!(bench.st.alloc.balanced(NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
     let before = bench.st.machine.now();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");

@@ -25,6 +25,7 @@ mod khugepaged;
 mod map;
 mod migrate;
 mod mlock;
+mod numa;
 mod passed;
 mod remap;
 mod split;
@@ -89,6 +90,8 @@ pub struct Space {
     arrival: AtomicU64,
     /// Bit n: it has run since aging on node n, modulo 64, last asked.
     ran: AtomicU64,
+    /// Where its pages are marked, and when.
+    numa: numa::Scan,
 }
 
 impl Space {

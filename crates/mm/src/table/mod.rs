@@ -126,6 +126,11 @@ impl Counts {
         self.tables
     }
 
+    /// Pages that are mapped.
+    pub fn pages(&self) -> u64 {
+        self.resident.iter().sum::<i64>().max(0) as u64
+    }
+
     /// Count pages that came or went.
     #[inline]
     pub fn add(&mut self, kind: Resident, by: i64) {
@@ -479,6 +484,11 @@ impl<'a, M: Machine> Locked<'a, M> {
         let mut bits = Bits::YOUNG;
         bits.set(Bits::DIRTY, dirty);
         self.set_bits(slot, 1, bits);
+    }
+
+    /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks again.
+    pub fn allow_use(&mut self, run: &Run) {
+        self.set_bits(run.slot, run.count, Bits::USER);
     }
 
     /// Forget that the pages of a run were used; returns it as it was.

@@ -9,6 +9,7 @@ mod desktop;
 mod fio;
 mod groups;
 mod kv;
+mod llama;
 mod lsm;
 mod mongodb;
 mod oltp;
@@ -28,6 +29,7 @@ use desktop::Desktop;
 use fio::Fio;
 use groups::{ManyGroups, TwoGroups};
 use kv::Kv;
+use llama::Llama;
 use mongodb::MongoDb;
 use oltp::Oltp;
 use parts::{Job, PAGE, lead};
@@ -66,6 +68,7 @@ enum Kind {
     TwoGroups(TwoGroups),
     ManyGroups(ManyGroups),
     Desktop(Desktop),
+    Llama(Llama),
 }
 
 const TABLE: &[Row] = &[
@@ -159,6 +162,12 @@ const TABLE: &[Row] = &[
         takes: Takes { law: false, writes: false },
         make: |ask| Kind::Desktop(Desktop::new(ask)),
     },
+    Row {
+        name: "llama",
+        help: "three processes of llama.cpp, each with a mapped model of its own and THREADS (15) threads that spin; 24 tokens",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Llama(Llama::new(ask)),
+    },
 ];
 
 /// Names of the applications with a line of help each.
@@ -228,6 +237,7 @@ impl Program for App {
             Kind::TwoGroups(job) => job.footprint(),
             Kind::ManyGroups(job) => job.footprint(),
             Kind::Desktop(job) => job.footprint(),
+            Kind::Llama(job) => job.footprint(),
         }
     }
 
@@ -243,6 +253,7 @@ impl Program for App {
             Kind::TwoGroups(job) => job.run(os, role),
             Kind::ManyGroups(job) => job.run(os, role),
             Kind::Desktop(job) => job.run(os, role),
+            Kind::Llama(job) => job.run(os, role),
         }
     }
 }

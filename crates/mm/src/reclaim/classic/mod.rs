@@ -57,13 +57,13 @@ impl<M: Machine> Front<M> for Classic {
         }
         sc.nr_reclaimed += reclaimed;
         // Even if no anonymous page was to be taken now: keep the balance for later.
-        if cx.can_age_anon() && is_low(cx.st.lru.vec(node, group), false) {
+        if cx.can_age_anon(node) && is_low(cx.st.lru.vec(node, group), false) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
     }
 
     fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
-        if !cx.can_age_anon() || !is_low(cx.st.lru.node_vec(node), false) {
+        if !cx.can_age_anon(node) || !is_low(cx.st.lru.node_vec(node), false) {
             return;
         }
         for group in cx.st.lru.groups.subtree(crate::lru::ROOT) {
@@ -118,7 +118,7 @@ fn scan_targets<M: Machine>(
 ) -> Targets {
     let (lru, groups) = (&cx.st.lru, &cx.st.lru.groups);
     let situation = Situation {
-        can_swap: sc.may_swap && cx.can_swap(group),
+        can_swap: sc.may_swap && cx.can_swap(node, group),
         is_group: sc.is_group(),
         swappiness: sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness)),
         priority: sc.priority,

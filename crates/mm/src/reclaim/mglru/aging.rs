@@ -243,7 +243,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let vec = self.st.lru.node_vec(node);
         let mut reclaimable = vec.pages(crate::lru::LruList::InactiveFile);
-        if self.can_swap(ROOT) {
+        if self.can_swap(node, ROOT) {
             reclaimable += vec.pages(crate::lru::LruList::InactiveAnon);
         }
         sc.priority = initial_priority(reclaimable, sc.nr_to_reclaim);

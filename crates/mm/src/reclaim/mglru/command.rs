@@ -81,7 +81,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let mut sc = ScanControl::new(option, Order::ZERO, ZoneKind::Movable);
         sc.swappiness = command.swappiness;
-        let swappiness = command.swappiness.unwrap_or_else(|| self.swappiness(group, &sc));
+        let swappiness = command.swappiness.unwrap_or_else(|| self.swappiness(node, group, &sc));
         if command.ages {
             self.run_aging(node, group, seq, swappiness > 0, option != 0)
         } else {

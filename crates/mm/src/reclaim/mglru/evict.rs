@@ -2,8 +2,7 @@
 
 use super::aging::should_age;
 use super::groups::Turn;
-use crate::alloc::compact_gap;
-use crate::alloc::{Mark, Reserve};
+use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
@@ -91,7 +90,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios, and aged.
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
         let _scope = self.st.scope(Scope::EvictFolios);
-        let swappiness = self.swappiness(group, sc);
+        let swappiness = self.swappiness(node, group, sc);
         let (mut scanned, mut aged) = (0, false);
         sc.met = Met::default();
         loop {
@@ -142,10 +141,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if !sc.kswapd || sc.order > Order::ZERO {
             return false;
         }
+        let mark = kswapd_mark(&self.st.knobs);
         self.st
             .alloc
             .zones_of(node, sc.reclaim_idx)
-            .all(|zone| zone.watermark_ok_above(BATCH, Mark::High, sc.reclaim_idx, Reserve::None))
+            .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
     }
 
     /// Evict from the oldest generation of a vector. Returns how far that got: 0 if no further.

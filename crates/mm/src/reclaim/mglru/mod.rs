@@ -81,7 +81,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Has the vector so much that a scan at this priority takes anything?
     fn is_sizable(self, node: NodeId, group: GroupId, sc: &ScanControl) -> bool {
         let generations = &self.st.lru.vec(node, group).generations;
-        let can_swap = self.swappiness(group, sc) > 0;
+        let can_swap = self.swappiness(node, group, sc) > 0;
         let types = [false, true].into_iter().filter(|&file| file || can_swap);
         let pages: u64 = types
             .flat_map(|file| (generations.min_seq(file)..=generations.max_seq()).map(move |seq| (seq, file)))
@@ -91,8 +91,9 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// How much swapping is wanted of a group: 0 if it is not allowed, or there is hardly room.
-    fn swappiness(self, group: GroupId, sc: &ScanControl) -> u64 {
-        if !sc.may_swap || self.st.swap.free_for(group) < crate::lru::mglru::BATCH {
+    fn swappiness(self, node: NodeId, group: GroupId, sc: &ScanControl) -> u64 {
+        let has_room = || self.st.swap.free_for(group) >= crate::lru::mglru::BATCH || self.demotes(node);
+        if !sc.may_swap || !has_room() {
             return 0;
         }
         sc.swappiness.unwrap_or_else(|| self.st.knobs.get(Knob::Swappiness))

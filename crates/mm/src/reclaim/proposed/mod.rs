@@ -19,7 +19,7 @@ pub(super) struct Proposer;
 impl<M: Machine> Front<M> for Proposer {
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
         let swappiness = sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness));
-        let anon = sc.may_swap && swappiness > 0 && cx.can_swap(group);
+        let anon = sc.may_swap && swappiness > 0 && cx.can_swap(node, group);
         let target = target(cx, node, group, anon, sc);
         // As on the classic lists: no emergency yet, so the whole share is done at once.
         let whole = !sc.is_group() && !sc.kswapd && sc.priority == DEF_PRIORITY;

@@ -4,6 +4,7 @@ mod anon;
 mod collapsed;
 mod copy;
 mod file;
+mod hint;
 mod large;
 mod sized;
 mod swap;
@@ -135,6 +136,9 @@ impl<M: Machine> Fault<'_, M> {
             return if self.is_store() { self.store_after_swap(served) } else { Ok(served) };
         }
         if entry.is_present() {
+            if !entry.has(Bits::USER) && self.vma.rights().contains(Rights::USER) {
+                return self.hint_fault();
+            }
             return if self.is_store() && !entry.has(Bits::WRITE) {
                 self.write_fault(entry)
             } else {

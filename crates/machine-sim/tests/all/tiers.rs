@@ -1,0 +1,115 @@
+//! Tiers of memory on whole machines, under the oracle: what is cold goes down, what is hot comes up, whatever flushes are put off.
+
+use super::acts::outcome;
+use machine_sim::{MachineSpec, Outcome, RunConfig};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::chaos::Chaos;
+use program::{Map, Os, Program, Role, Signal, builtin};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const POLICIES: u64 = 6;
+
+/// Fast memory of the machine, which has twice as much that is slow.
+const FAST: u64 = 32 * MIB;
+
+fn config(demotion: u64, balancing: u64) -> RunConfig {
+    // A run takes some hundredths of a second: so all that takes seconds on a server takes milliseconds here.
+    let knobs = vec![
+        (Knob::DemotionEnabled, demotion),
+        (Knob::NumaBalancing, balancing),
+        (Knob::NumaScanDelayMs, 1),
+        (Knob::NumaScanPeriodMinMs, 5),
+        (Knob::NumaScanPeriodMaxMs, 60),
+        (Knob::NumaScanSizeMb, 4),
+        (Knob::NumaHotThresholdMs, 20),
+    ];
+    let machine = MachineSpec::preset("tiers").unwrap();
+    RunConfig { memory: Some(3 * FAST), verify: true, knobs, ..RunConfig::new(machine) }
+}
+
+fn moved(outcome: &Outcome) -> [i64; 3] {
+    let demoted = outcome.stat(Stat::PgdemoteKswapd) + outcome.stat(Stat::PgdemoteDirect);
+    [demoted, outcome.stat(Stat::PgpromoteSuccess), outcome.stat(Stat::NumaHintFaults)]
+}
+
+/// Fills memory from the slow end of its life: first what is never used again, then what is used all the time.
+struct HotAfterCold;
+
+const COLD: u64 = 40 * MIB;
+const HOT: u64 = 20 * MIB;
+
+impl Program for HotAfterCold {
+    fn name(&self) -> &str {
+        "hot after cold"
+    }
+
+    fn footprint(&self) -> u64 {
+        COLD + HOT
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
+        let cold = os.mmap(Map::anonymous(COLD)).unwrap();
+        (0..COLD / PAGE).try_for_each(|page| os.store(cold + page * PAGE))?;
+        let hot = os.mmap(Map::anonymous(HOT)).unwrap();
+        for _ in 0..40 {
+            (0..HOT / PAGE).try_for_each(|page| os.store(hot + page * PAGE))?;
+            os.compute(1_000_000);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn cold_pages_go_down_and_hot_ones_come_up() {
+    for policy in [0, 1] {
+        let run = |demotion, balancing| {
+            let mut config = config(demotion, balancing);
+            config.knobs.push((Knob::ReclaimPolicy, policy));
+            outcome(&config, &HotAfterCold)
+        };
+        let (neither, both) = (run(0, 0), run(1, 2));
+        assert_eq!(moved(&neither), [0, 0, 0]);
+        let [demoted, promoted, faults] = moved(&both);
+        // What is hot was made when fast memory was full.
+        assert!(demoted > 1000 && promoted > 500 && faults >= promoted, "{:?}", moved(&both));
+        let slow = |outcome: &Outcome| outcome.metric("slow_memory_share").unwrap();
+        assert!(slow(&both) * 2.0 < slow(&neither), "{} {}", slow(&both), slow(&neither));
+        assert_eq!(both.stat(Stat::OomKill), 0);
+    }
+}
+
+#[test]
+fn what_has_no_room_below_is_dropped() {
+    let program = builtin::from_name("zipf-file", 5 * FAST).unwrap();
+    let outcome = outcome(&config(1, 2), &program);
+    assert!(moved(&outcome)[0] > 1000, "{:?}", moved(&outcome));
+    assert!(outcome.stat(Stat::WorkingsetRefaultFile) > 1000);
+}
+
+#[test]
+fn a_machine_of_one_tier_has_nothing_to_move() {
+    let program = builtin::from_name("zipf", 24 * MIB).unwrap();
+    let run = |knobs: &[(Knob, u64)]| {
+        let machine = MachineSpec::preset("laptop").unwrap();
+        let knobs = knobs.to_vec();
+        outcome(&RunConfig { memory: Some(16 * MIB), knobs, ..RunConfig::new(machine) }, &program)
+    };
+    assert_eq!(run(&[]), run(&[(Knob::DemotionEnabled, 1)]));
+}
+
+#[test]
+fn the_random_program_runs_clean_on_tiers() {
+    for seed in 0..12 {
+        let mut config = config(1, 1 + seed % 3);
+        (config.seed, config.preempt) = (seed, [None, Some(16)][seed as usize % 2]);
+        config.knobs.extend([(Knob::TlbUnmap, seed % POLICIES), (Knob::ReclaimPolicy, seed / 2 % 2)]);
+        if seed % 4 > 1 {
+            let sizes = ["hugepages-16kB.enabled", "hugepages-2048kB.enabled", "thp.file_pmd"];
+            config.knobs.extend(sizes.map(|name| (Knob::from_name(name).unwrap(), 1)));
+            config.knobs.push((Knob::FileMaxOrder, 5));
+        }
+        outcome(&config, &Chaos::new(400, 64 * MIB / PAGE));
+    }
+}

@@ -1,0 +1,71 @@
+//! Demotion: what is cold goes to a slower tier of memory, before it is dropped or swapped.
+//!
+//! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
+
+use super::{Reclaim, ScanControl};
+use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::frame::{List, Mobility};
+use crate::knobs::Knob;
+use crate::machine::{Machine, ZoneKind};
+use crate::migrate::{self, Target, Why};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+
+/// Frames of slower tiers: of the node whose turn it is, or of any.
+struct Slower {
+    first: NodeId,
+    from: NodeId,
+}
+
+impl<M: Machine> Target<M> for Slower {
+    fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+        // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next tier.
+        let first = take(st, self.first, order, Mark::Low);
+        first.or_else(|| take(st, self.first, order, Mark::Min)).or_else(|| {
+            let others = st.tiers.lower(self.from).iter().filter(|&&node| node != self.first);
+            others.copied().find_map(|node| take(st, node, order, Mark::Min))
+        })
+    }
+
+    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
+        st.put(unused.into_pfn());
+    }
+}
+
+/// A folio of one node, without reclaiming for it.
+fn take<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mark) -> Option<Fresh> {
+    let request = Request {
+        order,
+        mobility: Mobility::Movable,
+        node,
+        highest: ZoneKind::Movable,
+        reserve: Reserve::None,
+        this_node_only: true,
+        atomic: false,
+    };
+    st.alloc.take(st.memory().ground(), &request, mark).ok()
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Does what is cold on a node go to a slower tier?
+    #[inline]
+    pub(super) fn demotes(self, node: NodeId) -> bool {
+        demotes(self.st, node)
+    }
+
+    /// Move cold folios of a node to slower tiers. Returns the pages moved, and what is not moved.
+    pub(super) fn demote(self, node: NodeId, cold: List, sc: &ScanControl) -> (u64, List) {
+        let st = self.st;
+        let Some(first) = st.tiers.demotion_target(node) else { return (0, cold) };
+        let (done, stay) =
+            migrate::folios_of_reclaim(st, cold, &mut Slower { first, from: node }, Why::Demotion);
+        st.count(if sc.kswapd { Stat::PgdemoteKswapd } else { Stat::PgdemoteDirect }, done.moved as i64);
+        (done.moved, stay)
+    }
+}
+
+/// Does reclaim of a node demote?
+pub(super) fn demotes<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
+    st.tiers.many() && st.knobs.get(Knob::DemotionEnabled) != 0 && st.tiers.has_lower(node)
+}

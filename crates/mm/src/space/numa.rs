@@ -1,0 +1,202 @@
+//! NUMA balancing: finding out by faults where pages are used, and moving them there.
+//!
+//! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page faults
+//! ([`Spaces::mark_for_numa`]). The fault gives it back, and tells which node the page is used from, and how soon after it was marked
+//! (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses is moved there.
+//!
+//! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c (`migrate_misplaced_folio`) of Linux
+//! 6.12. Tasks are not moved to their pages here, and the period does not follow the faults: see docs/tiers.md.
+
+use super::vma::VmaView;
+use super::{Space, Spaces};
+use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::api::Prot;
+use crate::frame::{FolioPages, FrameFlags, List, Mobility};
+use crate::knobs::{Knob, numa_balancing};
+use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
+use crate::migrate::{self, Mode, Target, Why};
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::table::{Bits, Locked, Rights, Run};
+use crate::tlb::Gather;
+use crate::units::*;
+
+/// Nanoseconds in a millisecond.
+const NANOS_PER_MS: u64 = 1_000_000;
+/// So many times as much may be looked at as is marked.
+const LOOKED_FOR_MARKED: u64 = 8;
+/// MiB that may be marked in a second, at most.
+const MOST_MB_PER_SECOND: u64 = 2560;
+
+/// Where a space's pages are marked, and when.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// When it goes on; 0: it has not begun.
+    next: AtomicU64,
+    /// With which page.
+    cursor: AtomicU64,
+}
+
+/// The frame that was taken for a folio.
+struct Taken(Option<Fresh>);
+
+impl<M: Machine> Target<M> for Taken {
+    fn take(&mut self, _st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+        if self.0.as_ref().is_some_and(|fresh| fresh.order() == order) { self.0.take() } else { None }
+    }
+
+    fn give_back(&mut self, _st: &Store<M>, unused: Fresh) {
+        self.0 = Some(unused);
+    }
+}
+
+/// Has a node so much room that whatever is used may come to it?
+pub(super) fn has_ample_room<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
+    const GIB: u64 = (1 << 30) / PAGE_SIZE;
+    let present: u64 = st.alloc.zones_of(node, ZoneKind::Movable).map(|zone| zone.managed()).sum();
+    let room = GIB.max(present / 16);
+    let mut zones = st.alloc.zones_of(node, ZoneKind::Movable);
+    zones.any(|zone| zone.watermark_ok_above(room, Mark::Promo, ZoneKind::Movable, Reserve::None))
+}
+
+impl Spaces {
+    /// Mark the next part of a space, if it is time. To be called by a task of the space, with nothing held.
+    pub fn mark_for_numa<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+        let Some(space) = self.get(id) else { return };
+        if !space.scan_is_due(st, id) {
+            return;
+        }
+        let _scope = st.scope(Scope::TaskNumaWork);
+        let Some(_held) = space.mapping.try_read(&st.machine, WaitKey::Space(id)) else { return };
+        let begun = st.machine.now();
+        let size = (st.knobs.get(Knob::NumaScanSizeMb) << 20) / PAGE_SIZE;
+        let (mut left, mut look) = (size, size * LOOKED_FOR_MARKED);
+        let mut at = Vpn(space.numa.cursor.load(Relaxed));
+        let next = loop {
+            // From the beginning again the next time.
+            let Some(range) = space.range_from(at, tells_user) else { break Vpn(0) };
+            let start = at.max(range.start);
+            let end = Vpn((start.0 + left).next_multiple_of(TABLE_ENTRIES as u64)).min(range.end());
+            let marked = st.gather(id, |gather| mark(st, id, start, end, gather));
+            st.count(Stat::NumaPteUpdates, marked as i64);
+            if marked > 0 {
+                left = left.saturating_sub(end.0 - start.0);
+            }
+            look = look.saturating_sub(end.0 - start.0);
+            at = end;
+            if left == 0 || look == 0 {
+                break at;
+            }
+            st.machine.resched();
+        };
+        space.numa.cursor.store(next.0, Relaxed);
+        // It takes about 3 % of the time, at most.
+        let spent = st.machine.now().saturating_sub(begun);
+        space.numa.next.fetch_max(begun + 32 * spent, Relaxed);
+    }
+}
+
+impl Space {
+    /// Is it time to mark pages? If so, nobody else does.
+    fn scan_is_due<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> bool {
+        let (now, next) = (st.machine.now(), self.numa.next.load(Relaxed));
+        if next == 0 {
+            let first = now + st.knobs.get(Knob::NumaScanDelayMs) * NANOS_PER_MS;
+            self.numa.next.store(first.max(1), Relaxed);
+            return false;
+        }
+        let later = || now + scan_period(st, id) * NANOS_PER_MS;
+        now >= next && self.numa.next.compare_exchange(next, later(), Relaxed, Relaxed).is_ok()
+    }
+
+    /// Move a folio that is used from `to`, if that has room and the folio can be moved.
+    pub(super) fn move_misplaced<M: Machine>(&self, st: &Store<M>, vma: &VmaView, head: Pfn, to: NodeId) {
+        let frame = &st.frames[head];
+        let (from, tiering) =
+            (frame.node(), st.knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0);
+        if !frame.has(FrameFlags::SWAPBACKED) {
+            // What several processes run is as near to one as to the other; what is dirty may have to be written first.
+            let code = vma.prot.contains(Prot::EXEC) && st.frames.likely_mapped_shared(head);
+            if code || frame.has(FrameFlags::DIRTY) {
+                return;
+            }
+        }
+        let order = frame.order();
+        let mut zones = st.alloc.zones_of(to, ZoneKind::Movable);
+        let pages = u64::from(order.frames());
+        if !zones.any(|zone| zone.watermark_ok_above(pages, Mark::High, ZoneKind::Movable, Reserve::None)) {
+            if tiering {
+                st.alloc.wake_kswapd_of(st.memory().ground(), to, order);
+            }
+            return;
+        }
+        let request = Request {
+            order,
+            mobility: Mobility::Movable,
+            node: to,
+            highest: ZoneKind::Movable,
+            reserve: Reserve::None,
+            this_node_only: true,
+            atomic: false,
+        };
+        // A folio for which there is no block stays whole, and where it is.
+        let Ok(fresh) = st.alloc.take(st.memory().ground(), &request, Mark::Low) else { return };
+        let mut target = Taken(Some(fresh));
+        if migrate::isolate(st, head).is_ok() {
+            let mut folios = List::new();
+            folios.push_head(&st.frames, head);
+            let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Promotion);
+            st.count(Stat::NumaPagesMigrated, done.moved as i64);
+            if !st.tiers.is_top(from) && st.tiers.is_top(to) {
+                st.count(Stat::PgpromoteSuccess, done.moved as i64);
+            }
+        }
+        if let Some(unused) = target.0 {
+            st.put(unused.into_pfn());
+        }
+    }
+}
+
+/// Milliseconds between two parts of a space: all of it in the shortest period, within what may be marked in a second.
+fn scan_period<M: Machine>(st: &Store<M>, id: SpaceId) -> u64 {
+    let size_mb = st.knobs.get(Knob::NumaScanSizeMb);
+    let resident = st.tables.lock(st.memory().ground(), id).counts().pages();
+    let parts = resident.div_ceil((size_mb << 20) / PAGE_SIZE).max(1);
+    let floor = 1000 * size_mb / MOST_MB_PER_SECOND;
+    (st.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor)
+}
+
+/// Do uses of a range's pages tell where they should be? Files that nobody may write are where their readers are in no case.
+fn tells_user(vma: &VmaView) -> bool {
+    let reads_file = vma.file.is_some() && !vma.prot.contains(Prot::WRITE);
+    !vma.prot.is_empty() && !reads_file
+}
+
+/// Mark the entries of a range whose pages could be elsewhere. Returns how many.
+fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &mut Gather) -> u64 {
+    let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
+    let now_ms = st.machine.now() / NANOS_PER_MS;
+    let mut marked = 0;
+    let mut tables: Locked<'_, M> = st.tables.lock(st.memory().ground(), id);
+    tables.for_each(start, end, |tables, run: Run| {
+        if !run.entry.is_present() || !run.entry.has(Bits::USER) || run.entry.pfn() == st.zero {
+            return;
+        }
+        let FolioPages { head, .. } = run.mapped(&st.frames);
+        let frame = &st.frames[head];
+        let top = st.tiers.is_top(frame.node());
+        if (top && !normal) || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY)) {
+            return;
+        }
+        if !top {
+            st.tiers.hot.note_marked(head, now_ms);
+        }
+        let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
+        let tightened = tables.change_rights(&run, rights, false);
+        st.charge(Work::EntrySet, u64::from(run.count));
+        gather.tightened(st.memory().ground(), tightened);
+        marked += u64::from(run.count) * u64::from(run.order.frames());
+    });
+    marked
+}

@@ -1,0 +1,237 @@
+//! What is hot: which pages of slower tiers are worth a place in a fast one, told by faults at entries that were marked to that end.
+//!
+//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells how long the page
+//! went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that about as many pages are found hot
+//! as may be promoted in the time; while the fast node has ample room, whatever is used is promoted.
+//!
+//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by CPUs of one
+//! node, or two by one task, have used is moved there.
+//!
+//! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::units::*;
+use std_alloc::boxed::Box;
+
+/// A second and a minute have so many milliseconds; the rate limit holds for a second.
+const WINDOW_MS: u64 = 1000;
+/// Steps in which the threshold goes from nothing to twice its reference.
+const STEPS: u64 = 16;
+/// Nobody has used the page yet, or nobody knows.
+const UNKNOWN: u32 = 0;
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// `numa_balancing.hot_threshold_ms`.
+    pub threshold_ms: u64,
+    /// `kernel.numa_balancing_promote_rate_limit_MBps`, in pages a second.
+    pub pages_per_second: u64,
+    /// `numa_balancing.scan_period_max_ms`.
+    pub adjust_ms: u64,
+}
+
+/// What is known of promotions to a node.
+#[derive(Default)]
+struct Node {
+    /// Pages that were hot enough, so far.
+    candidates: AtomicU64,
+    /// The threshold, in ms; 0: as the knob says.
+    threshold: AtomicU64,
+    /// When the window of the rate limit began, and how many candidates there were.
+    window: [AtomicU64; 2],
+    /// The same for the threshold.
+    adjusted: [AtomicU64; 2],
+}
+
+/// What is known of all pages that were marked, and of all promotions.
+pub struct Hot {
+    nodes: Box<[Node]>,
+    /// By frame, when it was marked (ms) or who used it last; empty if the machine has one node only.
+    marks: Box<[AtomicU32]>,
+}
+
+impl Hot {
+    /// For `nodes` nodes and frames up to `end`.
+    pub fn new(nodes: usize, end: usize) -> Hot {
+        let marks = if nodes > 1 { end } else { 0 };
+        Hot {
+            nodes: (0..nodes).map(|_| Node::default()).collect(),
+            marks: (0..marks).map(|_| AtomicU32::new(UNKNOWN)).collect(),
+        }
+    }
+
+    /// An entry of a page of a slower tier was marked.
+    pub fn note_marked(&self, page: Pfn, now_ms: u64) {
+        self.marks[page.index()].store(now_ms as u32, Relaxed);
+    }
+
+    /// How long ago a page was marked last, in ms; it is marked anew with the time of this use.
+    fn latency(&self, page: Pfn, now_ms: u64) -> u64 {
+        let marked = self.marks[page.index()].swap(now_ms as u32, Relaxed);
+        u64::from((now_ms as u32).wrapping_sub(marked))
+    }
+
+    /// Is a page that was used now worth a place on `to`? `ample`: that has much room.
+    pub fn is_hot(
+        &self,
+        page: Pfn,
+        pages: u64,
+        (to, ample): (NodeId, bool),
+        now_ms: u64,
+        limits: Limits,
+    ) -> bool {
+        let node = &self.nodes[to.index()];
+        if ample {
+            node.threshold.store(0, Relaxed);
+            return true;
+        }
+        node.adjust(now_ms, limits);
+        let threshold = match node.threshold.load(Relaxed) {
+            0 => limits.threshold_ms,
+            adjusted => adjusted,
+        };
+        if self.latency(page, now_ms) >= threshold {
+            return false;
+        }
+        node.allows(pages, now_ms, limits.pages_per_second)
+    }
+
+    /// Pages that were hot enough to be promoted to a node, so far.
+    pub fn candidates(&self, to: NodeId) -> u64 {
+        self.nodes[to.index()].candidates.load(Relaxed)
+    }
+
+    /// A page of a top tier was used by `task` on a CPU of `node`. Is it to be moved there?
+    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> bool {
+        let user = 1 + u32::from(node.0) + (task << 8);
+        let last = self.marks[page.index()].swap(user, Relaxed);
+        last == UNKNOWN || last >> 8 == task || (last - 1) as u8 == node.0
+    }
+}
+
+impl Node {
+    /// Begin again, if `after` ms have passed. Returns what has come since it began.
+    fn restart(&self, at: &[AtomicU64; 2], now_ms: u64, after: u64) -> Option<u64> {
+        let start = at[0].load(Relaxed);
+        if now_ms.saturating_sub(start) <= after
+            || at[0].compare_exchange(start, now_ms, Relaxed, Relaxed).is_err()
+        {
+            return None;
+        }
+        let candidates = self.candidates.load(Relaxed);
+        Some(candidates - at[1].swap(candidates, Relaxed))
+    }
+
+    /// Have about as many candidates as may be promoted.
+    fn adjust(&self, now_ms: u64, limits: Limits) {
+        let Some(found) = self.restart(&self.adjusted, now_ms, limits.adjust_ms) else { return };
+        let wanted = limits.pages_per_second * limits.adjust_ms / WINDOW_MS;
+        let (reference, unit) = (limits.threshold_ms, (limits.threshold_ms * 2 / STEPS).max(1));
+        let threshold = match self.threshold.load(Relaxed) {
+            0 => reference,
+            adjusted => adjusted,
+        };
+        let threshold = if found > wanted * 11 / 10 {
+            threshold.saturating_sub(unit).max(unit)
+        } else if found < wanted * 9 / 10 {
+            (threshold + unit).min(2 * reference)
+        } else {
+            threshold
+        };
+        self.threshold.store(threshold, Relaxed);
+    }
+
+    /// Count candidates; may they be promoted in this second?
+    fn allows(&self, pages: u64, now_ms: u64, pages_per_second: u64) -> bool {
+        let candidates = self.candidates.fetch_add(pages, Relaxed) + pages;
+        self.restart(&self.window, now_ms, WINDOW_MS);
+        candidates - self.window[1].load(Relaxed) < pages_per_second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: Pfn = Pfn(3);
+    const TO: NodeId = NodeId(0);
+    const LIMITS: Limits = Limits { threshold_ms: 1000, pages_per_second: 100, adjust_ms: 60_000 };
+
+    fn hot() -> Hot {
+        Hot::new(2, 8)
+    }
+
+    fn used(hot: &Hot, now_ms: u64) -> bool {
+        hot.is_hot(PAGE, 1, (TO, false), now_ms, LIMITS)
+    }
+
+    #[test]
+    fn what_is_used_soon_after_its_mark_is_hot() {
+        let hot = hot();
+        hot.note_marked(PAGE, 5000);
+        assert!(used(&hot, 5999));
+        hot.note_marked(PAGE, 7000);
+        assert!(!used(&hot, 8000), "as long as the threshold is too long");
+        assert_eq!(hot.candidates(TO), 1);
+    }
+
+    #[test]
+    fn with_ample_room_whatever_is_used_is_promoted() {
+        let hot = hot();
+        hot.note_marked(PAGE, 5000);
+        assert!(hot.is_hot(PAGE, 1, (TO, true), 50_000, LIMITS));
+        assert_eq!(hot.candidates(TO), 0);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_in_a_second() {
+        let hot = hot();
+        let promoted = |from: u64| {
+            (0..300)
+                .filter(|_| {
+                    hot.note_marked(PAGE, from);
+                    used(&hot, from + 1)
+                })
+                .count()
+        };
+        // The candidate that opens the window is not counted in it; the one that reaches the limit is refused.
+        assert_eq!(promoted(10_000), 100);
+        assert_eq!(promoted(10_500), 0);
+        assert_eq!(promoted(12_000), 100);
+    }
+
+    #[test]
+    fn the_threshold_follows_the_limit() {
+        let hot = hot();
+        let threshold = || hot.nodes[0].threshold.load(Relaxed);
+        let minute = |n: u64, candidates: u64| {
+            hot.nodes[0].candidates.fetch_add(candidates, Relaxed);
+            hot.nodes[0].adjust(n * 60_001, LIMITS);
+            threshold()
+        };
+        // 6,000 in a minute are allowed; a step is 125 ms.
+        assert_eq!(minute(1, 6_601), 875);
+        assert_eq!(minute(2, 6_600), 875);
+        assert_eq!(minute(3, 5_399), 1000);
+        let mut n = 3;
+        let mut many = |candidates, times| {
+            for _ in 0..times {
+                n += 1;
+                minute(n, candidates);
+            }
+            threshold()
+        };
+        assert_eq!(many(0, 20), 2000);
+        assert_eq!(many(10_000, 40), 125);
+    }
+
+    #[test]
+    fn pages_of_top_tiers_go_to_who_uses_them_twice() {
+        let hot = hot();
+        assert!(hot.note_user(PAGE, NodeId(1), 7), "nobody has used it before");
+        assert!(!hot.note_user(PAGE, NodeId(0), 8));
+        assert!(hot.note_user(PAGE, NodeId(0), 9), "twice from one node");
+        assert!(hot.note_user(PAGE, NodeId(1), 9), "twice by one task");
+    }
+}
