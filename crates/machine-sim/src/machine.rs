@@ -3,6 +3,8 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
+mod memory;
+
 use crate::bound::Bound;
 use crate::content::Content;
 use crate::coroutine;
@@ -301,22 +303,6 @@ impl SimMachine {
         if let Some(profile) = &self.profile {
             profile.note(Kind::Hardware(item), count, picos);
         }
-    }
-
-    /// A task switch takes time.
-    pub(crate) fn charge_switch(&self) {
-        let count = &self.here().counts.switches;
-        count.set(count.get() + 1);
-        self.spend_hardware(Hardware::ContextSwitch, 1);
-    }
-
-    /// Picoseconds to bring `lines` cache lines of a page from memory: the first is waited for, the others stream.
-    pub(crate) fn memory_time(&self, cpu: &Cpu, pfn: Pfn, lines: u64) -> u64 {
-        let found = self.latency.iter().position(|(end, ..)| pfn.0 < *end);
-        let at = found.unwrap_or(self.latency.len() - 1);
-        let (_, by_node, line) = &self.latency[at];
-        self.read_lines[at].set(self.read_lines[at].get() + lines);
-        by_node[cpu.node as usize] + (lines - 1) * line
     }
 
     /// Act as `cpu` in `class` while `work` runs.
