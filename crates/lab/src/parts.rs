@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn profiles_and_programs_are_known() {
-        assert!(CORE == core_with!("") && profiles().len() == 16, "{:?}", profiles());
+        assert!(CORE == core_with!("") && profiles().len() == 17, "{:?}", profiles());
         assert!(profiles().iter().all(|name| Profile::parse(name, &[]).is_ok()));
         assert!(PROGRAMS.iter().all(|name| Program::find(&name.replace("SIZE", "8M")).is_ok()));
     }
