@@ -38,7 +38,7 @@ fn a_run_that_is_watched_is_the_same_run() {
         assert!(report.uses > 1000, "{report:?}");
         refaults += report.refaults;
     }
-    assert!(refaults > 100, "{refaults}");
+    assert!(refaults > 20, "{refaults}");
 }
 
 fn report(program: &impl Program, policy: u64) -> OptimumReport {

@@ -13,8 +13,8 @@ fn visits_show_and_command_generations() {
         knobs: vec![(Knob::ReclaimPolicy, 1)],
         visits: vec![
             visit(None, ""),
-            visit(Some(200_000), "- 0 0 9"),
-            visit(Some(100_000), "+ 0 0 3"),
+            visit(Some(2_000_000), "- 0 0 9"),
+            visit(Some(1_000_000), "+ 0 0 3"),
             visit(Some(u64::MAX), "+ 0 0 4"),
         ],
         ..RunConfig::new(MachineSpec::preset("small").unwrap())
@@ -24,7 +24,7 @@ fn visits_show_and_command_generations() {
     let what: Vec<(&str, Result<(), CommandError>)> =
         seen.iter().map(|seen| (&*seen.commands, seen.answer)).collect();
     assert_eq!(what, [("+ 0 0 3", Ok(())), ("- 0 0 9", Err(CommandError::Invalid)), ("", Ok(()))]);
-    assert!(seen[0].nanos >= 100_000 && seen[1].nanos >= 200_000 && seen[2].nanos == outcome.nanos);
+    assert!(seen[0].nanos >= 1_000_000 && seen[1].nanos >= 2_000_000 && seen[2].nanos == outcome.nanos);
     // The generations of the only group, from the oldest to the youngest: number, age, anonymous pages.
     let second: Vec<Vec<u64>> = seen[1]
         .text

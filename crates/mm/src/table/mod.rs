@@ -487,7 +487,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks again.
-    pub fn allow_use(&mut self, run: &Run) {
+    pub fn permit_use(&mut self, run: &Run) {
         self.set_bits(run.slot, run.count, Bits::USER);
     }
 

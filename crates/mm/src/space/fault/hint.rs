@@ -23,7 +23,7 @@ impl<M: Machine> Fault<'_, M> {
             let found = tables.find_run(self.page, end);
             let marked = found.filter(|run| run.entry.is_present() && !run.entry.has(Bits::USER));
             let Some(run) = marked else { return Ok(Served::MINOR) };
-            tables.allow_use(&run);
+            tables.permit_use(&run);
             st.charge(crate::machine::Work::EntrySet, u64::from(run.count));
             (st.frames.head(run.entry.pfn()), st.machine.node())
         };
