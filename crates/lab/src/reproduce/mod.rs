@@ -10,6 +10,7 @@
 
 mod cache_ext;
 mod gain;
+mod luf;
 mod mglru;
 mod pfn_flush;
 mod result;
@@ -25,9 +26,11 @@ use crate::error::{Error, Result};
 use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
+use mm::stat::Stat;
 
 /// All that there are.
-pub const ALL: &[Reproduction] = &[pfn_flush::PFN_FLUSH, rmap::RMAP, mglru::MGLRU, cache_ext::CACHE_EXT];
+pub const ALL: &[Reproduction] =
+    &[pfn_flush::PFN_FLUSH, rmap::RMAP, mglru::MGLRU, cache_ext::CACHE_EXT, luf::LUF];
 
 /// A published comparison that can be done again.
 #[derive(Debug)]
@@ -151,6 +154,10 @@ pub enum Measure {
     Rate,
     /// What 99 of 100 of the program's operations took at most.
     P99,
+    /// What the machine counts under this name.
+    Metric(&'static str),
+    /// Flushes that CPUs did, for themselves or because others asked.
+    Flushes,
     /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
     Share {
         /// The other function.
@@ -163,10 +170,19 @@ pub enum Measure {
 impl Measure {
     /// Of a run, which was profiled if the measure is a share.
     pub fn of(self, run: &RunRecord) -> f64 {
-        let metric = |name: &str| {
-            run.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value / 1e9)
+        let number = |name: &str| {
+            run.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
         };
+        let metric = |name: &str| number(name) / 1e9;
+        let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
         match self {
+            Measure::Metric(name) => number(name),
+            Measure::Flushes => {
+                [Stat::NrTlbRemoteFlushReceived, Stat::NrTlbLocalFlushAll, Stat::NrTlbLocalFlushOne]
+                    .map(counter)
+                    .iter()
+                    .sum()
+            }
             Measure::User => metric("cpu_user"),
             Measure::System => metric("cpu_system") + metric("cpu_interrupt"),
             Measure::Elapsed => run.nanos as f64 / 1e9,
@@ -188,6 +204,7 @@ impl Measure {
             Measure::User | Measure::System | Measure::Elapsed | Measure::P99 => "s",
             Measure::Rate => "1/s",
             Measure::Progress => "loops",
+            Measure::Metric(_) | Measure::Flushes => "",
             Measure::Share { .. } => "% of CPU time",
         }
     }
