@@ -11,14 +11,14 @@ use mm::knobs::Knob;
 /// What the machine is to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Job {
-    /// A built-in program on so many bytes, with so many threads.
+    /// A built-in program on so many bytes, with so many threads, if not as many as it has by itself.
     Program {
         /// Its name.
         name: String,
         /// Bytes that it works on.
         bytes: u64,
         /// Threads.
-        threads: u32,
+        threads: Option<u32>,
     },
     /// The kernel's test of its own foundations.
     SelfTest,
@@ -128,13 +128,13 @@ fn parse_job(value: &str) -> Result<Job, String> {
         ["bench"] => Ok(Job::Bench),
         ["trace"] => Ok(Job::Trace),
         ["scenario", name] if !name.is_empty() => Ok(Job::Scenario((*name).into())),
-        [name, bytes, threads] if !name.is_empty() => Ok(Job::Program {
+        [name, bytes, threads @ ..] if !name.is_empty() && threads.len() < 2 => Ok(Job::Program {
             name: (*name).into(),
             bytes: number(value, bytes)?,
-            threads: number(value, threads)?,
+            threads: threads.first().map(|threads| number(value, threads)).transpose()?,
         }),
         _ => Err(format!(
-            "program '{value}': it is NAME:BYTES:THREADS, scenario:NAME, trace, selftest, crash:load, crash:stack, crash:memory, \
+            "program '{value}': it is NAME:BYTES[:THREADS], scenario:NAME, trace, selftest, crash:load, crash:stack, crash:memory, \
              crash:program, conformance or bench"
         )),
     }
@@ -166,7 +166,7 @@ mod tests {
             " program=scan:4096:2 seed=7 memory=67108864  check=0 swap=512 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
         );
         let expected = CommandLine {
-            job: Job::Program { name: "scan".into(), bytes: 4096, threads: 2 },
+            job: Job::Program { name: "scan".into(), bytes: 4096, threads: Some(2) },
             seed: 7,
             memory: Some(64 << 20),
             check: false,
@@ -187,7 +187,7 @@ mod tests {
             ("", "no program"),
             ("program=selftest fast", "'fast' is not of the form"),
             ("program=selftest speed=1", "no key 'speed'"),
-            ("program=a:b", "it is NAME:BYTES:THREADS"),
+            ("program=a:1:2:3", "it is NAME:BYTES[:THREADS]"),
             ("program=a:12x:1", "'12x' is not a number"),
             ("program=selftest check=2", "must be 0 or 1"),
             ("program=selftest swap=99999999999", "not a number that fits"),

@@ -55,7 +55,11 @@ impl Key {
 
     /// Is it what tasks in the background wait for that have nothing to do?
     pub(super) fn is_background(self) -> bool {
-        matches!(self, Key::Mm(WaitKey::Kswapd(_) | WaitKey::Kcompactd(_) | WaitKey::Flusher | WaitKey::Khugepaged) | Key::Other(..))
+        matches!(
+            self,
+            Key::Mm(WaitKey::Kswapd(_) | WaitKey::Kcompactd(_) | WaitKey::Flusher | WaitKey::Khugepaged)
+                | Key::Other(..)
+        )
     }
 
     /// Is only the time waited for?

@@ -31,7 +31,10 @@ pub fn flusher<M: Machine>(st: &Store<M>, _state: &Writeback) {
             }
             next_round = now + interval;
         }
-        st.machine.wait(ticket, interval.map(|_| next_round));
+        // It may have been told to stop while it waited for a device.
+        if !st.machine.stopping() {
+            st.machine.wait(ticket, interval.map(|_| next_round));
+        }
     }
 }
 
