@@ -55,8 +55,8 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                     knob.info().name
                 )));
             }
-            // The ratio is a list of one for each zone.
-            Knob::LowmemReserveRatio => {}
+            // The ratio is a list of one for each zone; and to compact is something that is done, not a state.
+            Knob::LowmemReserveRatio | Knob::CompactMemory => {}
             _ => {
                 if let Some((file, value)) = by_name(knob, value) {
                     add(file, value);
