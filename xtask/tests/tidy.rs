@@ -29,7 +29,7 @@ const FLOORS: &[(u32, &[&str])] = &[
             "tier",
         ],
     ),
-    (3, &["lock", "semaphore", "swap", "arena", "policy"]),
+    (3, &["lock", "semaphore", "swap", "arena", "policy", "hot"]),
     (4, &["tlb", "ground"]),
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["folio", "cache", "rmap", "store"]),

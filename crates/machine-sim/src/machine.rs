@@ -143,7 +143,7 @@ pub struct SimMachine {
     pub(crate) work: [Cell<u64>; Work::COUNT],
     /// For each memory range: its end, and the read latency from each node.
     latency: Vec<(u32, Vec<u64>, u64)>,
-    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages.
+    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody asks.
     pub(crate) read_lines: Vec<Cell<u64>>,
     fault: Option<Fault>,
     flushes: Cell<u64>,
@@ -175,6 +175,9 @@ impl SimMachine {
             let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
             (range.start.0 + range.frames, by_node, spec.line(to))
         });
+        // Of tiers of memory it is of interest.
+        let tiers = spec.nodes().iter().any(|node| node.cpus == 0);
+        let read_lines = spec.ranges().iter().filter(|_| tiers).map(|_| Cell::new(0));
         let devices = spec
             .devices()
             .iter()
@@ -184,7 +187,7 @@ impl SimMachine {
         let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
         SimMachine {
             latency: latency.collect(),
-            read_lines: spec.ranges().iter().map(|_| Cell::new(0)).collect(),
+            read_lines: read_lines.collect(),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
             cpus,
             current: Cell::new(0),

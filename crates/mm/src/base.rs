@@ -30,7 +30,7 @@ impl<M: Machine> Base<M> {
     pub fn new(machine: M, knobs: Knobs) -> Base<M> {
         let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
         let stats = Stats::new(machine.cpus());
-        let tiers = Tiers::new(&machine, end as usize);
+        let tiers = Tiers::new(&machine);
         Base {
             frames: FrameTable::new(end as usize),
             stats,

@@ -45,6 +45,7 @@ pub mod event;
 pub mod folio;
 pub mod frame;
 pub mod ground;
+pub mod hot;
 pub mod knobs;
 pub(crate) mod linear;
 pub mod lock;

@@ -1,6 +1,7 @@
 //! Floor 6 on top of floors 3 to 5: memory, and whose content is in it.
 
 use crate::cache::Cache;
+use crate::hot::Hot;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::rmap::Rmap;
@@ -15,6 +16,8 @@ pub struct Store<M> {
     pub rmap: Rmap,
     /// A frame of zeroes that every space may map read-only; counted nowhere.
     pub zero: Pfn,
+    /// Which pages are used from where, as far as anybody asks.
+    pub hot: Hot,
 }
 
 impl<M> core::ops::Deref for Store<M> {
@@ -29,7 +32,8 @@ impl<M> core::ops::Deref for Store<M> {
 impl<M: Machine> Store<M> {
     /// Put the rooms together. `zero` is a frame that stays allocated and zeroed for ever.
     pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> Store<M> {
-        Store { memory, cache, rmap: Rmap::default(), zero }
+        let hot = Hot::new(memory.tiers.nodes());
+        Store { memory, cache, rmap: Rmap::default(), zero, hot }
     }
 
     /// Floors 3 to 5.

@@ -152,6 +152,9 @@ pub const fn pages_of(bytes: u64) -> u64 {
 /// A moment or a span of the machine's clock, in nanoseconds.
 pub type Nanos = u64;
 
+/// A millisecond.
+pub const MILLISECOND: Nanos = 1_000_000;
+
 /// Integer square root, as the kernel's formulas use it.
 pub const fn int_sqrt(x: u64) -> u64 {
     x.isqrt()

@@ -10,7 +10,9 @@ impl SimMachine {
         let found = self.latency.iter().position(|(end, ..)| pfn.0 < *end);
         let at = found.unwrap_or(self.latency.len() - 1);
         let (_, by_node, line) = &self.latency[at];
-        self.read_lines[at].set(self.read_lines[at].get() + lines);
+        if let Some(read) = self.read_lines.get(at) {
+            read.set(read.get() + lines);
+        }
         by_node[cpu.node as usize] + (lines - 1) * line
     }
 

@@ -8,7 +8,7 @@ use crate::machine::ZoneKind;
 use crate::units::*;
 
 /// Orders above this are not worth much reclaim.
-const COSTLY: Order = Order(3);
+pub const COSTLY_ORDER: Order = Order(3);
 
 /// Pages that must be free for compaction to make a block of `order`; also what a reclaim for it should free.
 pub const fn compact_gap(order: Order) -> u64 {
@@ -71,7 +71,7 @@ impl Zone {
 
     /// If the zone had `free` pages free: would compaction have enough to move folios into?
     pub fn compactable_with(&self, order: Order, highest: ZoneKind, free: u64) -> bool {
-        let mark = if order > COSTLY { Mark::Low } else { Mark::Min };
+        let mark = if order > COSTLY_ORDER { Mark::Low } else { Mark::Min };
         let mark = self.mark(mark) + compact_gap(order);
         super::watermark::above(free, Order::ZERO, mark, self.lowmem_reserve(highest))
     }
@@ -82,7 +82,7 @@ impl Zone {
         if !self.compactable_with(order, highest, self.free_pages()) {
             return false;
         }
-        let index = if order > COSTLY { self.blocks().fragmentation_index(order) } else { -1000 };
+        let index = if order > COSTLY_ORDER { self.blocks().fragmentation_index(order) } else { -1000 };
         !(0..=threshold as i64).contains(&index)
     }
 

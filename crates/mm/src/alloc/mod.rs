@@ -32,7 +32,7 @@ mod zone;
 mod zonelist;
 
 pub use compaction::ZoneCompaction;
-pub use fragmentation::{FreeBlocks, compact_gap};
+pub use fragmentation::{COSTLY_ORDER, FreeBlocks, compact_gap};
 pub use held::{CLUSTER, Found, HeldBlocks, Isolation, Search};
 pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;

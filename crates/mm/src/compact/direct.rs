@@ -2,11 +2,11 @@
 
 use super::zone::compact_zone;
 use super::{Control, Outcome};
-use crate::alloc::{Mark, NeedsReclaim, Reserve, Zone};
+use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve, Zone};
 use crate::frame::Mobility;
 use crate::machine::{Machine, Scope};
 use crate::migrate::Mode;
-use crate::reclaim::{self, COSTLY_ORDER};
+use crate::reclaim;
 use crate::stat::Stat;
 use crate::store::Store;
 

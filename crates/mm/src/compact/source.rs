@@ -6,12 +6,11 @@
 //! which cannot be moved is left as it is.
 
 use super::{FastStart, Run, end_of};
-use crate::alloc::{CLUSTER, Search};
+use crate::alloc::{CLUSTER, COSTLY_ORDER, Search};
 use crate::frame::{FrameFlags, List, Mobility};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::migrate::{self, Mode};
-use crate::reclaim::COSTLY_ORDER;
 use crate::stat::Stat;
 use crate::units::*;
 

@@ -24,10 +24,10 @@
 
 mod batch;
 
-use crate::alloc::Fresh;
+use crate::alloc::{Fresh, Mark, Request, Reserve};
 use crate::event::Event;
-use crate::frame::{FrameFlags, List};
-use crate::machine::{Machine, Scope};
+use crate::frame::{FrameFlags, List, Mobility};
+use crate::machine::{Machine, Scope, ZoneKind};
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
@@ -64,6 +64,20 @@ pub trait Target<M> {
 
     /// One that was taken is not needed after all.
     fn give_back(&mut self, st: &Store<M>, unused: Fresh);
+}
+
+/// A folio of one node for content that is moved there, above a mark; nothing is reclaimed for it.
+pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mark) -> Option<Fresh> {
+    let request = Request {
+        order,
+        mobility: Mobility::Movable,
+        node,
+        highest: ZoneKind::Movable,
+        reserve: Reserve::None,
+        this_node_only: true,
+        atomic: false,
+    };
+    st.alloc.take(st.memory().ground(), &request, mark).ok()
 }
 
 /// What came of it. A folio that was split on the way counts as its parts from then on.

@@ -42,7 +42,7 @@ impl<M: Machine> Mm<M> {
         let max = generations.max_seq();
         let first = if full { (max + 1).saturating_sub(MAX_GENERATIONS) } else { generations.min_seq(false) };
         for seq in first..=max {
-            let age = self.machine().now().saturating_sub(generations.born(seq)) / 1_000_000;
+            let age = self.machine().now().saturating_sub(generations.born(seq)) / MILLISECOND;
             write!(text, " {seq:10} {age:10}")?;
             for file in [false, true] {
                 let gone = seq < generations.min_seq(file);

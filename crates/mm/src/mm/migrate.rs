@@ -4,10 +4,9 @@
 mod tests;
 
 use super::Mm;
-use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::alloc::{Fresh, Mark};
 use crate::api::Error;
-use crate::frame::Mobility;
-use crate::machine::{Machine, ZoneKind};
+use crate::machine::Machine;
 use crate::migrate::{self, Done, Mode, Target, Why};
 use crate::store::Store;
 use crate::table::USER_END;
@@ -32,25 +31,10 @@ struct OnNode(Option<NodeId>);
 
 impl<M: Machine> Target<M> for OnNode {
     fn take(&mut self, st: &Store<M>, from: Pfn, order: Order) -> Option<Fresh> {
-        let request = Request {
-            order,
-            mobility: Mobility::Movable,
-            node: self.0.unwrap_or(st.frames[from].node()),
-            highest: ZoneKind::Movable,
-            reserve: Reserve::None,
-            this_node_only: true,
-            atomic: false,
-        };
-        let base = st.memory().ground();
-        let taken = st.alloc.take(base, &request, Mark::Low);
-        // kswapd has been woken. For a page what lies between the marks is for the meantime.
-        taken
-            .or_else(
-                |short| {
-                    if order == Order::ZERO { st.alloc.take(base, &request, Mark::Min) } else { Err(short) }
-                },
-            )
-            .ok()
+        let node = self.0.unwrap_or(st.frames[from].node());
+        // kswapd is woken. For a page what lies between the marks is for the meantime.
+        let page = || (order == Order::ZERO).then(|| migrate::frame_on(st, node, order, Mark::Min)).flatten();
+        migrate::frame_on(st, node, order, Mark::Low).or_else(page)
     }
 
     fn give_back(&mut self, st: &Store<M>, unused: Fresh) {

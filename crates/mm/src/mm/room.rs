@@ -1,13 +1,13 @@
 //! Making room: what an operation that ran short does before it runs again.
 
 use super::Mm;
-use crate::alloc::{Mark, NeedsReclaim};
+use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
 use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
-use crate::reclaim::{self, COSTLY_ORDER, MAX_RECLAIM_RETRIES, Retries};
+use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
 use crate::space::{FaultStop, Stop};
 use crate::units::*;
 

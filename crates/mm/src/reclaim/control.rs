@@ -10,8 +10,6 @@ pub const DEF_PRIORITY: u32 = 12;
 pub const SWAP_CLUSTER_MAX: u64 = 32;
 /// Rounds without progress after which kswapd gives a node up, and an allocation memory as a whole.
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
-/// Orders above this are not worth much reclaim.
-pub const COSTLY_ORDER: Order = Order(3);
 
 /// What the batches of one pass over a node met, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,11 +3,11 @@
 //! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
 
 use super::{Reclaim, ScanControl};
-use crate::alloc::{Fresh, Mark, Request, Reserve};
-use crate::frame::{List, Mobility};
+use crate::alloc::{Fresh, Mark};
+use crate::frame::List;
 use crate::knobs::Knob;
-use crate::machine::{Machine, ZoneKind};
-use crate::migrate::{self, Target, Why};
+use crate::machine::Machine;
+use crate::migrate::{self, Target, Why, frame_on};
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
@@ -21,30 +21,16 @@ struct Slower {
 impl<M: Machine> Target<M> for Slower {
     fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
         // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next tier.
-        let first = take(st, self.first, order, Mark::Low);
-        first.or_else(|| take(st, self.first, order, Mark::Min)).or_else(|| {
+        let first = frame_on(st, self.first, order, Mark::Low);
+        first.or_else(|| frame_on(st, self.first, order, Mark::Min)).or_else(|| {
             let others = st.tiers.lower(self.from).iter().filter(|&&node| node != self.first);
-            others.copied().find_map(|node| take(st, node, order, Mark::Min))
+            others.copied().find_map(|node| frame_on(st, node, order, Mark::Min))
         })
     }
 
     fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
         st.put(unused.into_pfn());
     }
-}
-
-/// A folio of one node, without reclaiming for it.
-fn take<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mark) -> Option<Fresh> {
-    let request = Request {
-        order,
-        mobility: Mobility::Movable,
-        node,
-        highest: ZoneKind::Movable,
-        reserve: Reserve::None,
-        this_node_only: true,
-        atomic: false,
-    };
-    st.alloc.take(st.memory().ground(), &request, mark).ok()
 }
 
 impl<M: Machine> Reclaim<'_, M> {

@@ -3,7 +3,7 @@
 use super::references::Heed;
 use super::throttle::{STUCK, wait_for_writes};
 use super::*;
-use crate::alloc::{Mark, NeedsReclaim, Reserve, Zone, compact_gap};
+use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve, Zone, compact_gap};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
 use crate::knobs::Knob;

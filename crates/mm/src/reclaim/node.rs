@@ -1,8 +1,7 @@
 //! One pass over a node: its groups one after the other, then what the whole of it says about the disks.
 
-use super::{COSTLY_ORDER, DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle};
-use crate::alloc::compact_gap;
-use crate::alloc::{Mark, Reserve, Zone};
+use super::{DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle};
+use crate::alloc::{COSTLY_ORDER, Mark, Reserve, Zone, compact_gap};
 use crate::lru::LruList;
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;

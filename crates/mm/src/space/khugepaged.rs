@@ -15,8 +15,6 @@ use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
 
-const MILLISECOND: Nanos = 1_000_000;
-
 /// Where the next look is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cursor {

@@ -9,9 +9,9 @@
 
 use super::vma::VmaView;
 use super::{Space, Spaces};
-use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::alloc::{Fresh, Mark, Reserve};
 use crate::api::Prot;
-use crate::frame::{FolioPages, FrameFlags, List, Mobility};
+use crate::frame::{FolioPages, FrameFlags, List};
 use crate::knobs::{Knob, numa_balancing};
 use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::migrate::{self, Mode, Target, Why};
@@ -22,8 +22,6 @@ use crate::table::{Bits, Locked, Rights, Run};
 use crate::tlb::Gather;
 use crate::units::*;
 
-/// Nanoseconds in a millisecond.
-const NANOS_PER_MS: u64 = 1_000_000;
 /// So many times as much may be looked at as is marked.
 const LOOKED_FOR_MARKED: u64 = 8;
 /// MiB that may be marked in a second, at most.
@@ -102,11 +100,11 @@ impl Space {
     fn scan_is_due<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> bool {
         let (now, next) = (st.machine.now(), self.numa.next.load(Relaxed));
         if next == 0 {
-            let first = now + st.knobs.get(Knob::NumaScanDelayMs) * NANOS_PER_MS;
+            let first = now + st.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
             self.numa.next.store(first.max(1), Relaxed);
             return false;
         }
-        let later = || now + scan_period(st, id) * NANOS_PER_MS;
+        let later = || now + scan_period(st, id) * MILLISECOND;
         now >= next && self.numa.next.compare_exchange(next, later(), Relaxed, Relaxed).is_ok()
     }
 
@@ -131,17 +129,8 @@ impl Space {
             }
             return;
         }
-        let request = Request {
-            order,
-            mobility: Mobility::Movable,
-            node: to,
-            highest: ZoneKind::Movable,
-            reserve: Reserve::None,
-            this_node_only: true,
-            atomic: false,
-        };
         // A folio for which there is no block stays whole, and where it is.
-        let Ok(fresh) = st.alloc.take(st.memory().ground(), &request, Mark::Low) else { return };
+        let Some(fresh) = migrate::frame_on(st, to, order, Mark::Low) else { return };
         let mut target = Taken(Some(fresh));
         if migrate::isolate(st, head).is_ok() {
             let mut folios = List::new();
@@ -176,7 +165,7 @@ fn tells_user(vma: &VmaView) -> bool {
 /// Mark the entries of a range whose pages could be elsewhere. Returns how many.
 fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &mut Gather) -> u64 {
     let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
-    let now_ms = st.machine.now() / NANOS_PER_MS;
+    let now_ms = st.machine.now() / MILLISECOND;
     let mut marked = 0;
     let mut tables: Locked<'_, M> = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, |tables, run: Run| {
@@ -190,7 +179,7 @@ fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &m
             return;
         }
         if !top {
-            st.tiers.hot.note_marked(head, now_ms);
+            st.hot.note_marked(head, now_ms);
         }
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
         let tightened = tables.change_rights(&run, rights, false);

@@ -8,7 +8,7 @@ use crate::api::*;
 use crate::event::{Concern, Event};
 use crate::knobs::Knob;
 use crate::lock::Lock;
-use crate::machine::Scope;
+use crate::machine::{Scope, ZoneKind};
 use crate::mm::Config;
 use crate::reclaim;
 use crate::stat::Stat;

@@ -42,7 +42,7 @@ impl<M: Machine> Front<M> for MgLru {
     }
 
     fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
-        let ttl = cx.st.knobs.get(Knob::LruGenMinTtlMs) * 1_000_000;
+        let ttl = cx.st.knobs.get(Knob::LruGenMinTtlMs) * MILLISECOND;
         let lru = &cx.st.lru;
         for group in lru.groups.subtree(crate::lru::ROOT) {
             lru.groups.calculate_protection(crate::lru::ROOT, group);

@@ -1,12 +1,12 @@
 //! Faults at entries that were marked to tell who uses their pages.
 
 use super::{Fault, FaultStop, Served};
-use crate::frame::FrameFlags;
+use crate::hot::Limits;
 use crate::knobs::{Knob, numa_balancing};
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, Work};
+use crate::space::numa::has_ample_room;
 use crate::stat::Stat;
 use crate::table::Bits;
-use crate::tier::Limits;
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -24,7 +24,7 @@ impl<M: Machine> Fault<'_, M> {
             let marked = found.filter(|run| run.entry.is_present() && !run.entry.has(Bits::USER));
             let Some(run) = marked else { return Ok(Served::MINOR) };
             tables.permit_use(&run);
-            st.charge(crate::machine::Work::EntrySet, u64::from(run.count));
+            st.charge(Work::EntrySet, u64::from(run.count));
             (st.frames.head(run.entry.pfn()), st.machine.node())
         };
         let node = st.frames[head].node();
@@ -42,32 +42,24 @@ impl<M: Machine> Fault<'_, M> {
     fn wanted_on(&self, head: Pfn, node: NodeId, here: NodeId) -> Option<NodeId> {
         let (st, frame) = (self.st, &self.st.frames[head]);
         let mode = st.knobs.get(Knob::NumaBalancing);
-        let pages = u64::from(frame.pages());
-        if frame.has(FrameFlags::TABLE) {
-            return None;
-        }
         if mode & numa_balancing::TIERING != 0 && !st.tiers.is_top(node) {
+            let pages = u64::from(frame.pages());
             let to = st.tiers.nearest_top(here);
             let limits = Limits {
                 threshold_ms: st.knobs.get(Knob::NumaHotThresholdMs),
                 pages_per_second: (st.knobs.get(Knob::NumaPromoteRateLimit) << 20) / PAGE_SIZE,
                 adjust_ms: st.knobs.get(Knob::NumaScanPeriodMaxMs),
             };
-            let now_ms = st.machine.now() / NANOS_PER_MS;
-            let before = st.tiers.hot.candidates(to);
-            let ample = crate::space::numa::has_ample_room(st, to);
-            let hot = st.tiers.hot.is_hot(head, pages, (to, ample), now_ms, limits);
-            if st.tiers.hot.candidates(to) != before {
+            let now_ms = st.machine.now() / MILLISECOND;
+            let verdict = st.hot.judge(head, pages, (to, has_ample_room(st, to)), now_ms, limits);
+            if verdict.candidate {
                 st.count(Stat::PgpromoteCandidate, pages as i64);
             }
-            return hot.then_some(to);
+            return verdict.promote.then_some(to);
         }
         if mode & numa_balancing::NORMAL == 0 || node == here || !st.tiers.has_memory(here) {
             return None;
         }
-        st.tiers.hot.note_user(head, here, st.machine.task() & 0x00ff_ffff).then_some(here)
+        st.hot.note_user(head, here, st.machine.task() & 0x00ff_ffff).then_some(here)
     }
 }
-
-/// Nanoseconds in a millisecond.
-const NANOS_PER_MS: u64 = 1_000_000;

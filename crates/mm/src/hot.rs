@@ -9,6 +9,7 @@
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
 
+use crate::arena::Arena;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
 use std_alloc::boxed::Box;
@@ -31,6 +32,15 @@ pub struct Limits {
     pub adjust_ms: u64,
 }
 
+/// What becomes of a page of a slower tier that was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// It goes up.
+    pub promote: bool,
+    /// It is hot; that there is room for it is another question.
+    pub candidate: bool,
+}
+
 /// What is known of promotions to a node.
 #[derive(Default)]
 struct Node {
@@ -47,65 +57,51 @@ struct Node {
 /// What is known of all pages that were marked, and of all promotions.
 pub struct Hot {
     nodes: Box<[Node]>,
-    /// By frame, when it was marked (ms) or who used it last; empty if the machine has one node only.
-    marks: Box<[AtomicU32]>,
+    /// By frame, when it was marked (ms) or who used it last; made as far as any was marked.
+    marks: Arena<AtomicU32>,
 }
 
 impl Hot {
-    /// For `nodes` nodes and frames up to `end`.
-    pub fn new(nodes: usize, end: usize) -> Hot {
-        let marks = if nodes > 1 { end } else { 0 };
-        Hot {
-            nodes: (0..nodes).map(|_| Node::default()).collect(),
-            marks: (0..marks).map(|_| AtomicU32::new(UNKNOWN)).collect(),
-        }
+    /// For `nodes` nodes.
+    pub fn new(nodes: usize) -> Hot {
+        Hot { nodes: (0..nodes).map(|_| Node::default()).collect(), marks: Arena::default() }
     }
 
     /// An entry of a page of a slower tier was marked.
     pub fn note_marked(&self, page: Pfn, now_ms: u64) {
-        self.marks[page.index()].store(now_ms as u32, Relaxed);
+        self.marks.ensure(page.0).store(now_ms as u32, Relaxed);
     }
 
     /// How long ago a page was marked last, in ms; it is marked anew with the time of this use.
     fn latency(&self, page: Pfn, now_ms: u64) -> u64 {
-        let marked = self.marks[page.index()].swap(now_ms as u32, Relaxed);
+        let marked = self.marks.ensure(page.0).swap(now_ms as u32, Relaxed);
         u64::from((now_ms as u32).wrapping_sub(marked))
     }
 
     /// Is a page that was used now worth a place on `to`? `ample`: that has much room.
-    pub fn is_hot(
+    pub fn judge(
         &self,
         page: Pfn,
         pages: u64,
         (to, ample): (NodeId, bool),
         now_ms: u64,
         limits: Limits,
-    ) -> bool {
+    ) -> Verdict {
         let node = &self.nodes[to.index()];
         if ample {
             node.threshold.store(0, Relaxed);
-            return true;
+            return Verdict { promote: true, candidate: false };
         }
         node.adjust(now_ms, limits);
-        let threshold = match node.threshold.load(Relaxed) {
-            0 => limits.threshold_ms,
-            adjusted => adjusted,
-        };
-        if self.latency(page, now_ms) >= threshold {
-            return false;
-        }
-        node.allows(pages, now_ms, limits.pages_per_second)
-    }
-
-    /// Pages that were hot enough to be promoted to a node, so far.
-    pub fn candidates(&self, to: NodeId) -> u64 {
-        self.nodes[to.index()].candidates.load(Relaxed)
+        let candidate = self.latency(page, now_ms) < node.threshold(limits);
+        let promote = candidate && node.allows(pages, now_ms, limits.pages_per_second);
+        Verdict { promote, candidate }
     }
 
     /// A page of a top tier was used by `task` on a CPU of `node`. Is it to be moved there?
     pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> bool {
         let user = 1 + u32::from(node.0) + (task << 8);
-        let last = self.marks[page.index()].swap(user, Relaxed);
+        let last = self.marks.ensure(page.0).swap(user, Relaxed);
         last == UNKNOWN || last >> 8 == task || (last - 1) as u8 == node.0
     }
 }
@@ -123,15 +119,19 @@ impl Node {
         Some(candidates - at[1].swap(candidates, Relaxed))
     }
 
+    fn threshold(&self, limits: Limits) -> u64 {
+        match self.threshold.load(Relaxed) {
+            0 => limits.threshold_ms,
+            adjusted => adjusted,
+        }
+    }
+
     /// Have about as many candidates as may be promoted.
     fn adjust(&self, now_ms: u64, limits: Limits) {
         let Some(found) = self.restart(&self.adjusted, now_ms, limits.adjust_ms) else { return };
         let wanted = limits.pages_per_second * limits.adjust_ms / WINDOW_MS;
         let (reference, unit) = (limits.threshold_ms, (limits.threshold_ms * 2 / STEPS).max(1));
-        let threshold = match self.threshold.load(Relaxed) {
-            0 => reference,
-            adjusted => adjusted,
-        };
+        let threshold = self.threshold(limits);
         let threshold = if found > wanted * 11 / 10 {
             threshold.saturating_sub(unit).max(unit)
         } else if found < wanted * 9 / 10 {
@@ -159,11 +159,11 @@ mod tests {
     const LIMITS: Limits = Limits { threshold_ms: 1000, pages_per_second: 100, adjust_ms: 60_000 };
 
     fn hot() -> Hot {
-        Hot::new(2, 8)
+        Hot::new(2)
     }
 
     fn used(hot: &Hot, now_ms: u64) -> bool {
-        hot.is_hot(PAGE, 1, (TO, false), now_ms, LIMITS)
+        hot.judge(PAGE, 1, (TO, false), now_ms, LIMITS).promote
     }
 
     #[test]
@@ -173,15 +173,15 @@ mod tests {
         assert!(used(&hot, 5999));
         hot.note_marked(PAGE, 7000);
         assert!(!used(&hot, 8000), "as long as the threshold is too long");
-        assert_eq!(hot.candidates(TO), 1);
+        assert_eq!(hot.nodes[0].candidates.load(Relaxed), 1);
     }
 
     #[test]
     fn with_ample_room_whatever_is_used_is_promoted() {
         let hot = hot();
         hot.note_marked(PAGE, 5000);
-        assert!(hot.is_hot(PAGE, 1, (TO, true), 50_000, LIMITS));
-        assert_eq!(hot.candidates(TO), 0);
+        let verdict = hot.judge(PAGE, 1, (TO, true), 50_000, LIMITS);
+        assert_eq!(verdict, Verdict { promote: true, candidate: false });
     }
 
     #[test]

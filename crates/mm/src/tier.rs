@@ -8,10 +8,6 @@
 //!
 //! Source: mm/memory-tiers.c of Linux 6.12.
 
-mod hot;
-
-pub use hot::{Hot, Limits};
-
 use crate::machine::Machine;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::units::*;
@@ -50,13 +46,11 @@ pub struct Tiers {
     /// The node with memory that is the nearest of the top tiers', by node.
     nearest_top: Box<[NodeId]>,
     many: bool,
-    /// Which pages of slower tiers are used.
-    pub hot: Hot,
 }
 
 impl Tiers {
-    /// Of this machine, whose frames end at `end`.
-    pub fn new<M: Machine>(machine: &M, end: usize) -> Tiers {
+    /// Of this machine.
+    pub fn new<M: Machine>(machine: &M) -> Tiers {
         let count = (0..machine.cpus()).map(|cpu| machine.node_of(CpuId(cpu as u16)));
         let count = count.chain(machine.memory().iter().map(|range| range.node)).map(NodeId::index).max();
         let count = count.map_or(1, |last| last + 1);
@@ -92,7 +86,7 @@ impl Tiers {
             .map(|from| tops().min_by_key(|&node| (machine.distance(from, node), node)).unwrap_or(from))
             .collect();
         let many = nodes.iter().any(|node| node.present && !node.top);
-        Tiers { nodes, nearest_top, many, hot: Hot::new(count, end) }
+        Tiers { nodes, nearest_top, many }
     }
 
     /// Is there memory below the top tiers?
