@@ -3,10 +3,6 @@
 use super::{Load, Measure, Published, Reproduction, Setting, Side};
 use mm::knobs::Knob;
 
-const fn published(name: &'static str, measure: Measure, values: [f64; 2]) -> Published {
-    Published { name, measure, values }
-}
-
 pub(super) const LUF: Reproduction = Reproduction {
     name: "luf",
     help: "flushes of unmapped pages put off until a frame is used again, against one for each batch (Linux 6.9 of 2024, llama.cpp on DRAM and CXL)",
@@ -21,10 +17,14 @@ pub(super) const LUF: Reproduction = Reproduction {
         // Three models of 70 GiB in 140 GiB.
         load: Load::Share { program: "llama", options: "", footprint: 210 << 30, percent: 66 },
         published: &[
-            published("run time", Measure::Elapsed, [1052.527, 996.377]),
-            published("TLB shootdowns, all CPUs", Measure::Metric("ipis_received"), [1.2513e9, 5.6927e7]),
-            published("tlb:tlb_flush", Measure::Flushes, [1.357543886e9, 6.9175002e7]),
-            published(
+            Published::new("run time", Measure::Elapsed, [1052.527, 996.377]),
+            Published::new(
+                "TLB shootdowns, all CPUs",
+                Measure::Metric("ipis_received"),
+                [1.2513e9, 5.6927e7],
+            ),
+            Published::new("tlb:tlb_flush", Measure::Flushes, [1.357543886e9, 6.9175002e7]),
+            Published::new(
                 "page walks, data and code",
                 Measure::Metric("stlb_misses"),
                 [5.508524091e9, 3.319894355e9],

@@ -138,6 +138,12 @@ pub struct Published {
     pub values: [f64; 2],
 }
 
+impl Published {
+    const fn new(name: &'static str, measure: Measure, values: [f64; 2]) -> Published {
+        Published { name, measure, values }
+    }
+}
+
 /// What both worlds have measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {

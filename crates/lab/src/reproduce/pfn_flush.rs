@@ -2,10 +2,6 @@
 
 use super::{Load, Measure, Published, Reproduction, Setting, Side};
 
-const fn published(name: &'static str, measure: Measure, values: [f64; 2]) -> Published {
-    Published { name, measure, values }
-}
-
 pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     name: "pfn-flush",
     help: "unmap batches flushed page by page against whole TLBs (Linux 4.1-rc6 of 2015, lru-file-mmap-read)",
@@ -23,10 +19,10 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
             machine: "uma-1s-2015",
             load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
-                published("User", Measure::User, [58.02, 60.70]),
-                published("System", Measure::System, [77.57, 81.92]),
-                published("Elapsed", Measure::Elapsed, [22.14, 23.16]),
-                published("lru-file-mmap-read-elapsed", Measure::Elapsed, [20.35, 21.52]),
+                Published::new("User", Measure::User, [58.02, 60.70]),
+                Published::new("System", Measure::System, [77.57, 81.92]),
+                Published::new("Elapsed", Measure::Elapsed, [22.14, 23.16]),
+                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, [20.35, 21.52]),
             ],
             ..Setting::PLAIN
         },
@@ -35,10 +31,10 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
             machine: "numa-4s-2015",
             load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
-                published("User", Measure::User, [620.84, 608.48]),
-                published("System", Measure::System, [4245.35, 4152.89]),
-                published("Elapsed", Measure::Elapsed, [122.65, 120.15]),
-                published("lru-file-mmap-read-elapsed", Measure::Elapsed, [121.27, 118.79]),
+                Published::new("User", Measure::User, [620.84, 608.48]),
+                Published::new("System", Measure::System, [4245.35, 4152.89]),
+                Published::new("Elapsed", Measure::Elapsed, [122.65, 120.15]),
+                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, [121.27, 118.79]),
             ],
             ..Setting::PLAIN
         },

@@ -91,6 +91,11 @@ impl Program for Changes {
             self.change(os, AT);
             self.try_out(os, AT);
             os.compute(WHILE);
+            if matches!(self.how, How::PageOut) {
+                // Others look for the page while there is none: the next round may get the very same frame.
+                os.munmap(AT, PAGE).unwrap();
+                os.compute(WHILE);
+            }
         }
         tasks.into_iter().for_each(|task| os.join(task));
         Ok(())
@@ -126,7 +131,8 @@ fn that_matter(how: How) -> usize {
     match how {
         How::Unmap => 18,
         How::Protect | How::Forget => 9,
-        // One of three in each round: MADV_PAGEOUT first clears young bits, fork flushes for those who store.
+        // One of three in each round: MADV_PAGEOUT clears young bits before it unmaps, and nobody looks in between; fork
+        // flushes for those who store.
         How::PageOut | How::Copy => 6,
     }
 }
