@@ -133,7 +133,11 @@ impl FreeLists {
 
     /// The generation that a free block waits for, from its record.
     pub fn debt_of(&self, frame: &Frame) -> Generation {
-        let generation = Generation(frame.private() >> 8);
+        self.still_owed(Generation(frame.private() >> 8))
+    }
+
+    /// What is left of a debt of this generation.
+    fn still_owed(&self, generation: Generation) -> Generation {
         if generation <= self.cleared { Generation::NONE } else { generation }
     }
 
@@ -295,8 +299,10 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// Put a block back that waits for a payment, and whose record says nothing, merging it with its free buddies.
-    pub fn put_block(&mut self, pfn: Pfn, order: Order, mut generation: Generation) {
+    pub fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
         self.lists.free += order.frames() as u64;
+        // It may have been paid while somebody held the block.
+        let mut generation = self.lists.still_owed(generation);
         let mobility = self.zone.mobility_of(pfn);
         let (mut head, mut order) = (pfn, order);
         while order < MAX_ORDER {

@@ -122,6 +122,35 @@ fn what_is_held_keeps_its_debt_until_it_is_used() {
     end(&base, &allocator, held, rest.to_vec());
 }
 
+/// What was owed for a held block may be paid meanwhile, and others may owe anew: the block comes back to the lists of
+/// those that owe nothing.
+#[test]
+fn what_is_paid_while_it_is_held_owes_nothing_when_it_comes_back() {
+    let (base, allocator, mut kept) = in_pieces(8192, 4);
+    let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
+    let space = base.tlb.create();
+    // Far apart, so that they do not become one block.
+    let mut free_owing = |which| {
+        let (debtor, tag) = (kept.remove(which), owe(&base, space));
+        base.frames[debtor].set_debt(tag);
+        free(&base, &allocator, debtor);
+        debtor
+    };
+    let owing = || Area::lock(&base, zone).lists().owing();
+    let (first, second) = (free_owing(0), free_owing(10));
+    let mut from = first.align_down(Order(5));
+    allocator.isolate_free(&base, &mut held, &mut from, first.add(16), (1, u64::MAX));
+    assert!(owing() > 0, "the second is still on its list");
+    base.tlb.settle_zone(&base, zone.id(), Generation(u64::MAX), second, Order(4));
+    assert_eq!(owing(), 0);
+    free_owing(20);
+    let before = owing();
+    allocator.release(&base, &mut held);
+    assert_eq!(owing(), before);
+    allocator.validate(&base).unwrap();
+    end(&base, &allocator, held, kept);
+}
+
 #[test]
 #[should_panic(expected = "free blocks were isolated and are lost")]
 fn what_is_held_is_not_to_be_dropped() {
