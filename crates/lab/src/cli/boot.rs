@@ -268,19 +268,12 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
                 .chain(["--seed".to_owned(), seed.to_string()]),
         );
         let run = engine::Run {
-            machine: &machine,
-            program,
             memory: setup.memory,
             knobs: &profile.knobs,
             seed,
-            verify: false,
-            preempt: None,
-            bound: false,
-            optimum: false,
-            profile_tree: false,
-            visits: &[],
+            ..engine::Run::new(&machine, program)
         };
-        records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
+        records.push(run.replayable(&profile.name, command)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -229,8 +229,6 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let profile = &plan.profiles[job.profile];
     let command = replay_command(&plan.setup, profile, job.seed, plan.also);
     let run = engine::Run {
-        machine: &plan.machine,
-        program: &plan.program,
         memory: plan.setup.memory,
         knobs: &profile.knobs,
         seed: job.seed,
@@ -240,12 +238,9 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         preempt: plan.also.preempt,
         profile_tree: plan.profile_tree,
         visits: &plan.visits,
+        ..engine::Run::new(&plan.machine, &plan.program)
     };
-    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-    record.map_err(|error| match error {
-        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-        other => other,
-    })
+    run.replayable(&profile.name, command)
 }
 
 /// The command line that does one run again, with the oracle watching.

@@ -107,22 +107,15 @@ fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
     let words = ["pagefold", "run", &case.program, "--memory", &memory, "--profile", &profile.name];
     let command = replay::shell_line(words.into_iter().chain(["--seed", &seed, "--optimum"]));
     let run = engine::Run {
-        machine: &plan.machine,
-        program,
         memory: Some(case.memory),
         knobs: &profile.knobs,
         seed: plan.seed,
-        verify: false,
-        bound: false,
         optimum: true,
-        visits: &[],
-        preempt: None,
-        profile_tree: false,
+        ..engine::Run::new(&plan.machine, program)
     };
-    match replay::guarded(command.clone(), || run.carry_out(&profile.name)) {
+    match run.replayable(&profile.name, command) {
         Ok(record) => Ok(Ok(record.optimum.expect("it was asked for"))),
         Err(Error::Input(why)) => Ok(Err(why)),
-        Err(Error::Failed(why)) => Err(Error::Failed(format!("{why}\nreplay: {command}"))),
         Err(other) => Err(other),
     }
 }

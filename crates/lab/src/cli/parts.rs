@@ -80,22 +80,11 @@ impl Case {
         let words = words.into_iter().chain(["--profile", &profile.name, "--seed", &seed, "--verify"]);
         let command = replay::shell_line(words);
         let run = engine::Run {
-            machine: &self.spec,
-            program: &self.program,
             memory: Some(self.memory),
             knobs: &profile.knobs,
             seed: job.seed,
-            verify: false,
-            preempt: None,
-            bound: false,
-            profile_tree: false,
-            visits: &[],
-            optimum: false,
+            ..engine::Run::new(&self.spec, &self.program)
         };
-        let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-        record.map_err(|error| match error {
-            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-            other => other,
-        })
+        run.replayable(&profile.name, command)
     }
 }

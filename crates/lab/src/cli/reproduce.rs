@@ -90,21 +90,11 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
     let words = ["pagefold", "reproduce", what.name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
     let command = replay::shell_line(words);
     let run = engine::Run {
-        machine: &case.machine,
-        program: &case.program,
         memory: Some(case.memory),
         knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
-        verify: false,
-        preempt: None,
-        bound: false,
-        optimum: false,
         profile_tree: what.wants_profile(),
-        visits: &[],
+        ..engine::Run::new(&case.machine, &case.program)
     };
-    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-    record.map_err(|error| match error {
-        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-        other => other,
-    })
+    run.replayable(&profile.name, command)
 }
