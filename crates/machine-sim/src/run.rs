@@ -7,7 +7,7 @@ use crate::oracle::OracleReport;
 use crate::os::SimOs;
 use crate::outcome::Outcome;
 use crate::preempt::Watching;
-use crate::sched::{Happening, Next, TaskId};
+use crate::sched::{Happening, Key, Next, TaskId};
 use crate::spec::MachineSpec;
 use crate::visits::Visit;
 use crate::world::{Kind, World};
@@ -173,6 +173,28 @@ fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
     })
 }
 
+/// Picoseconds between two looks at whether programs go on: whoever waits for a daemon or a device waits for a small part of that.
+const LOOK_EVERY: u64 = 100_000_000_000_000;
+
+/// Looks at whether programs go on.
+#[derive(Default)]
+struct Halts {
+    next: u64,
+    before: Option<Vec<(TaskId, Key)>>,
+}
+
+impl Halts {
+    /// Have all tasks of programs been waiting for the same since the look before?
+    fn look<P>(&mut self, world: &World<'_, P>, now: u64) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + LOOK_EVERY;
+        let before = std::mem::replace(&mut self.before, world.stuck());
+        self.before.as_ref().is_some_and(|waits| !waits.is_empty() && before.as_ref() == Some(waits))
+    }
+}
+
 /// Start everything, then always do the earliest thing, until nothing is left.
 fn drive<'w, P: Program>(
     world: &'w World<'w, P>,
@@ -195,6 +217,7 @@ fn drive<'w, P: Program>(
     }
     world.start_process(space, Vec::new(), 0);
     let mut outcome = None;
+    let mut halts = Halts::default();
     loop {
         let born = std::mem::take(&mut world.kernel.borrow_mut().born);
         for task in born {
@@ -204,13 +227,13 @@ fn drive<'w, P: Program>(
         let next = machine.sched.borrow_mut().next();
         match next {
             Next::Event(time, what) => happen(world, time, what),
-            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END && !world.is_stuck() => {
-                return Err(too_long());
+            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => return Err(too_long()),
+            Next::Cpu(cpu) => {
+                if outcome.is_none() && halts.look(world, machine.cpus[cpu].clock.get()) {
+                    return Err(failed(format!("deadlock: only daemons go on. {}", world.waiters())));
+                }
+                run_cpu(world, tasks, cpu);
             }
-            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => {
-                return Err(failed(format!("deadlock: only daemons go on. {}", world.waiters())));
-            }
-            Next::Cpu(cpu) => run_cpu(world, tasks, cpu),
             Next::Nothing if outcome.is_some() => break,
             Next::Nothing => {
                 return Err(failed(format!("deadlock: nothing can run. {}", world.waiters())));

@@ -245,17 +245,18 @@ impl<'p, P> World<'p, P> {
             })
     }
 
-    /// Does every task of a program wait for something that is not a moment? Then only daemons go on, for ever.
-    pub(crate) fn is_stuck(&self) -> bool {
+    /// What each task of a program waits for, if all wait for something that is not a moment; `None` if one does not. If that stays so, only
+    /// daemons go on, for ever.
+    pub(crate) fn stuck(&self) -> Option<Vec<(TaskId, Key)>> {
         let sched = self.machine().sched.borrow();
         let kernel = self.kernel.borrow();
-        let stuck = |(task, kind): (usize, &Kind)| {
-            let waits = |key| key != Key::Mm(mm::machine::WaitKey::Timer);
-            !matches!(kind, Kind::Program { .. })
-                || sched.ended(task as TaskId)
-                || sched.blocked_on(task as TaskId).is_some_and(waits)
+        let program = |(_, kind): &(usize, &Kind)| matches!(kind, Kind::Program { .. });
+        let tasks = kernel.tasks.iter().enumerate().filter(program).map(|(task, _)| task as TaskId);
+        let waits = |task| {
+            let key = sched.blocked_on(task).filter(|&key| key != Key::Mm(mm::machine::WaitKey::Timer));
+            key.map(|key| (task, key))
         };
-        kernel.tasks.iter().enumerate().all(stuck)
+        tasks.filter(|&task| !sched.ended(task)).map(waits).collect()
     }
 
     /// Is somebody in the middle of something who may have been stopped anywhere in it?

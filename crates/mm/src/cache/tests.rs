@@ -32,6 +32,7 @@ pub(crate) struct Disks {
     submitted: AtomicU64,
     /// It stops when so many transfers have begun.
     lasts: AtomicU64,
+    meanwhile: Lock<Option<fn(&Store<Disks>)>>,
 }
 
 std::thread_local! {
@@ -58,6 +59,11 @@ impl Disks {
 
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(Relaxed)
+    }
+
+    /// What happens whenever somebody waits.
+    pub(crate) fn while_waiting(&self, act: fn(&Store<Disks>)) {
+        *self.meanwhile.lock() = Some(act);
     }
 
     /// Stop when one more transfer has begun.
@@ -148,6 +154,10 @@ impl Machine for Disks {
         self.inner.ticket(key)
     }
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
+        let act = *self.meanwhile.lock();
+        if let Some(act) = act {
+            STORE.with_borrow(|store| act(store.as_ref().expect("a store was made")));
+        }
         while self.inner.ticket(ticket.key) == ticket && self.end_one() {}
         self.inner.wait(ticket, deadline)
     }
@@ -178,6 +188,7 @@ pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
         blocks: Lock::default(),
         submitted: AtomicU64::new(0),
         lasts: AtomicU64::new(u64::MAX),
+        meanwhile: Lock::default(),
     };
     let base = Ground::new(machine, Knobs::default());
     let alloc = Allocator::new(&base).unwrap();

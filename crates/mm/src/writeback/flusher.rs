@@ -5,6 +5,7 @@ use super::{PATIENCE, Wait, Writeback, write_chosen};
 use crate::cache::tree::MAX_INDEX;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, WaitKey};
+use crate::primitive::Ordering::Relaxed;
 use crate::store::Store;
 use crate::units::*;
 
@@ -14,10 +15,11 @@ const CHUNK_PAGES: u64 = 1024;
 const CENTISECOND: Nanos = 10_000_000;
 
 /// Write dirty pages until the machine stops.
-pub fn flusher<M: Machine>(st: &Store<M>, _state: &Writeback) {
+pub fn flusher<M: Machine>(st: &Store<M>, state: &Writeback) {
     let mut next_round = st.machine.now() + interval(st).unwrap_or(0);
     while !st.machine.stopping() {
         let ticket = st.machine.ticket(WaitKey::Flusher);
+        state.writing.store(true, Relaxed);
         if st.cache.take_flusher_wanted() {
             write_older_than(st, Nanos::MAX);
         }
@@ -31,6 +33,7 @@ pub fn flusher<M: Machine>(st: &Store<M>, _state: &Writeback) {
             }
             next_round = now + interval;
         }
+        state.writing.store(false, Relaxed);
         // It may have been told to stop while it waited for a device.
         if !st.machine.stopping() {
             st.machine.wait(ticket, interval.map(|_| next_round));

@@ -76,13 +76,13 @@ pub fn balance_dirty<M: Machine>(st: &Store<M>, state: &Writeback, file: FileId)
         return false;
     }
     let _scope = st.scope(Scope::BalanceDirtyPages);
-    let (mut woken, mut slept) = (false, false);
+    let mut slept = false;
     loop {
         let limits = limits(st);
         let dirty = dirty_pages(st);
         state.pressed.store(dirty > limits.background, Relaxed);
-        if dirty > limits.background && !woken {
-            woken = true;
+        // Each time: it may have looked before others made more pages dirty.
+        if dirty > limits.background && !state.writing.load(Relaxed) {
             wake_flusher(st);
         }
         if dirty <= limits.freerun() || st.machine.stopping() {

@@ -46,6 +46,8 @@ pub struct Writeback {
     calls: AtomicU32,
     /// At the last look there was too much.
     pressed: AtomicBool,
+    /// The flusher is awake.
+    writing: AtomicBool,
 }
 
 /// Write all dirty pages of `[first, end)` of a file, in order, and wait until they, and those that were being written

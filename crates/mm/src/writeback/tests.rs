@@ -2,6 +2,7 @@ use super::flusher::{flusher, write_background, write_older_than};
 use super::*;
 use crate::cache::tests::{check, disk_file, store, write};
 use crate::knobs::Knob;
+use crate::machine::WaitKey;
 use std_alloc::vec::Vec;
 
 #[test]
@@ -44,6 +45,24 @@ fn the_flusher_writes_the_oldest_first_down_to_the_background_share() {
     assert_eq!(files.map(|file| st.cache.is_dirty(file)), [false, false, true]);
     assert_eq!(st.cache.file(files[1]).dirtied_at(), None);
     check(&st);
+}
+
+/// It looked, and went to sleep, before others made more pages dirty than there may be.
+#[test]
+fn a_writer_wakes_the_flusher_as_often_as_there_is_too_much() {
+    let st = store(4096, 8);
+    let state = Writeback::default();
+    let file = disk_file(&st, 0, 0);
+    write(&st, file, 0, (limits(&st).dirty + 40) * PAGE_SIZE, 1);
+    // The flusher of this test writes when it is woken for the second time.
+    st.machine.while_waiting(|st| {
+        assert!(st.machine.now() < 1_000_000_000, "the flusher sleeps, and nobody wakes it");
+        if st.machine.ticket(WaitKey::Flusher).mark > 1 {
+            write_older_than(st, Nanos::MAX);
+        }
+    });
+    balance_dirty(&st, &state, file);
+    assert!(!st.cache.is_dirty(file) && st.stats.read(Stat::NrWriteback) <= limits(&st).dirty as i64);
 }
 
 /// It is told to stop while it waits for a device, and nobody tells it again.
