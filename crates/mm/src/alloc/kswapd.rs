@@ -93,6 +93,11 @@ impl Allocator {
         self.zone(zone).watermark_ok(order, mark, highest, reserve)
     }
 
+    /// Would a request that no boost holds back find memory above the min mark of the zone?
+    pub fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
+        self.zone(zone).allows(order, Mark::Min, highest, Reserve::Boost)
+    }
+
     /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? Also if it has no such zone.
     pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mark = kswapd_mark(knobs);
