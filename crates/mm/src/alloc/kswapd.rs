@@ -206,7 +206,8 @@ impl Allocator {
         let mut last = None;
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
-            let wanted = !request.this_node_only || zone.node() == request.node;
+            let among = request.among.contains(zone.node());
+            let wanted = among && (!request.this_node_only || zone.node() == request.node);
             // The zones of a node stand next to each other.
             if wanted && last != Some(zone.node()) {
                 last = Some(zone.node());

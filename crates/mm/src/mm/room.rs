@@ -140,13 +140,15 @@ impl<M: Machine> Mm<M> {
     /// who needs one page just after another that has raised the marks does not wait for either.) Asked once: an operation that needs
     /// two pages where one was hidden would ask for ever.
     fn has_hidden_room(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
-        let &NeedsReclaim { order, node, highest } = needs;
+        let &NeedsReclaim { order, node, highest, among } = needs;
         let alloc = &self.store.alloc;
         if gfp.reserve == Reserve::Boost {
             return false;
         }
         alloc.drain_all(self.ground());
-        let enough = |&zone: &ZoneId| alloc.allows_last(zone, order, highest);
+        let enough = |&zone: &ZoneId| {
+            among.contains(alloc.zone(zone).node()) && alloc.allows_last(zone, order, highest)
+        };
         gfp.reserve = Reserve::Boost;
         alloc.zonelist(node, highest).iter().any(enough)
     }

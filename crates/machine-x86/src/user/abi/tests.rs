@@ -58,7 +58,18 @@ fn memory_call() -> impl Strategy<Value = Call> {
         range().prop_map(|(addr, len)| Call::Msync { addr, len }),
         (range(), any::<Option<u32>>()).prop_map(|((addr, len), node)| Call::MovePages { addr, len, node }),
         range().prop_map(|(from, to)| Call::MigratePages { from, to }),
+        (range(), mem_policy(), any::<bool>()).prop_map(|((addr, len), policy, moving)| Call::Mbind {
+            addr,
+            len,
+            policy,
+            moving
+        }),
+        mem_policy().prop_map(Call::SetMempolicy),
     ]
+}
+
+fn mem_policy() -> impl Strategy<Value = MemPolicy> {
+    (prop::sample::select(&PolicyMode::ALL), any::<u64>()).prop_map(|(mode, nodes)| MemPolicy { mode, nodes })
 }
 
 fn file_call() -> impl Strategy<Value = Call> {
