@@ -174,11 +174,6 @@ impl SimMachine {
         };
         let frames = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
         let memory = spec.memory() / PAGE_SIZE;
-        let latency = spec.ranges().iter().map(|range| {
-            let to = range.node.index();
-            let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
-            (range.start.0 + range.frames, by_node, spec.line(to))
-        });
         // Of tiers of memory it is of interest.
         let tiers = spec.nodes().iter().any(|node| node.cpus == 0);
         let read_lines = spec.ranges().iter().filter(|_| tiers).map(|_| Cell::new(0));
@@ -190,7 +185,7 @@ impl SimMachine {
             .collect();
         let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
         SimMachine {
-            latency: latency.collect(),
+            latency: memory::latencies(&spec),
             loads: memory::loads(&spec),
             read_lines: read_lines.collect(),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },

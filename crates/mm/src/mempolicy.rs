@@ -3,8 +3,8 @@
 //! A policy says where a page is wanted when it is first used; what is there already stays, unless a call moves it. Reclaim's demotion
 //! heeds no policy, as in Linux.
 //!
-//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's number decides, for a process as for
-//! a range, so that a run does not depend on who faults first. Nodes have no weights.
+//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's number
+//! decides, for a process as for a range, so that a run does not depend on who faults first. Nodes have no weights.
 
 use crate::machine::Machine;
 use crate::units::*;

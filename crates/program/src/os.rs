@@ -357,8 +357,8 @@ pub trait Os {
         Err(Errno::NoSys)
     }
 
-    /// Say where memory for a range comes from from now on. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how many pages were to
-    /// be moved and could not be.
+    /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how many pages
+    /// were to be moved and could not be.
     fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
         let _ = (addr, len, policy, moving);
         Err(Errno::NoSys)

@@ -5,7 +5,8 @@
 //! was asked for than there is, they take longer in proportion, so that what is read comes down to what there is: that is the time for
 //! which they queue. Each window goes half the way, or the factor would swing between two that are wrong.
 //!
-//! A CPU streams in proportion to its latency, as it has so many reads under way at once: so the lines that follow the first take longer, too.
+//! A CPU has so many reads under way at once, so it streams in proportion to its latency: the lines that follow the first take
+//! longer, too.
 
 use crate::spec::Loaded;
 use std::cell::Cell;

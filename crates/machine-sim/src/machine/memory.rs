@@ -3,8 +3,19 @@
 use super::load::Load;
 use super::{Cpu, SimMachine};
 use crate::spec::{Hardware, MachineSpec};
+use mm::machine::MemoryRange;
 use mm::units::Pfn;
 use std::rc::Rc;
+
+/// For each range of memory its end, the read latency from each node, and the time of a further line.
+pub(super) fn latencies(spec: &MachineSpec) -> Vec<(u32, Vec<u64>, u64)> {
+    let of_range = |range: &MemoryRange| {
+        let to = range.node.index();
+        let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
+        (range.start.0 + range.frames, by_node, spec.line(to))
+    };
+    spec.ranges().iter().map(of_range).collect()
+}
 
 /// For each range of memory, how busy its node is.
 pub(super) fn loads(spec: &MachineSpec) -> Vec<Option<Rc<Load>>> {
