@@ -72,8 +72,7 @@ struct Space {
 
 struct File {
     size: u64,
-    /// Where calls that are writing beyond the end will have written to. The memory manager's size grows step by step, this one's when
-    /// they have ended: in between the pages may be there or not.
+    /// Where calls under way will have written to: the memory manager's size grows step by step, this one's when they have ended.
     growing: Vec<u64>,
     /// Pages that came with the device, and the stamp of the first.
     initial: (u64, Stamp),
