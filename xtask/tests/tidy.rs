@@ -27,6 +27,7 @@ const FLOORS: &[(u32, &[&str])] = &[
             "api",
             "table_macro",
             "tier",
+            "mempolicy",
         ],
     ),
     (3, &["lock", "semaphore", "swap", "arena", "policy", "hot"]),

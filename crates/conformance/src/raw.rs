@@ -45,6 +45,7 @@ impl<'k, H: Harness> Frames<'k, H> {
             highest: ZoneKind::Normal,
             reserve: Reserve::None,
             this_node_only: false,
+            among: Nodes::ALL,
             atomic: false,
         };
         let short = |_| Stop::Failed(format!("no free block of {} pages", order.frames()));

@@ -3,6 +3,7 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
+mod load;
 mod memory;
 
 use crate::bound::Bound;
@@ -18,6 +19,7 @@ use crate::sched::{Happening, Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
+use load::Load;
 use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
@@ -141,8 +143,10 @@ pub struct SimMachine {
     pub(crate) age: RefCell<Histogram>,
     /// Units of work done and picoseconds spent on it.
     pub(crate) work: [Cell<u64>; Work::COUNT],
-    /// For each memory range: its end, and the read latency from each node.
+    /// For each memory range: its end, the read latency from each node, and the time of a further line.
     latency: Vec<(u32, Vec<u64>, u64)>,
+    /// For each memory range: how busy its node is, if that matters; empty: nowhere.
+    loads: Vec<Option<Rc<Load>>>,
     /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody asks.
     pub(crate) read_lines: Vec<Cell<u64>>,
     fault: Option<Fault>,
@@ -170,11 +174,6 @@ impl SimMachine {
         };
         let frames = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
         let memory = spec.memory() / PAGE_SIZE;
-        let latency = spec.ranges().iter().map(|range| {
-            let to = range.node.index();
-            let by_node = (0..spec.nodes().len()).map(|from| spec.latency(from, to)).collect();
-            (range.start.0 + range.frames, by_node, spec.line(to))
-        });
         // Of tiers of memory it is of interest.
         let tiers = spec.nodes().iter().any(|node| node.cpus == 0);
         let read_lines = spec.ranges().iter().filter(|_| tiers).map(|_| Cell::new(0));
@@ -186,7 +185,8 @@ impl SimMachine {
             .collect();
         let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
         SimMachine {
-            latency: latency.collect(),
+            latency: memory::latencies(&spec),
+            loads: memory::loads(&spec),
             read_lines: read_lines.collect(),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
             cpus,

@@ -14,10 +14,11 @@ use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
-use mm::units::{GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
+use mm::mempolicy;
+use mm::units::{GroupId, NodeId, Nodes, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Program, Prot,
-    Remap, Role, Signal, TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy, Mode, Os,
+    PolicyMode, Program, Prot, Remap, Role, Signal, TaskHandle,
 };
 
 /// Bits of a user address.
@@ -60,6 +61,16 @@ fn prot(prot: Prot) -> api::Prot {
 
 fn node_id(node: u32) -> Result<NodeId, Errno> {
     u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
+}
+
+fn mem_policy(policy: MemPolicy) -> Result<mempolicy::MemPolicy, Errno> {
+    let mode = match policy.mode {
+        PolicyMode::Default => mempolicy::PolicyMode::Default,
+        PolicyMode::Preferred => mempolicy::PolicyMode::Preferred,
+        PolicyMode::Bind => mempolicy::PolicyMode::Bind,
+        PolicyMode::Interleave => mempolicy::PolicyMode::Interleave,
+    };
+    mempolicy::MemPolicy::new(mode, Nodes(policy.nodes)).ok_or(Errno::Inval)
 }
 
 fn group_id(group: Group) -> Result<GroupId, Errno> {
@@ -430,6 +441,18 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
         let result = self.call(|mm, space| mm.migrate_pages(space, from, to));
+        self.done(result)
+    }
+
+    fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
+        let ((start, pages), policy) = (range(addr, len)?, mem_policy(policy)?);
+        let result = self.call(|mm, space| mm.mbind(space, start, pages, policy, moving));
+        self.done(result)
+    }
+
+    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
+        let policy = mem_policy(policy)?;
+        let result = self.call(|mm, space| mm.set_mempolicy(space, policy));
         self.done(result)
     }
 

@@ -185,6 +185,10 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     let mut count = |name: &str, value: u64, unit, help| {
         metrics.push(Metric { name: name.into(), value: value as f64, unit, better: Better::Lower, help });
     };
+    for (node, nanos) in machine.loaded_latencies() {
+        let help = "mean time of a read of the node's memory, after a miss of TLBs, with what others read at the same time";
+        count(&format!("node{node}_read_latency"), nanos, "ns", help);
+    }
     count("tlb_rounds", sum(|cpu| &cpu.counts.rounds), "", "flush requests sent to other CPUs");
     count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
     count("ipis_received", sum(|cpu| &cpu.counts.ipis_received), "", "interrupts received for flushes");

@@ -158,6 +158,31 @@ impl Queue {
     }
 }
 
+/// The CPUs that have a task, by bit: who looks for the earliest of them, which is done at every step, passes the others by.
+struct Busy(Vec<u64>);
+
+impl Busy {
+    fn of(cpus: usize) -> Busy {
+        Busy(vec![0; cpus.div_ceil(u64::BITS as usize)])
+    }
+
+    fn set(&mut self, cpu: usize, busy: bool) {
+        let (word, bit) = (&mut self.0[cpu / u64::BITS as usize], 1 << (cpu % u64::BITS as usize));
+        if busy { *word |= bit } else { *word &= !bit }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(at * u64::BITS as usize + bit)
+            })
+        })
+    }
+}
+
 /// A change of the task that a CPU runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Picked {
@@ -188,6 +213,8 @@ pub(crate) struct Sched {
     pub(crate) idle: Vec<u64>,
     nodes: Vec<u8>,
     queues: Vec<Queue>,
+    /// Whose queue has a task.
+    busy: Busy,
     tasks: Vec<Task>,
     events: BinaryHeap<Reverse<Timed>>,
     orders: u64,
@@ -207,6 +234,7 @@ impl Sched {
             clocks: (0..cpus).map(|_| Rc::default()).collect(),
             idle: vec![0; cpus],
             queues: (0..cpus).map(queue).collect(),
+            busy: Busy::of(cpus),
             nodes,
             tasks: Vec::new(),
             events: BinaryHeap::new(),
@@ -240,7 +268,14 @@ impl Sched {
         let id = self.tasks.len() as TaskId;
         self.tasks.push(Task { cpu, state: State::Ready, ready_at: now, waits: 0, woken: false, pinned });
         self.queues[cpu].waiting.push_back(id);
+        self.note_busy(cpu);
         self.come_to(cpu, now);
+    }
+
+    /// Tasks have come to a CPU's queue, or left it.
+    fn note_busy(&mut self, cpu: usize) {
+        let busy = self.queues[cpu].len() > 0;
+        self.busy.set(cpu, busy);
     }
 
     /// The last task that waits for the CPU and may go to another.
@@ -269,8 +304,7 @@ impl Sched {
 
     /// The earliest thing to do. An event is taken out.
     pub(crate) fn next(&mut self) -> Next {
-        let busy = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() > 0);
-        let cpu = busy.min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
+        let cpu = self.busy.iter().min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
         let event = self.next_event();
         match cpu {
             Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
@@ -322,14 +356,16 @@ impl Sched {
             return;
         };
         let task = self.queues[from].waiting.remove(at).expect("it was found there");
+        self.note_busy(from);
         let state = &mut self.tasks[task as usize];
         // What it did there may be ahead of this CPU's clock.
         state.ready_at = state.ready_at.max(self.clocks[from].get());
         self.queues[cpu].waiting.push_back(task);
+        self.note_busy(cpu);
     }
 
     fn limit(&self, cpu: usize) -> u64 {
-        let others = (0..self.queues.len()).filter(|&other| other != cpu && self.queues[other].len() > 0);
+        let others = self.busy.iter().filter(|&other| other != cpu);
         let second = others.map(|other| self.clocks[other].get()).min();
         let limit = second.map_or(u64::MAX, |clock| clock.saturating_add(QUANTUM)).min(self.next_event());
         match self.queues[cpu].waiting.is_empty() {
@@ -366,6 +402,8 @@ impl Sched {
         let task = self.queues[from].waiting.remove(at).expect("it was found there");
         let since = self.clocks[cpu].get().max(self.tasks[task as usize].ready_at);
         self.queues[cpu].waiting.push_back(task);
+        self.note_busy(from);
+        self.note_busy(cpu);
         self.come_to(cpu, since);
         false
     }
@@ -390,6 +428,7 @@ impl Sched {
     /// The task that runs on `cpu` sleeps. Who calls this then suspends it.
     pub(crate) fn block(&mut self, cpu: usize, key: Key, deadline: Option<u64>) {
         let task = self.queues[cpu].current.take().expect("only a running task can sleep");
+        self.note_busy(cpu);
         self.tasks[task as usize].waits += 1;
         self.tasks[task as usize].state = State::Blocked(key);
         self.sleepers.entry(key).or_default().push(task);
@@ -463,6 +502,7 @@ impl Sched {
         let state = &mut self.tasks[task as usize];
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
         self.queues[cpu].waiting.push_front(task);
+        self.note_busy(cpu);
         self.come_to(cpu, now);
         if self.queues[cpu].current.is_some() {
             let end = self.queues[cpu].slice_end;
@@ -474,6 +514,7 @@ impl Sched {
     /// The task that runs on `cpu` has ended.
     pub(crate) fn end(&mut self, cpu: usize) {
         let task = self.queues[cpu].current.take().expect("only a running task can end");
+        self.note_busy(cpu);
         self.tasks[task as usize].state = State::Ended;
         self.wake(self.clocks[cpu].get(), Key::End(task));
     }

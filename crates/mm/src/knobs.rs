@@ -210,6 +210,8 @@ knobs! {
         "pages that the policy 'list' flushes in one round";
     TlbAgeLimitMs "tlb.age_limit_ms" 100 0..=60000 "ms"
         "longest time for which a flush is deferred; 0 = no limit";
+    TlbLazyMaxOrder "tlb.lazy_max_order" 10 0..=10 "log2 pages"
+        "largest folio whose flush is deferred, where the policy defers; 0 = single pages only, as in the LUF series";
     TlbPayAll "tlb.pay_all" 1 0..=1 ""
         "a round that must be sent anyway goes to all CPUs that owe a flush (1), or only to those that it needs (0)";
     TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33 0..=512 "pages"

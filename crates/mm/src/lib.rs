@@ -52,6 +52,7 @@ pub mod lock;
 pub mod lru;
 pub mod machine;
 pub mod memory;
+pub mod mempolicy;
 pub mod migrate;
 pub mod mm;
 pub mod policy;

@@ -7,6 +7,7 @@ use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::machine::{Machine, Work};
+use crate::mempolicy::Place;
 use crate::swap::Swap;
 use crate::table::{Landing, Tables};
 use crate::tlb::{Batch, FileSettled};
@@ -78,6 +79,8 @@ pub struct Gfp {
     pub given_up: Order,
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     pub faulted: bool,
+    /// Where it is to come from.
+    pub place: Place,
     /// Is it for what a call writes over? That its page was in memory before says nothing about what is used.
     pub overwrites: bool,
 }
@@ -92,6 +95,7 @@ impl Gfp {
             read_ahead: true,
             given_up: Order(MAX_ORDER.0 + 1),
             faulted: false,
+            place: Place::NEAR,
             overwrites: false,
         }
     }

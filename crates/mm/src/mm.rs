@@ -373,6 +373,7 @@ fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn
         highest: ZoneKind::Normal,
         reserve: Reserve::None,
         this_node_only: false,
+        among: Nodes::ALL,
         atomic: false,
     };
     let zero = alloc.take(base, &request, Mark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();

@@ -135,6 +135,7 @@ named_table! {
         NumaHit "numa_hit" "pages allocated on the node that was wanted";
         NumaMiss "numa_miss" "pages allocated on another node than wanted";
         NumaForeign "numa_foreign" "pages wanted on this node, allocated elsewhere";
+        NumaInterleave "numa_interleave" "pages that a policy of taking turns wanted from a node, and got there";
         NumaLocal "numa_local" "pages allocated on the CPU's node";
         NumaOther "numa_other" "pages allocated on another node than the CPU's";
     }

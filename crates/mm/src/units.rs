@@ -129,6 +129,26 @@ impl Order {
     }
 }
 
+/// Some nodes, of the first 60: bit n is node n. None of them stands for all that there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Nodes(pub u64);
+
+impl Nodes {
+    /// All that there are.
+    pub const ALL: Nodes = Nodes(0);
+
+    /// Does the node belong to them?
+    #[inline]
+    pub const fn contains(self, node: NodeId) -> bool {
+        self.0 == 0 || (node.0 < 64 && self.0 >> node.0 & 1 != 0)
+    }
+
+    /// Those that are named, ascending.
+    pub fn named(self) -> impl Iterator<Item = NodeId> + Clone {
+        (0..u64::BITS as u8).filter(move |&node| self.0 >> node & 1 != 0).map(NodeId)
+    }
+}
+
 impl Vpn {
     /// The page that holds a byte address.
     #[inline]

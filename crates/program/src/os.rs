@@ -189,6 +189,34 @@ pub enum FileAdvice {
     NoReuse,
 }
 
+/// How the nodes are chosen that memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum PolicyMode {
+    /// MPOL_DEFAULT
+    Default,
+    /// MPOL_PREFERRED_MANY
+    Preferred,
+    /// MPOL_BIND
+    Bind,
+    /// MPOL_INTERLEAVE
+    Interleave,
+}
+
+impl PolicyMode {
+    /// All values.
+    pub const ALL: [PolicyMode; 4] =
+        [PolicyMode::Default, PolicyMode::Preferred, PolicyMode::Bind, PolicyMode::Interleave];
+}
+
+/// Where memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct MemPolicy {
+    /// How nodes are chosen.
+    pub mode: PolicyMode,
+    /// Of which (bit n: node n); none for the default.
+    pub nodes: u64,
+}
+
 /// A file that a program wants. Files are named so that tasks and processes can share them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileSpec<'a> {
@@ -326,6 +354,19 @@ pub trait Os {
     /// not be.
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
         let _ = (from, to);
+        Err(Errno::NoSys)
+    }
+
+    /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how many pages
+    /// were to be moved and could not be.
+    fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
+        let _ = (addr, len, policy, moving);
+        Err(Errno::NoSys)
+    }
+
+    /// Say where memory for this process comes from, in ranges of which nothing is said. Children inherit it.
+    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
+        let _ = policy;
         Err(Errno::NoSys)
     }
 

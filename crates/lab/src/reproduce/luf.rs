@@ -10,7 +10,7 @@ pub(super) const LUF: Reproduction = Reproduction {
     scale: 1.0 / 1024.0,
     knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2)],
     sides: [Side { profile: "classic", published: "before" }, Side { profile: "lazy", published: "after" }],
-    context: &["eager"],
+    context: &["eager", "lazy+tlb.lazy_max_order=0"],
     settings: &[Setting {
         title: "64 CPUs, 42 GB DRAM, 98 GB CXL",
         machine: "luf-cxl",

@@ -90,6 +90,13 @@ fn nodes(file: &MachineFile) -> Result<(), SpecError> {
     for node in &file.node {
         within("node.latency_ns", node.latency_ns, 1.0..=1e6)?;
         within("node.bandwidth_gbs", node.bandwidth_gbs, 0.01..=1e5)?;
+        if let Some(loaded) = &node.loaded {
+            within("node.loaded.bandwidth_gbs", loaded.bandwidth_gbs, 0.01..=1e6)?;
+            curve(&loaded.curve)?;
+            if loaded.source.is_empty() {
+                return fail("node.loaded.source", "is empty".into());
+            }
+        }
         if node.memory.len() > MAX_RANGES {
             return fail(
                 "node.memory",
@@ -102,6 +109,20 @@ fn nodes(file: &MachineFile) -> Result<(), SpecError> {
         true => fail("node.memory", format!("{bytes} bytes in all are more than 8T")),
         false => Ok(()),
     }
+}
+
+/// From a share of 0 to one of 1, both rising, and never less than once as long.
+fn curve(points: &[[f64; 2]]) -> Result<(), SpecError> {
+    const KEY: &str = "node.loaded.curve";
+    if !(2..=64).contains(&points.len()) {
+        return fail(KEY, format!("has {} points, not 2 to 64", points.len()));
+    }
+    points.iter().try_for_each(|point| within(KEY, point[1], 1.0..=100.0))?;
+    let rises = points.windows(2).all(|two| two[0][0] < two[1][0] && two[0][1] <= two[1][1]);
+    if points[0][0] != 0.0 || points[points.len() - 1][0] != 1.0 || !rises {
+        return fail(KEY, "must rise from a share of 0.0 to one of 1.0".into());
+    }
+    Ok(())
 }
 
 fn distances(file: &MachineFile) -> Result<(), SpecError> {

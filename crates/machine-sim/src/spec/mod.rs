@@ -112,6 +112,20 @@ pub struct NodeSpec {
     pub bandwidth_gbs: f64,
     /// Where these come from.
     pub source: String,
+    /// What changes when many CPUs read at once; none: nothing does.
+    pub loaded: Option<Loaded>,
+}
+
+/// A node's memory when many CPUs read at once.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// GB (10^9 bytes) a second for all CPUs together.
+    pub bandwidth_gbs: f64,
+    /// Points: a share of that, from 0 to 1, and how many times as long a read takes when so much is read.
+    pub curve: Vec<[f64; 2]>,
+    /// Where these come from.
+    pub source: String,
 }
 
 impl NodeSpec {

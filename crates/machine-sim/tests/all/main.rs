@@ -11,6 +11,8 @@ mod conformance;
 mod flushes;
 mod huge_entries;
 mod large_folios;
+mod load;
+mod mempolicy;
 mod migration;
 mod optimum;
 mod policies;

@@ -113,3 +113,22 @@ fn the_random_program_runs_clean_on_tiers() {
         outcome(&config, &Chaos::new(400, 64 * MIB / PAGE));
     }
 }
+
+/// The machine, whose slow memory is movable.
+fn movable_below() -> MachineSpec {
+    let text = include_str!("../../machines/tiers.toml");
+    let (near, far) = text.split_at(text.find("cpus = 0").unwrap());
+    let far = far.replace(r#"zone = "normal""#, r#"zone = "movable""#);
+    MachineSpec::from_toml("movable", &format!("{near}{far}")).unwrap()
+}
+
+/// A table that is had from a block of movable pages raises the marks of its zone; the next one is had all the same, though kswapd has not
+/// been there to lower them.
+#[test]
+fn marks_that_are_raised_leave_nobody_without_a_page() {
+    let program = builtin::from_name("zipf", 60 * MIB).unwrap();
+    let config = RunConfig { memory: Some(3 * FAST), ..RunConfig::new(movable_below()) };
+    let outcome = outcome(&config, &program);
+    assert_eq!(outcome.oom, []);
+    assert!(outcome.stat(Stat::PgallocMovable) > 0);
+}

@@ -120,6 +120,14 @@ impl<H: Host> Kernel<H> {
             Call::MigratePages { from, to } => {
                 return self.on_space(task, |mm, space| mm.migrate_pages(space, from, to));
             }
+            Call::Mbind { addr, len, policy, moving } => {
+                let ((start, pages), policy) = (range(addr, len)?, convert::mem_policy(policy)?);
+                return self.on_space(task, |mm, space| mm.mbind(space, start, pages, policy, moving));
+            }
+            Call::SetMempolicy(policy) => {
+                let policy = convert::mem_policy(policy)?;
+                self.on_space(task, |mm, space| mm.set_mempolicy(space, policy))?;
+            }
             Call::Msync { addr, len } => {
                 let (start, pages) = range(addr, len)?;
                 self.on_space(task, |mm, space| mm.msync(space, start, pages))?;

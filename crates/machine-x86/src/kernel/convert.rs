@@ -1,8 +1,8 @@
 //! Words of programs in words of the memory manager.
 
-use mm::api;
-use mm::units::{GroupId, NodeId, PAGE_SIZE, Vpn, pages_of};
-use program::{Advice, Errno, FileAdvice, Group, GroupLimits, Prot};
+use mm::units::{GroupId, NodeId, Nodes, PAGE_SIZE, Vpn, pages_of};
+use mm::{api, mempolicy};
+use program::{Advice, Errno, FileAdvice, Group, GroupLimits, MemPolicy, PolicyMode, Prot};
 
 /// Bits of a program's address.
 pub(super) const ADDRESS_BITS: u32 = 47;
@@ -54,6 +54,16 @@ pub(super) fn file_advice(advice: FileAdvice) -> api::FileAdvice {
 
 pub(super) fn node(node: u32) -> Result<NodeId, Errno> {
     u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
+}
+
+pub(super) fn mem_policy(policy: MemPolicy) -> Result<mempolicy::MemPolicy, Errno> {
+    let mode = match policy.mode {
+        PolicyMode::Default => mempolicy::PolicyMode::Default,
+        PolicyMode::Preferred => mempolicy::PolicyMode::Preferred,
+        PolicyMode::Bind => mempolicy::PolicyMode::Bind,
+        PolicyMode::Interleave => mempolicy::PolicyMode::Interleave,
+    };
+    mempolicy::MemPolicy::new(mode, Nodes(policy.nodes)).ok_or(Errno::Inval)
 }
 
 pub(super) fn group(group: Group) -> Result<GroupId, Errno> {

@@ -8,7 +8,10 @@
 //! In the answer, the first register is 0 or the number of an error (see [`ERRNOS`]), the second the value of the call.
 
 use core::ops::Range;
-use program::{Advice, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap, Role, Signal};
+use program::{
+    Advice, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, MemPolicy, PolicyMode, Prot, Remap, Role,
+    Signal,
+};
 
 /// Bytes in the user arena. A buffer of no bytes is fine wherever it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +107,19 @@ pub enum Call {
         /// The nodes that they go to.
         to: u64,
     },
+    /// Say where memory for a range comes from; the value is how many pages could not be moved there.
+    Mbind {
+        /// First byte.
+        addr: u64,
+        /// Bytes.
+        len: u64,
+        /// What is said.
+        policy: MemPolicy,
+        /// Does what is elsewhere go there?
+        moving: bool,
+    },
+    /// Say where memory for this process comes from.
+    SetMempolicy(MemPolicy),
     /// Write dirty file pages of a range back.
     Msync {
         /// First byte.
@@ -330,6 +346,12 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
             (31, [addr, len, node.is_some() as u64, node.unwrap_or(0) as u64, 0, 0])
         }
         Call::MigratePages { from, to } => (32, [from, to, 0, 0, 0, 0]),
+        Call::Mbind { addr, len, policy: MemPolicy { mode, nodes }, moving } => {
+            (33, [addr, len, index_of(&PolicyMode::ALL, &mode), nodes, moving as u64, 0])
+        }
+        Call::SetMempolicy(MemPolicy { mode, nodes }) => {
+            (34, [index_of(&PolicyMode::ALL, &mode), nodes, 0, 0, 0, 0])
+        }
         Call::Msync { addr, len } => (7, [addr, len, 0, 0, 0, 0]),
         Call::Open { name, size, in_memory, writable } => {
             (8, [name.addr, name.len, size, in_memory as u64 | (writable as u64) << 1, 0, 0])
@@ -475,6 +497,11 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
             Call::MovePages { addr: a, len: b, node: given.then_some(node) }
         }
         32 => Call::MigratePages { from: a, to: b },
+        33 => {
+            let policy = MemPolicy { mode: one_of(&PolicyMode::ALL, c)?, nodes: d };
+            Call::Mbind { addr: a, len: b, policy, moving: flags(e, 1)? != 0 }
+        }
+        34 => Call::SetMempolicy(MemPolicy { mode: one_of(&PolicyMode::ALL, a)?, nodes: b }),
         15 => Call::Spawn(number(a)?),
         16 => Call::Fork(number(a)?),
         17 => Call::Join(number(a)?),

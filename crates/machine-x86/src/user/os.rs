@@ -15,8 +15,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Prot, Remap,
-    Role, Signal, TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy, Mode, Os,
+    Prot, Remap, Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -341,6 +341,14 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
         self.call(Call::MigratePages { from, to })
+    }
+
+    fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
+        self.call(Call::Mbind { addr, len, policy, moving })
+    }
+
+    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
+        self.call(Call::SetMempolicy(policy)).map(drop)
     }
 
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {

@@ -93,6 +93,11 @@ impl Allocator {
         self.zone(zone).watermark_ok(order, mark, highest, reserve)
     }
 
+    /// Would a request that no boost holds back find memory above the min mark of the zone?
+    pub fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
+        self.zone(zone).allows(order, Mark::Min, highest, Reserve::Boost)
+    }
+
     /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? Also if it has no such zone.
     pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mark = kswapd_mark(knobs);
@@ -201,7 +206,8 @@ impl Allocator {
         let mut last = None;
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
-            let wanted = !request.this_node_only || zone.node() == request.node;
+            let among = request.among.contains(zone.node());
+            let wanted = among && (!request.this_node_only || zone.node() == request.node);
             // The zones of a node stand next to each other.
             if wanted && last != Some(zone.node()) {
                 last = Some(zone.node());

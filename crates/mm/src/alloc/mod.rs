@@ -73,6 +73,8 @@ pub struct Request {
     pub reserve: Reserve,
     /// Fail rather than take from another node.
     pub this_node_only: bool,
+    /// No others will do.
+    pub among: Nodes,
     /// The caller may not send interrupts: only frames for which no flush is owed will do. Some are kept for this.
     pub atomic: bool,
 }
@@ -92,6 +94,15 @@ pub struct NeedsReclaim {
     pub node: NodeId,
     /// Highest kind of zone that would have done.
     pub highest: ZoneKind,
+    /// Nodes that would have done.
+    pub among: Nodes,
+}
+
+impl NeedsReclaim {
+    /// Could the request have used this zone, which is in its list?
+    pub fn could_use(&self, zone: &Zone) -> bool {
+        self.among.contains(zone.node())
+    }
 }
 
 /// All memory of the machine.
@@ -295,7 +306,7 @@ impl Allocator {
         mark: Mark,
     ) -> Result<Fresh, NeedsReclaim> {
         let _scope = base.scope(Scope::GetPageFromFreelist);
-        let &Request { order, node, highest, .. } = request;
+        let &Request { order, node, highest, among, .. } = request;
         debug_assert!(highest < ZoneKind::Movable || request.mobility == Mobility::Movable);
         let zones = self.zonelist(node, highest);
         // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
@@ -312,7 +323,7 @@ impl Allocator {
                 if mark == Mark::Low {
                     self.wake_kswapds(base, request);
                 }
-                Err(NeedsReclaim { order, node, highest })
+                Err(NeedsReclaim { order, node, highest, among })
             }
         }
     }
@@ -326,10 +337,10 @@ impl Allocator {
         mark: Mark,
         mixing: Mixing,
     ) -> Option<Fresh> {
-        let &Request { order, node, highest, reserve, .. } = request;
+        let &Request { order, node, highest, reserve, among, .. } = request;
         for &id in zones {
             let zone = self.zone(id);
-            if request.this_node_only && zone.node() != node {
+            if (request.this_node_only && zone.node() != node) || !among.contains(zone.node()) {
                 continue;
             }
             if !zone.allows(order, Mark::High, highest, reserve) {

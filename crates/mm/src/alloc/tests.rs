@@ -28,6 +28,7 @@ fn request(order: u8) -> Request {
         highest: ZoneKind::Movable,
         reserve: Reserve::None,
         this_node_only: false,
+        among: Nodes::ALL,
         atomic: false,
     }
 }
@@ -174,6 +175,7 @@ proptest! {
                         highest: if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal },
                         reserve: if reserve { Reserve::All } else { Reserve::None },
                         this_node_only: only,
+                        among: Nodes::ALL,
                         atomic: false,
                     };
                     if let Some(pfn) = take(&base, &allocator, &request) {
@@ -450,7 +452,10 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
     let recorded = |order| Some(KswapdRequest { order: Order(order), highest: ZoneKind::Movable });
     assert_eq!(allocator.kswapd_request(NodeId(0)), recorded(0));
     let needs = allocator.take(&base, &request(0), Mark::Low).unwrap_err();
-    assert_eq!(needs, NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable });
+    assert_eq!(
+        needs,
+        NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
+    );
     assert_eq!(base.machine.wakes(key), 1);
     // A larger order is news, a smaller one after it is not.
     assert!(allocator.take(&base, &request(5), Mark::Low).is_err());

@@ -32,6 +32,8 @@ impl Mark {
 pub enum Reserve {
     /// Not at all.
     None,
+    /// Not at all, but a boost of the marks does not count.
+    Boost,
     /// Half of it: requests of high priority.
     High,
     /// Half, and a quarter of the rest: requests that can neither wait nor reclaim.
@@ -47,7 +49,7 @@ impl Reserve {
     #[inline]
     pub(super) fn lower(self, mark: u64) -> u64 {
         match self {
-            Reserve::None => mark,
+            Reserve::None | Reserve::Boost => mark,
             Reserve::High | Reserve::Oom => mark - mark / 2,
             Reserve::Atomic => {
                 let half = mark - mark / 2;

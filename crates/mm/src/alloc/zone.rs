@@ -180,13 +180,13 @@ impl Zone {
         self.ok_above(Order::ZERO, self.mark(mark) + more, highest, reserve)
     }
 
-    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve is not held back by a boost: at the
-    /// min mark, kswapd has long been woken.
+    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve, or at least what a boost asks for, is not held back
+    /// by a boost: at the min mark, kswapd has long been woken.
     pub(super) fn allows(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.watermark_ok(order, mark, highest, reserve)
             || (order == Order::ZERO
                 && mark == Mark::Min
-                && matches!(reserve, Reserve::High | Reserve::Atomic)
+                && matches!(reserve, Reserve::Boost | Reserve::High | Reserve::Atomic)
                 && self.boost() != 0
                 && self.ok_above(order, self.bare_mark(mark), highest, reserve))
     }

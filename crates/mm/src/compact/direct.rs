@@ -49,7 +49,8 @@ pub fn direct<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priorit
 }
 
 fn zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
-    st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id))
+    let zones = st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id));
+    zones.filter(|zone| needs.could_use(zone))
 }
 
 /// Is there a block for a request, above some zone's min mark?

@@ -126,7 +126,7 @@ impl Bench {
     }
 
     fn needs(&self, order: Order) -> NeedsReclaim {
-        NeedsReclaim { order, node: NodeId(0), highest: ZoneKind::Movable }
+        NeedsReclaim { order, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
     }
 
     fn direct(&self, order: Order, priority: Priority) -> Outcome {
@@ -144,6 +144,7 @@ impl Bench {
             highest: ZoneKind::Normal,
             reserve: crate::alloc::Reserve::All,
             this_node_only: false,
+            among: Nodes::ALL,
             atomic: false,
         };
         let alloc = &self.st().alloc;

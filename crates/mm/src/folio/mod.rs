@@ -18,7 +18,8 @@ use crate::alloc::{NeedsReclaim, Request};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::{Gfp, Memory, Shortage, Worth};
-use crate::stat::SizeStat;
+use crate::mempolicy::Place;
+use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
 impl<M: Machine> Memory<M> {
@@ -29,19 +30,24 @@ impl<M: Machine> Memory<M> {
             .groups
             .try_charge(self.ground(), gfp.group, order.frames() as u64)
             .map_err(Shortage::Group)?;
+        let (node, among) = self.place(gfp.place, order);
         let request = Request {
             order,
             mobility: Mobility::Movable,
-            node: self.node(),
+            node,
             highest: ZoneKind::Movable,
             reserve: gfp.reserve,
             this_node_only: false,
+            among,
             atomic: false,
         };
         match self.alloc.take(self.ground(), &request, gfp.mark) {
             Ok(fresh) => {
                 let pfn = fresh.into_pfn();
                 self.frames[pfn].set_group(gfp.group);
+                if gfp.place.is_interleaved() && self.frames[pfn].node() == node {
+                    self.count(Stat::NumaInterleave, i64::from(order.frames()));
+                }
                 Ok(pfn)
             }
             Err(needs) => {
@@ -49,6 +55,13 @@ impl<M: Machine> Memory<M> {
                 Err(needs.into())
             }
         }
+    }
+
+    /// The node that memory of an order is wanted from, and those that will do.
+    #[inline]
+    fn place(&self, place: Place, order: Order) -> (NodeId, Nodes) {
+        let here = self.node();
+        if place.is_near() { (here, Nodes::ALL) } else { place.choose(&self.machine, here, order) }
     }
 
     /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees every
@@ -68,7 +81,8 @@ impl<M: Machine> Memory<M> {
     /// only convenient.
     pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
         let highest = ZoneKind::Movable;
-        let mut zones = self.alloc.zones_of(self.node(), highest);
+        let (node, _) = self.place(gfp.place, order);
+        let mut zones = self.alloc.zones_of(node, highest);
         zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
     }
 
@@ -77,11 +91,14 @@ impl<M: Machine> Memory<M> {
         if self.has_block(order, gfp) {
             return Ok(true);
         }
-        let needs = NeedsReclaim { order, node: self.node(), highest: ZoneKind::Movable };
+        let (node, among) = self.place(gfp.place, order);
+        let needs = NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
         if gfp.given_up <= order {
             // It may have been made on another node.
-            let suits =
-                |&id: &ZoneId| self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve);
+            let suits = |&id: &ZoneId| {
+                among.contains(self.alloc.zone(id).node())
+                    && self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve)
+            };
             return Ok(self.alloc.zonelist(needs.node, needs.highest).iter().any(suits));
         }
         if worth.wake {

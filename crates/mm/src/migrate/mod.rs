@@ -75,6 +75,7 @@ pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mar
         highest: ZoneKind::Movable,
         reserve: Reserve::None,
         this_node_only: true,
+        among: Nodes::ALL,
         atomic: false,
     };
     st.alloc.take(st.memory().ground(), &request, mark).ok()

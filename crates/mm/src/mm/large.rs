@@ -190,8 +190,12 @@ impl World {
             }
             Op::Reclaim => {
                 let node = NodeId(0);
-                let needs =
-                    crate::alloc::NeedsReclaim { order: Order::ZERO, node, highest: ZoneKind::Normal };
+                let needs = crate::alloc::NeedsReclaim {
+                    order: Order::ZERO,
+                    node,
+                    highest: ZoneKind::Normal,
+                    among: Nodes::ALL,
+                };
                 reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &self.bench.mm, &needs);
             }
             Op::Compact(folios, mode) => {

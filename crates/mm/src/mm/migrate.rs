@@ -1,4 +1,4 @@
-//! move_pages and migrate_pages.
+//! move_pages and migrate_pages, mbind and set_mempolicy.
 
 #[cfg(test)]
 mod tests;
@@ -7,6 +7,7 @@ use super::Mm;
 use crate::alloc::{Fresh, Mark};
 use crate::api::Error;
 use crate::machine::Machine;
+use crate::mempolicy::{MemPolicy, Place, PolicyMode};
 use crate::migrate::{self, Done, Mode, Target, Why};
 use crate::store::Store;
 use crate::table::USER_END;
@@ -77,6 +78,56 @@ impl<M: Machine> Mm<M> {
             }
         }
         Ok(failed)
+    }
+
+    /// set_mempolicy: where memory of a space comes from, in ranges that do not say. Its children inherit it.
+    pub fn set_mempolicy(&self, space: SpaceId, policy: MemPolicy) -> Result<(), Error> {
+        self.check_policy(policy)?;
+        self.spaces.get(space).ok_or(Error::NotFound)?.set_policy(policy);
+        Ok(())
+    }
+
+    /// mbind: where memory of a range comes from, which has no holes. `moving` (MPOL_MF_MOVE_ALL): what is elsewhere goes there, whoever
+    /// else maps it. Returns how many pages were to be moved and could not be.
+    pub fn mbind(
+        &self,
+        space: SpaceId,
+        start: Vpn,
+        pages: u64,
+        policy: MemPolicy,
+        moving: bool,
+    ) -> Result<u64, Error> {
+        self.check_policy(policy)?;
+        let end = start.0.checked_add(pages).filter(|&end| end <= USER_END.0).ok_or(Error::Invalid)?;
+        self.on_space(space, |_| self.spaces.mbind(&self.store, space, (start, Vpn(end)), policy))?;
+        if !moving || policy.is_default() {
+            return Ok(0);
+        }
+        let here = self.ground().node();
+        let target = |index| Place::by(policy, index).choose(self.machine(), here, Order::ZERO).0;
+        if policy.mode() != PolicyMode::Interleave {
+            let there = policy.nodes();
+            let moved = self.move_range(space, (start.0, end), Some(target(0)), |on| !there.contains(on))?;
+            return Ok(moved.failed);
+        }
+        let mut failed = 0;
+        let mut at = start;
+        while at.0 < end {
+            let found = self.spaces.get(space).ok_or(Error::NotFound)?.range_from(at, |_| true);
+            let Some(range) = found.filter(|range| range.start.0 < end) else { break };
+            at = at.max(range.start);
+            while at < range.end().min(Vpn(end)) {
+                let node = target(range.anon_index(at).0);
+                failed += self.move_range(space, (at.0, at.0 + 1), Some(node), |on| on != node)?.failed;
+                at = Vpn(at.0 + 1);
+            }
+        }
+        Ok(failed)
+    }
+
+    fn check_policy(&self, policy: MemPolicy) -> Result<(), Error> {
+        let known = policy.nodes().named().all(|node| self.has_memory(node));
+        if known { Ok(()) } else { Err(Error::Invalid) }
     }
 
     fn has_memory(&self, node: NodeId) -> bool {

@@ -1,7 +1,10 @@
 //! Making room: what an operation that ran short does before it runs again.
 
+#[cfg(test)]
+mod tests;
+
 use super::Mm;
-use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim};
+use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
@@ -82,6 +85,7 @@ impl<M: Machine> Mm<M> {
         mut op: impl FnMut(Gfp) -> Result<R, E>,
     ) -> Result<R, E> {
         let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
+        let mut freed = 0;
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
                 // kswapd has been woken. What lies between the marks is for the meantime.
@@ -89,9 +93,17 @@ impl<M: Machine> Mm<M> {
                     gfp.mark = Mark::Min;
                     true
                 }
+                // What was reclaimed may lie on CPUs' lists, where no zone counts it as free.
+                Shortage::Zone(_) if freed > 0 => {
+                    freed = 0;
+                    self.store.alloc.drain_all(self.ground());
+                    true
+                }
                 Shortage::Zone(needs) => {
-                    let freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
+                    freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
+                        || freed > 0
+                        || self.has_hidden_room(&needs, gfp)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Block { needs, hard } => {
@@ -121,6 +133,24 @@ impl<M: Machine> Mm<M> {
             }
         }
         Err(error)
+    }
+
+    /// Before somebody has to go: what lies on CPUs' lists is free memory, too, and so is what kswapd was to make room for because
+    /// mobility groups were mixed. Is that enough? (Linux gives CPUs' lists back from time to time, and kswapd lowers the marks again; but
+    /// who needs one page just after another that has raised the marks does not wait for either.) Asked once: an operation that needs
+    /// two pages where one was hidden would ask for ever.
+    fn has_hidden_room(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
+        let &NeedsReclaim { order, node, highest, among } = needs;
+        let alloc = &self.store.alloc;
+        if gfp.reserve == Reserve::Boost {
+            return false;
+        }
+        alloc.drain_all(self.ground());
+        let enough = |&zone: &ZoneId| {
+            among.contains(alloc.zone(zone).node()) && alloc.allows_last(zone, order, highest)
+        };
+        gfp.reserve = Reserve::Boost;
+        alloc.zonelist(node, highest).iter().any(enough)
     }
 
     /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait

@@ -90,6 +90,7 @@ impl World {
             highest: ZoneKind::Movable,
             reserve: Reserve::All,
             this_node_only: false,
+            among: Nodes::ALL,
             atomic: false,
         }
     }

@@ -9,6 +9,7 @@ use crate::frame::{FrameFlags, List};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope};
 use crate::store::Store;
+use smallvec::SmallVec;
 
 /// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if a
 /// large block has turned up meanwhile.
@@ -20,13 +21,19 @@ pub fn direct<M: Machine>(
 ) -> u64 {
     let _scope = st.scope(Scope::TryToFreePages);
     let cx = Reclaim { st, state, spaces };
-    let zones = st.alloc.zonelist(needs.node, needs.highest);
-    cx.throttle_direct(zones);
+    let zones: SmallVec<[ZoneId; 16]> = usable_zones(st, needs).map(Zone::id).collect();
+    cx.throttle_direct(&zones);
     st.event(Event::MmVmscanDirectReclaimBegin, [needs.order.0 as u64, 0, 0, 0]);
     let mut sc = ScanControl::new(SWAP_CLUSTER_MAX, needs.order, needs.highest);
-    let reclaimed = cx.try_to_free(zones, &mut sc);
+    let reclaimed = cx.try_to_free(&zones, &mut sc);
     st.event(Event::MmVmscanDirectReclaimEnd, [reclaimed, 0, 0, 0]);
     reclaimed
+}
+
+/// The zones that a request could use, in its order.
+fn usable_zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
+    let zones = st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id));
+    zones.filter(|zone| needs.could_use(zone))
 }
 
 /// Reclaim `pages` from a group and those below it. Returns the pages reclaimed.
@@ -220,8 +227,7 @@ pub fn should_retry<M: Machine>(
     } else if !retries.failed(st) {
         return false;
     }
-    let hope = st.alloc.zonelist(needs.node, needs.highest).iter().any(|&id| {
-        let zone = st.alloc.zone(id);
+    let hope = usable_zones(st, needs).any(|zone| {
         let available = reclaimable(st, zone.node(), zone.kind()) + zone.free_pages();
         let reserve = zone.mark(Mark::Min) + zone.lowmem_reserve(needs.highest);
         available > reserve + needs.order.frames() as u64 - 1

@@ -141,7 +141,7 @@ impl Bench {
     }
 
     fn needs(&self) -> NeedsReclaim {
-        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Normal }
+        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Normal, among: Nodes::ALL }
     }
 
     fn direct(&self) -> u64 {

@@ -17,6 +17,7 @@ impl Spaces {
     /// A copy of `parent`.
     pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
         let child = self.create(st, gfp)?;
+        self.at(child).set_policy(self.at(parent).policy());
         let held = self.at(parent).mapping.write(&st.machine, WaitKey::Space(parent));
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
         // The parent loses the right to write to its private pages. Before it goes on, no CPU may still have it.

@@ -5,6 +5,7 @@ use super::{Spaces, Stop, VmaTree};
 use crate::api::{Backing, Error, FileKind, MapRequest, Prot};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey, Work};
+use crate::mempolicy::MemPolicy;
 use crate::store::Store;
 use crate::table::USER_END;
 use crate::units::*;
@@ -35,6 +36,7 @@ impl Spaces {
             pages: request.pages,
             prot: request.prot,
             flags,
+            policy: MemPolicy::DEFAULT,
             file,
             anon_index: PageIndex(start.0),
             anon: None,

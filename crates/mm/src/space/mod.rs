@@ -27,6 +27,7 @@ mod migrate;
 mod mlock;
 mod numa;
 mod passed;
+mod policy;
 mod remap;
 mod split;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use crate::arena::Arena;
 use crate::lock::Lock;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
+use crate::mempolicy::MemPolicy;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::semaphore::Semaphore;
 use crate::store::Store;
@@ -92,6 +94,8 @@ pub struct Space {
     ran: AtomicU64,
     /// Where its pages are marked, and when.
     numa: numa::Scan,
+    /// Where its memory comes from, if a range does not say: the word of a [`MemPolicy`].
+    policy: AtomicU64,
 }
 
 impl Space {
@@ -181,6 +185,7 @@ impl Spaces {
         self.note_arrival(space);
         space.killed.store(false, Relaxed);
         space.large.store(false, Relaxed);
+        space.policy.store(MemPolicy::DEFAULT.word(), Relaxed);
         *space.vmas.lock() = VmaTree::default();
         space.alive.store(true, Release);
         Ok(id)

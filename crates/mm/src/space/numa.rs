@@ -73,7 +73,8 @@ impl Spaces {
         let mut at = Vpn(space.numa.cursor.load(Relaxed));
         let next = loop {
             // From the beginning again the next time.
-            let Some(range) = space.range_from(at, tells_user) else { break Vpn(0) };
+            let wanted = |vma: &VmaView| tells_user(vma) && space.policy_of(vma).is_default();
+            let Some(range) = space.range_from(at, wanted) else { break Vpn(0) };
             let start = at.max(range.start);
             let end = Vpn((start.0 + left).next_multiple_of(TABLE_ENTRIES as u64)).min(range.end());
             let marked = st.gather(id, |gather| mark(st, id, start, end, gather));
@@ -156,7 +157,7 @@ fn scan_period<M: Machine>(st: &Store<M>, id: SpaceId) -> u64 {
     (st.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor)
 }
 
-/// Do uses of a range's pages tell where they should be? Files that nobody may write are where their readers are in no case.
+/// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not asked.) Files that nobody may write are where their readers are in no case.
 fn tells_user(vma: &VmaView) -> bool {
     let reads_file = vma.file.is_some() && !vma.prot.contains(Prot::WRITE);
     !vma.prot.is_empty() && !reads_file

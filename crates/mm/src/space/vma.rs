@@ -3,6 +3,7 @@
 use crate::api::Prot;
 use crate::frame::Owner;
 use crate::machine::Machine;
+use crate::mempolicy::MemPolicy;
 use crate::rmap::{Span, SpanFlags};
 use crate::store::Store;
 use crate::table::Rights;
@@ -43,6 +44,8 @@ pub struct VmaView {
     pub prot: Prot,
     /// Other properties.
     pub flags: VmaFlags,
+    /// Where its memory comes from; the default: as the space says.
+    pub policy: MemPolicy,
     /// The file and the index of the first page in it.
     pub file: Option<(FileId, PageIndex)>,
     /// Index of the first page in the numbering of its anonymous sets; kept when the range moves.
@@ -182,7 +185,7 @@ impl Vma {
             _ => false,
         };
         a.end() == b.start
-            && (a.prot, a.flags) == (b.prot, b.flags)
+            && (a.prot, a.flags, a.policy) == (b.prot, b.flags, b.policy)
             && files_meet
             && a.anon_index.0 + a.pages == b.anon_index.0
             && (self.sets == next.sets || self.sets.is_empty() || next.sets.is_empty())

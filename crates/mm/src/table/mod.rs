@@ -332,6 +332,7 @@ fn new_table<M: Machine>(
         highest: ZoneKind::Normal,
         reserve,
         this_node_only: false,
+        among: Nodes::ALL,
         atomic: false,
     };
     let table = alloc.take(base, &request, mark)?.into_pfn();

@@ -97,6 +97,8 @@ struct Listed {
 #[must_use = "debts must be settled"]
 pub struct Batch {
     policy: u64,
+    /// Flushes of larger folios are not deferred.
+    lazy_max_order: Order,
     /// What must be paid when the batch is settled.
     debt: Debt,
     owes: bool,
@@ -114,7 +116,9 @@ impl Batch {
     /// No debts.
     pub fn new<M: Machine>(base: &Base<M>) -> Batch {
         let policy = base.knobs.get(Knob::TlbUnmap);
-        Batch { policy, debt: Debt::default(), owes: false, writable: false, list: Vec::new(), listed: 0 }
+        let lazy_max_order = Order(base.knobs.get(Knob::TlbLazyMaxOrder) as u8);
+        let (debt, list) = (Debt::default(), Vec::new());
+        Batch { policy, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them, their table
@@ -149,7 +153,8 @@ impl Batch {
                     _ => None,
                 };
                 let (generation, debt) = owe(base, tlb, cleared.space, file)?;
-                if !must && matches!(self.policy, LAZY | LATR) {
+                let small = base.frames[cleared.head].order() <= self.lazy_max_order;
+                if !must && small && self.defers() {
                     self.defer(base, tlb, &[cleared.head], &debt);
                     base.count(Stat::TlbDeferred, i64::from(cleared.pages));
                 } else {

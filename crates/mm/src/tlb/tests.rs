@@ -434,6 +434,32 @@ fn a_list_is_paid_when_it_is_full() {
     }
 }
 
+/// `tlb.lazy_max_order`: what a larger folio owes is paid with its batch.
+#[test]
+fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
+    for (limit, deferred) in [(0, false), (1, false), (2, true), (10, true)] {
+        let (base, tlb) = bench(2);
+        let a = tlb.create();
+        run(&base, &tlb, 1, a);
+        base.machine.run_on(0);
+        base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+        base.knobs.set(Knob::TlbLazyMaxOrder, limit).unwrap();
+        let head = Pfn(8);
+        base.frames.make_folio(head, Order(2));
+        let mut batch = Batch::new(&base);
+        let _ = batch.note_cleared(&base, &tlb, &Cleared { pages: 4, head, pfn: head, ..page(a, 8, false) });
+        assert!(!batch.owes_for_writable());
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base).len(), usize::from(!deferred), "order 2, limit {limit}");
+        assert_eq!(base.stats.read(Stat::TlbDeferred), if deferred { 4 } else { 0 });
+        // A page by itself waits in any case.
+        let _ =
+            batch.note_cleared(&base, &tlb, &Cleared { head: Pfn(16), pfn: Pfn(16), ..page(a, 3, false) });
+        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&base).len(), 0);
+    }
+}
+
 #[test]
 fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
     for writable in [false, true] {

@@ -171,10 +171,33 @@ impl<O: Os> Task<'_, O> {
             self.note(Act::MigratePages, &moved);
             return;
         }
+        if self.rng.percent(10) {
+            let policy = self.policy();
+            let set = self.os.set_mempolicy(policy);
+            self.note(Act::SetMempolicy, &set);
+            return;
+        }
         let Some(area) = self.pick() else { return };
         let (addr, pages) = self.own.around(area);
+        if self.rng.percent(20) {
+            let (policy, moving) = (self.policy(), self.rng.percent(50));
+            let bound = self.os.mbind(addr, pages * PAGE, policy, moving);
+            self.note(Act::Mbind, &bound);
+            return;
+        }
         let moved = self.move_pages((addr, pages));
         self.note(Act::MovePages, &moved);
+    }
+
+    /// One that leaves no node out that there may be: what one alone has room for is not known.
+    fn policy(&mut self) -> MemPolicy {
+        let mode = self.one_of(&PolicyMode::ALL);
+        let nodes = match mode {
+            PolicyMode::Default => 0,
+            PolicyMode::Bind => self.one_of(&[0b01, 0b11]),
+            _ => self.one_of(&[0b01, 0b10, 0b11]),
+        };
+        MemPolicy { mode, nodes }
     }
 
     /// Refused where the machine has no such node.

@@ -47,6 +47,8 @@ acts! {
     Munlock "munlock" Done;
     MovePages "move_pages" Done;
     MigratePages "migrate_pages" Done;
+    Mbind "mbind" Done;
+    SetMempolicy "set_mempolicy" Done;
     Msync "msync" Done;
     Fsync "fsync" Done;
     Pread "pread" Done;

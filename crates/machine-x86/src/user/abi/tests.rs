@@ -56,8 +56,27 @@ fn memory_call() -> impl Strategy<Value = Call> {
         any::<bool>().prop_map(Call::NeverDefer),
         (range(), any::<bool>()).prop_map(|((addr, len), lock)| Call::Mlock { addr, len, lock }),
         range().prop_map(|(addr, len)| Call::Msync { addr, len }),
+        node_call(),
+    ]
+}
+
+fn mem_policy() -> impl Strategy<Value = MemPolicy> {
+    (prop::sample::select(&PolicyMode::ALL), any::<u64>()).prop_map(|(mode, nodes)| MemPolicy { mode, nodes })
+}
+
+/// What has to do with nodes.
+fn node_call() -> impl Strategy<Value = Call> {
+    let range = || (any::<u64>(), any::<u64>());
+    prop_oneof![
         (range(), any::<Option<u32>>()).prop_map(|((addr, len), node)| Call::MovePages { addr, len, node }),
         range().prop_map(|(from, to)| Call::MigratePages { from, to }),
+        (range(), mem_policy(), any::<bool>()).prop_map(|((addr, len), policy, moving)| Call::Mbind {
+            addr,
+            len,
+            policy,
+            moving
+        }),
+        mem_policy().prop_map(Call::SetMempolicy),
     ]
 }
 

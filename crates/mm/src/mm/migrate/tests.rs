@@ -455,7 +455,8 @@ impl Bench {
             Op::Cut(at) => self.cut(512 - USED / 2 + at % USED),
             Op::Reclaim => {
                 let (order, node) = (Order::ZERO, NodeId(0));
-                let needs = crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Normal };
+                let needs =
+                    crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Normal, among: Nodes::ALL };
                 reclaim::direct(&self.mm.store, &self.mm.reclaim, &self.mm, &needs);
             }
             Op::EndTransfers => self.end_transfers(),

@@ -96,7 +96,7 @@ impl Space {
         let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let gfp = Gfp { faulted: vma.has_recency(), ..gfp };
+        let gfp = Gfp { faulted: vma.has_recency(), place: self.place(&vma, page), ..gfp };
         let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));

@@ -40,6 +40,7 @@ impl Memory {
             highest: ZoneKind::Normal,
             reserve: Reserve::All,
             this_node_only: false,
+            among: Nodes::ALL,
             atomic: false,
         };
         self.alloc.take(&self.world.ground, &request, Mark::Min).map(|fresh| fresh.into_pfn())

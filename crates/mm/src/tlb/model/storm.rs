@@ -68,6 +68,7 @@ impl Kernel {
                 highest: ZoneKind::Normal,
                 reserve: Reserve::All,
                 this_node_only: false,
+                among: Nodes::ALL,
                 atomic: false,
             };
             let pfn = self.alloc.take(&self.world.ground, &request, Mark::Min).ok()?.into_pfn();

@@ -1,0 +1,66 @@
+//! Loaded latency on whole machines: near memory is the slower one when all CPUs read it.
+
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use program::{Access, Map, MemPolicy, Mode, Os, PolicyMode, Program, Role, Signal};
+
+const PAGE: u64 = 4096;
+/// Pages that each task reads, far more than its CPU's TLBs hold.
+const PAGES: u64 = 3000;
+
+/// The machine `tiers`, whose near memory has so little bandwidth that its four CPUs can ask for more, as many CPUs can on a server.
+fn machine() -> MachineSpec {
+    let near = "[node.loaded]\nbandwidth_gbs = 8\ncurve = [[0.0, 1.0], [0.8, 1.1], [1.0, 1.6]]\nsource = 'made up'\n";
+    let text = include_str!("../../machines/tiers.toml");
+    let far = text.rfind("[[node]]").unwrap();
+    MachineSpec::from_toml("loaded", &format!("{}{near}{}", &text[..far], &text[far..])).unwrap()
+}
+
+/// Tasks that read memory of one node.
+struct Readers {
+    tasks: u32,
+    nodes: u64,
+}
+
+impl Program for Readers {
+    fn name(&self) -> &str {
+        "readers"
+    }
+
+    fn footprint(&self) -> u64 {
+        u64::from(self.tasks) * PAGES * PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let others = if role == 0 { 1..self.tasks } else { 0..0 };
+        let others: Vec<_> = others.map(|role| os.spawn(role).unwrap()).collect();
+        let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
+        let policy = MemPolicy { mode: PolicyMode::Bind, nodes: self.nodes };
+        os.mbind(at, PAGES * PAGE, policy, false).unwrap();
+        (0..PAGES).try_for_each(|page| os.store(at + page * PAGE))?;
+        // In steps so large that no page is met while TLBs know it.
+        for step in 0..20 * PAGES {
+            os.access(Access { addr: at + step * 1237 % PAGES * PAGE, count: 64, mode: Mode::Load })?;
+        }
+        others.into_iter().for_each(|task| os.join(task));
+        Ok(())
+    }
+}
+
+/// The run, and what reads of near memory took.
+fn read(tasks: u32, nodes: u64) -> (Outcome, f64) {
+    let config = RunConfig::new(machine());
+    let outcome = run(&config, &Readers { tasks, nodes }).unwrap();
+    assert_eq!(outcome.oom, []);
+    let latency = outcome.metric("node0_read_latency").unwrap();
+    (outcome, latency)
+}
+
+#[test]
+fn near_memory_is_the_slower_one_under_load() {
+    let ((near, alone), (far, _)) = (read(1, 0b01), read(1, 0b10));
+    assert!(near.nanos < far.nanos && alone < 150.0, "{alone} ns");
+    let ((near, together), (far, _)) = (read(4, 0b01), read(4, 0b10));
+    assert!(near.nanos > far.nanos * 5 / 4, "{} {}", near.nanos, far.nanos);
+    // Far memory takes 255 ns.
+    assert!(together > 255.0, "{together} ns");
+}

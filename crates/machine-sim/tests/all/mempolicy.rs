@@ -1,0 +1,189 @@
+//! Memory policies on whole machines, under the oracle: where memory comes from when a program says so.
+
+use super::acts::outcome;
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::{Access, Errno, Map, MemPolicy, Mode, Os, PolicyMode, Program, Role, Signal};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+/// Pages of the range.
+const PAGES: u64 = 1000;
+const NEAR: u64 = 0b01;
+const FAR: u64 = 0b10;
+const BOTH: u64 = 0b11;
+
+/// Who says where memory comes from, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Says {
+    /// mbind, before the memory is used.
+    Range,
+    /// mbind, when it has been used; it is moved.
+    RangeLate,
+    /// set_mempolicy.
+    Process,
+    /// set_mempolicy of the parent.
+    Parent,
+}
+
+/// Uses some memory, of which something is said.
+struct Placed(Says, PolicyMode, u64, u64);
+
+impl Placed {
+    fn use_all<O: Os>(&self, os: &mut O, at: u64) -> Result<(), Signal> {
+        (0..self.3).try_for_each(|page| os.store(at + page * PAGE))
+    }
+}
+
+impl Program for Placed {
+    fn name(&self) -> &str {
+        "placed"
+    }
+
+    fn footprint(&self) -> u64 {
+        self.3 * PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        let policy = MemPolicy { mode: self.1, nodes: self.2 };
+        let at = os.mmap(Map::anonymous(self.3 * PAGE)).unwrap();
+        match self.0 {
+            Says::Parent if role == 0 => {
+                os.set_mempolicy(policy).unwrap();
+                let child = os.fork(1).unwrap();
+                os.join(child);
+                return Ok(());
+            }
+            Says::Parent => {}
+            Says::Process => os.set_mempolicy(policy).unwrap(),
+            Says::Range => assert_eq!(os.mbind(at, self.3 * PAGE, policy, false), Ok(0)),
+            Says::RangeLate => {
+                self.use_all(os, at)?;
+                assert_eq!(os.mbind(at, self.3 * PAGE, policy, true), Ok(0));
+            }
+        }
+        self.use_all(os, at)
+    }
+}
+
+/// 32 MiB that are near, 64 that are far.
+fn config() -> RunConfig {
+    let machine = MachineSpec::preset("tiers").unwrap();
+    RunConfig { memory: Some(96 * MIB), verify: true, ..RunConfig::new(machine) }
+}
+
+fn placed(says: Says, mode: PolicyMode, nodes: u64) -> Outcome {
+    outcome(&config(), &Placed(says, mode, nodes, PAGES))
+}
+
+#[test]
+fn memory_comes_from_where_a_range_or_a_process_says() {
+    for says in [Says::Range, Says::Process, Says::Parent] {
+        let far = |mode, nodes| placed(says, mode, nodes).stat(Stat::NumaOther);
+        assert_eq!(far(PolicyMode::Bind, NEAR), 0);
+        assert_eq!(far(PolicyMode::Bind, FAR), PAGES as i64);
+        assert_eq!(far(PolicyMode::Preferred, FAR), PAGES as i64);
+        assert_eq!(far(PolicyMode::Preferred, BOTH), 0, "the nearest is preferred");
+        let turns = placed(says, PolicyMode::Interleave, BOTH);
+        assert_eq!(turns.stat(Stat::NumaOther), PAGES as i64 / 2);
+        assert_eq!(turns.stat(Stat::NumaInterleave), PAGES as i64);
+        assert_eq!(turns.stat(Stat::NumaMiss), 0);
+    }
+}
+
+#[test]
+fn what_is_elsewhere_goes_where_a_range_says() {
+    let moved = |mode, nodes| placed(Says::RangeLate, mode, nodes).stat(Stat::PgmigrateSuccess);
+    assert_eq!(moved(PolicyMode::Bind, NEAR), 0);
+    assert_eq!(moved(PolicyMode::Bind, FAR), PAGES as i64);
+    assert_eq!(moved(PolicyMode::Bind, BOTH), 0);
+    assert_eq!(moved(PolicyMode::Interleave, BOTH), PAGES as i64 / 2);
+}
+
+/// 48 MiB, of 32 that are near: what is bound ends there, what is preferred goes on elsewhere.
+#[test]
+fn who_is_bound_is_out_of_memory_where_others_go_on() {
+    let run = |mode| run(&config(), &Placed(Says::Range, mode, NEAR, 48 * MIB / PAGE)).unwrap();
+    let (bound, preferred) = (run(PolicyMode::Bind), run(PolicyMode::Preferred));
+    assert_eq!((bound.oom.len(), preferred.oom.len()), (1, 0));
+    // Page tables are not bound.
+    let tables = 48 * MIB / (512 * PAGE) + 4;
+    assert!(bound.stat(Stat::NumaMiss) <= tables as i64 && preferred.stat(Stat::NumaMiss) > 4000);
+}
+
+/// Asks for what cannot be.
+struct Wrong;
+
+impl Program for Wrong {
+    fn name(&self) -> &str {
+        "wrong"
+    }
+
+    fn footprint(&self) -> u64 {
+        PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
+        let policy = |mode, nodes| MemPolicy { mode, nodes };
+        for wrong in [
+            policy(PolicyMode::Default, NEAR),
+            policy(PolicyMode::Bind, 0),
+            policy(PolicyMode::Interleave, 0b100),
+            policy(PolicyMode::Bind, 1 << 63),
+        ] {
+            assert_eq!(os.set_mempolicy(wrong), Err(Errno::Inval));
+            assert_eq!(os.mbind(at, 4 * PAGE, wrong, false), Err(Errno::Inval));
+        }
+        let right = policy(PolicyMode::Bind, NEAR);
+        os.munmap(at + PAGE, PAGE).unwrap();
+        assert_eq!(os.mbind(at, 4 * PAGE, right, false), Err(Errno::Fault));
+        assert_eq!(os.mbind(at + 1, PAGE, right, false), Err(Errno::Inval));
+        Ok(())
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    outcome(&config(), &Wrong);
+}
+
+/// Pages that a program has placed are not marked to learn who uses them.
+#[test]
+fn what_is_placed_stays() {
+    let marked = |mode, nodes| {
+        let mut config = config();
+        config.knobs = vec![
+            (Knob::NumaBalancing, 1),
+            (Knob::NumaScanDelayMs, 1),
+            (Knob::NumaScanPeriodMinMs, 1),
+            (Knob::NumaScanSizeMb, 4),
+        ];
+        outcome(&config, &Often(MemPolicy { mode, nodes })).stat(Stat::NumaPteUpdates)
+    };
+    assert!(marked(PolicyMode::Default, 0) > 0);
+    assert_eq!(marked(PolicyMode::Bind, FAR), 0);
+}
+
+/// Uses memory that is placed for some hundredths of a second.
+struct Often(MemPolicy);
+
+impl Program for Often {
+    fn name(&self) -> &str {
+        "often"
+    }
+
+    fn footprint(&self) -> u64 {
+        PAGES * PAGE
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
+        os.mbind(at, PAGES * PAGE, self.0, false).unwrap();
+        for step in 0..20 * PAGES {
+            os.access(Access { addr: at + step % PAGES * PAGE, count: 10_000, mode: Mode::Store })?;
+        }
+        Ok(())
+    }
+}

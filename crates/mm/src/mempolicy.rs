@@ -1,0 +1,160 @@
+//! Memory policies: from which nodes a range of addresses, or a process, has its memory.
+//!
+//! A policy says where a page is wanted when it is first used; what is there already stays, unless a call moves it. Reclaim's demotion
+//! heeds no policy, as in Linux.
+//!
+//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's number
+//! decides, for a process as for a range, so that a run does not depend on who faults first. Nodes have no weights.
+
+use crate::machine::Machine;
+use crate::units::*;
+
+/// How nodes are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum PolicyMode {
+    /// As the process says; if it says nothing, the CPU's node first (MPOL_DEFAULT).
+    Default,
+    /// The nearest of these nodes first, then all others (MPOL_PREFERRED, MPOL_PREFERRED_MANY).
+    Preferred,
+    /// These nodes and no others, the nearest first (MPOL_BIND).
+    Bind,
+    /// These nodes in turn; where one has no room, any (MPOL_INTERLEAVE).
+    Interleave,
+}
+
+impl PolicyMode {
+    /// All of them, in the order of Linux's numbers.
+    const ALL: [PolicyMode; 4] =
+        [PolicyMode::Default, PolicyMode::Preferred, PolicyMode::Bind, PolicyMode::Interleave];
+}
+
+/// Bits of the nodes in a policy's word; its mode stands above.
+const NODE_BITS: u32 = 60;
+
+/// A mode and its nodes, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct MemPolicy(u64);
+
+impl MemPolicy {
+    /// Says nothing.
+    pub const DEFAULT: MemPolicy = MemPolicy(0);
+
+    /// `None`: the mode needs nodes and has none, or has some and needs none, or they are too many.
+    pub fn new(mode: PolicyMode, nodes: Nodes) -> Option<MemPolicy> {
+        let named = nodes.0 != 0;
+        let fits = nodes.0 >> NODE_BITS == 0 && named == (mode != PolicyMode::Default);
+        fits.then_some(MemPolicy((mode as u64) << NODE_BITS | nodes.0))
+    }
+
+    /// Of its word.
+    #[inline]
+    pub const fn of_word(word: u64) -> MemPolicy {
+        MemPolicy(word)
+    }
+
+    /// Its word.
+    #[inline]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Does it say nothing?
+    #[inline]
+    pub const fn is_default(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How nodes are chosen.
+    pub fn mode(self) -> PolicyMode {
+        PolicyMode::ALL[(self.0 >> NODE_BITS) as usize % PolicyMode::ALL.len()]
+    }
+
+    /// Of which.
+    pub const fn nodes(self) -> Nodes {
+        Nodes(self.0 & ((1 << NODE_BITS) - 1))
+    }
+}
+
+/// Where memory for a request is to come from: a policy, and the number of the page that it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    policy: MemPolicy,
+    index: u64,
+}
+
+impl Place {
+    /// From the CPU's node first.
+    pub const NEAR: Place = Place { policy: MemPolicy::DEFAULT, index: 0 };
+
+    /// As a policy says.
+    pub const fn by(policy: MemPolicy, index: u64) -> Place {
+        Place { policy, index }
+    }
+
+    /// From the CPU's node first?
+    #[inline]
+    pub const fn is_near(self) -> bool {
+        self.policy.is_default()
+    }
+
+    /// Does its node depend on whose turn it is?
+    #[inline]
+    pub fn is_interleaved(self) -> bool {
+        !self.is_near() && self.policy.mode() == PolicyMode::Interleave
+    }
+
+    /// The node that a folio is wanted from by who runs on `here`, and the nodes that will do.
+    pub fn choose<M: Machine>(self, machine: &M, here: NodeId, order: Order) -> (NodeId, Nodes) {
+        let nodes = self.policy.nodes();
+        let nearest = || {
+            let distance = |node: NodeId| if node == here { 0 } else { machine.distance(here, node) };
+            nodes.named().min_by_key(|&node| (distance(node), node)).unwrap_or(here)
+        };
+        match self.policy.mode() {
+            PolicyMode::Default => (here, Nodes::ALL),
+            PolicyMode::Preferred => (nearest(), Nodes::ALL),
+            PolicyMode::Bind => (nearest(), nodes),
+            PolicyMode::Interleave => {
+                let turn = (self.index >> order.0) % u64::from(nodes.0.count_ones()).max(1);
+                (nodes.named().nth(turn as usize).unwrap_or(here), Nodes::ALL)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::ZoneKind;
+    use crate::testing::{TestMachine, range};
+
+    #[test]
+    fn a_word_holds_a_mode_and_its_nodes() {
+        for mode in PolicyMode::ALL {
+            let nodes = Nodes(if mode == PolicyMode::Default { 0 } else { 1 << 59 | 0b101 });
+            let policy = MemPolicy::new(mode, nodes).unwrap();
+            assert_eq!((policy.mode(), policy.nodes()), (mode, nodes));
+            assert_eq!(MemPolicy::of_word(policy.word()), policy);
+            assert_eq!(policy.is_default(), mode == PolicyMode::Default);
+            // Nodes that are missing, or not asked for; and too many.
+            assert_eq!(MemPolicy::new(mode, Nodes(if nodes.0 == 0 { 1 } else { 0 })), None);
+            assert_eq!(MemPolicy::new(mode, Nodes(1 << 60)), None);
+        }
+    }
+
+    #[test]
+    fn a_policy_chooses() {
+        let memory = [0, 1, 2].map(|node| range(node, ZoneKind::Normal, u32::from(node) * 4096, 4096));
+        let machine = TestMachine::new(&[0, 1, 2], &memory);
+        let choose = |mode, nodes, index, order| {
+            let policy = MemPolicy::new(mode, Nodes(nodes)).unwrap();
+            Place::by(policy, index).choose(&machine, NodeId(1), Order(order))
+        };
+        assert_eq!(choose(PolicyMode::Preferred, 0b110, 7, 0), (NodeId(1), Nodes::ALL));
+        assert_eq!(choose(PolicyMode::Bind, 0b101, 7, 0), (NodeId(0), Nodes(0b101)));
+        let turns = [0, 1, 2, 3].map(|index| choose(PolicyMode::Interleave, 0b101, index, 0).0);
+        assert_eq!(turns, [0, 2, 0, 2].map(NodeId));
+        let large = [0, 511, 512, 1024].map(|index| choose(PolicyMode::Interleave, 0b101, index, 9).0);
+        assert_eq!(large, [0, 0, 2, 0].map(NodeId));
+    }
+}

@@ -1,0 +1,45 @@
+//! What is free, wherever it lies, is found before somebody has to go.
+
+use super::*;
+use crate::api::{Backing, MapRequest, Prot};
+use crate::mm::{AccessKind, Config};
+use crate::stat::Stat;
+use crate::testing::TestMachine;
+
+const AT: Vpn = Vpn(512 * 40);
+const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+
+#[test]
+fn nobody_goes_while_another_cpu_has_pages() {
+    let mm = Mm::new(TestMachine::simple(2, 4096), Config::default()).unwrap();
+    let map = |pages| MapRequest {
+        at: Some(AT),
+        pages,
+        prot: WRITABLE,
+        backing: Backing::Anonymous,
+        locked: false,
+        populate: false,
+    };
+    let [one, other] = [4096, 40].map(|pages| {
+        let space = mm.create_space(GroupId(0)).unwrap();
+        mm.mmap(space, &map(pages)).unwrap();
+        space
+    });
+    let store = |space, page| mm.fault(space, Vpn(AT.0 + page), AccessKind::Store);
+    mm.machine().run_on(1);
+    (0..40).for_each(|page| store(other, page).map(drop).unwrap());
+    let hoarded = || mm.store.alloc.pcp_pages(ZoneId(0));
+    // CPU 1 has as much as its lists hold before they give anything back.
+    mm.munmap(other, AT, 40).unwrap();
+    let before = hoarded();
+    mm.machine().run_on(0);
+    let tables = || mm.ground().stats.read(Stat::NrPageTablePages) as u64;
+    let (mut stored, mut used) = (0, 0);
+    while store(one, stored).is_ok() && mm.oom_reports().is_empty() {
+        stored += 1;
+        used = stored + tables();
+    }
+    let zone = &mm.store.alloc.zones()[0];
+    let unused = zone.managed() - used - zone.bare_mark(Mark::Min);
+    assert!(before > 20 && unused < 3, "{before} pages lay on lists, {unused} were left");
+}

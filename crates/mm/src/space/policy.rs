@@ -1,0 +1,54 @@
+//! Memory policies of ranges and of spaces (mbind, set_mempolicy).
+
+use super::vma::VmaView;
+use super::{Space, Spaces, Stop};
+use crate::api::Error;
+use crate::machine::{Machine, WaitKey};
+use crate::mempolicy::{MemPolicy, Place};
+use crate::primitive::Ordering::*;
+use crate::store::Store;
+use crate::units::*;
+
+impl Space {
+    /// What it says of where its memory comes from.
+    pub fn policy(&self) -> MemPolicy {
+        MemPolicy::of_word(self.policy.load(Relaxed))
+    }
+
+    /// From now on.
+    pub fn set_policy(&self, policy: MemPolicy) {
+        self.policy.store(policy.word(), Relaxed);
+    }
+
+    /// Where the memory for a page of a range is to come from.
+    #[inline]
+    pub(super) fn place(&self, vma: &VmaView, page: Vpn) -> Place {
+        let policy = self.policy_of(vma);
+        if policy.is_default() { Place::NEAR } else { Place::by(policy, vma.anon_index(page).0) }
+    }
+
+    /// A range's policy, or else the space's.
+    #[inline]
+    pub(super) fn policy_of(&self, vma: &VmaView) -> MemPolicy {
+        if vma.policy.is_default() { self.policy() } else { vma.policy }
+    }
+}
+
+impl Spaces {
+    /// Give ranges a policy, without holes. What has memory keeps it.
+    pub fn mbind<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        (start, end): (Vpn, Vpn),
+        policy: MemPolicy,
+    ) -> Result<(), Stop> {
+        let space = self.at(id);
+        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        if !space.vmas.lock().covers(start, end) {
+            return Err(Error::NotMapped.into());
+        }
+        self.change_ranges(st, id, start, end, |vmas, at| vmas.update(at, |vma| vma.view.policy = policy));
+        Ok(())
+    }
+}
