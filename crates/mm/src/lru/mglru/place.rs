@@ -193,6 +193,13 @@ impl Lru {
         Promotions { node, group, youngest, moved: Default::default(), pages: 0 }
     }
 
+    /// Promotions go to what is the youngest generation of the vector now.
+    #[inline]
+    pub fn aim(&self, promotions: &mut Promotions) {
+        let vec = self.vec(promotions.node, promotions.group);
+        promotions.youngest = Generation::of(vec.generations.max_seq());
+    }
+
     /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no lock. One
     /// that is isolated is marked, so that reclaim spares it.
     #[inline]
@@ -210,7 +217,7 @@ impl Lru {
         promotions.pages += pages as u64;
     }
 
-    /// Tell the vector's sizes what was promoted. Afterwards promotions go to what is the youngest generation then.
+    /// Tell the vector's sizes what was promoted.
     pub fn tell_promotions<M: Machine>(&self, base: &Base<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);
@@ -229,6 +236,5 @@ impl Lru {
             }
             promotions.pages = 0;
         }
-        promotions.youngest = Generation::of(vec.generations.max_seq());
     }
 }
