@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
 use crate::lru::mglru::{BATCH, Evictable, Wanted};
-use crate::lru::{ROOT, evictable};
+use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
@@ -74,6 +74,11 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         if groups.below_low(sc.top(), group) && !at_tail {
             return Turn::Tail;
+        }
+        if self.st.lru.policy_in(group) != PolicyKind::MgLru {
+            // Its front end knows of no aging: each visit takes a share, and others have their turn.
+            self.shrink_vec(node, group, sc);
+            return Turn::Young;
         }
         if self.evict(node, group, sc) {
             return Turn::Young;

@@ -59,7 +59,7 @@ fn memory_that_was_used_lately_is_protected() {
     let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
     (sc.kswapd, sc.priority) = (true, 0);
     let mut age = || {
-        cx.front().age_node(cx, NodeId(0), &mut sc);
+        cx.front(ROOT).age_node(cx, NodeId(0), &mut sc);
         spaces.0.load(Relaxed)
     };
     bench.st.machine.advance(1_000_000_000);
