@@ -25,7 +25,12 @@ impl Lru {
     /// The policy of a folio's vector.
     #[inline]
     pub(super) fn policy_of(&self, frame: &Frame) -> PolicyKind {
-        self.policy.of_all().unwrap_or_else(|| self.vec(frame.node(), frame.group()).policy())
+        self.policy.of_all().unwrap_or_else(|| self.own_policy_of(frame))
+    }
+
+    #[cold]
+    fn own_policy_of(&self, frame: &Frame) -> PolicyKind {
+        self.vec(frame.node(), frame.group()).policy()
     }
 
     /// The policy of a group's vectors.
