@@ -12,7 +12,7 @@ impl Lru {
     /// The folio was used through a file descriptor.
     pub fn mark_accessed<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
-        if self.policy_of(frame).used(frame) == Used::Activate {
+        if self.policy_of(frame).used(base, frame) == Used::Activate {
             self.activate(base, pfn);
             frame.clear(FrameFlags::REFERENCED);
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);

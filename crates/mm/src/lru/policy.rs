@@ -78,7 +78,7 @@ pub trait Policy {
     fn admit(&self, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
-    fn used(&self, frame: &Frame) -> Used;
+    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used;
 
     /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever it was?
     fn deactivates_all(&self) -> bool;
@@ -228,8 +228,8 @@ impl Policy for PolicyKind {
     }
 
     #[inline]
-    fn used(&self, frame: &Frame) -> Used {
-        with_policy!(self, policy => policy.used(frame))
+    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used {
+        with_policy!(self, policy => policy.used(base, frame))
     }
 
     #[inline]

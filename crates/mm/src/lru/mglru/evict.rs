@@ -1,8 +1,8 @@
 //! Eviction's first half: what is taken from the oldest generation, and what is sorted on the way.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{TIERS, counted_uses, tier};
-use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, queue};
+use super::tiers::{Standing, TIERS};
+use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, form, queue};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Generation, List};
@@ -50,6 +50,7 @@ struct Scan {
     oldest: Generation,
     limit: usize,
     highest: ZoneKind,
+    reworked: bool,
 }
 
 /// What a scan found.
@@ -124,7 +125,8 @@ impl Lru {
             let oldest = generations.oldest(file);
             let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
             let limit = limit.take().unwrap_or_else(measured);
-            let scan = Scan { place, file, oldest, limit, highest: wanted.highest };
+            let reworked = form::is_reworked(&base.knobs);
+            let scan = Scan { place, file, oldest, limit, highest: wanted.highest, reworked };
             let found = self.scan(base, vec, lists, &scan);
             if found.scanned > 0 || turn + 1 == types {
                 return (file, found);
@@ -190,7 +192,7 @@ impl Lru {
             found.scanned += pages;
             let goal = self.sort(base, (vec, lists), (pfn, kind), scan);
             if goal.is_none()
-                && let Some(generation) = isolate(frame)
+                && let Some(generation) = isolate(frame, scan.reworked)
             {
                 (first, run) = (pfn, run + 1);
                 found.take(vec, generation, kind, scan, pages);
@@ -232,8 +234,8 @@ impl Lru {
         }
         let generation = flags.generation().expect("a folio in a queue of generations has one");
         let promoted = generation != scan.oldest;
-        let uses = counted_uses(base, flags);
-        let protected = tier(uses) > scan.limit || uses as usize == TIERS;
+        let standing = Standing::of(base, flags);
+        let protected = standing.tier > scan.limit || standing.full;
         if !promoted && !protected && kind <= scan.highest {
             return None;
         }
@@ -241,10 +243,10 @@ impl Lru {
             return Some((generation, End::Head));
         }
         let next = self.next_generation(base, (vec, lists), frame, scan.oldest);
-        if protected {
-            vec.generations.tiers.protected(scan.file, scan.oldest, tier(uses), frame.pages() as u64);
+        if protected && !(scan.reworked && standing.full) {
+            vec.generations.tiers.protected(scan.file, scan.oldest, standing.tier, frame.pages() as u64);
         }
-        Some((next, End::Tail))
+        Some((next, if protected && scan.reworked { End::Head } else { End::Tail }))
     }
 
     fn requeue<M: Machine>(
@@ -270,13 +272,18 @@ impl Lru {
 /// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on. Returns to which it
 /// did until now. `None`: somebody else moves or frees it.
 #[inline]
-fn isolate(frame: &Frame) -> Option<Generation> {
+fn isolate(frame: &Frame, reworked: bool) -> Option<Generation> {
     if !take(frame) {
         return None;
     }
     let before = frame.update(|flags| {
         // One that was not used again begins from the start if it comes back.
-        let gone = if flags.contains(FrameFlags::REFERENCED) { FrameFlags::REFERENCED } else { USE_FLAGS };
+        let gone = match (flags.contains(FrameFlags::REFERENCED), reworked) {
+            (true, false) => FrameFlags::REFERENCED,
+            (false, false) => USE_FLAGS,
+            (true, true) => FrameFlags::empty(),
+            (false, true) => FrameFlags::USES,
+        };
         Some((flags - gone).with_generation(None))
     });
     frame.set_queue(0);

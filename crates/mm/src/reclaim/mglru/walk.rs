@@ -194,7 +194,7 @@ impl<'a, M: Machine> Walk<'a, M> {
             return None;
         }
         let frame = &frames[frames.head(page)];
-        let ours = frame.node() == self.node && frame.group() == self.group;
+        let ours = self.promotions.heeds(frame) && frame.node() == self.node && frame.group() == self.group;
         let of_use = self.can_swap || !frame.has(FrameFlags::SWAPBACKED);
         (ours && of_use).then_some(frame)
     }
