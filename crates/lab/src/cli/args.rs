@@ -1,10 +1,12 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use crate::engine::{self, Visit};
+use crate::error::{Error, Result};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// See what a memory manager does to your program, on a machine you describe.
 #[derive(Debug, Parser)]
@@ -212,6 +214,47 @@ pub struct CompareArgs {
     pub common: ExperimentArgs,
 }
 
+/// What every command takes that does many runs and keeps none of them.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+impl Sweep {
+    /// Real seconds since `start`, as far as they are to be told.
+    pub fn host_seconds(&self, start: Instant) -> f64 {
+        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
+    }
+}
+
+/// Seeds from `first` on for which there is no room are bad input.
+pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
+    match first.checked_add(u64::from(runs)) {
+        Some(_) => Ok(()),
+        None => Err(Error::Input(format!("--seed {first} leaves no room for {runs} seeds"))),
+    }
+}
+
+/// Threads for runs of which so many may be done at once.
+pub fn threads(at_once: Option<u32>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    at_once.map_or(cores, |jobs| jobs as usize)
+}
+
 /// What `reproduce` takes.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
@@ -224,25 +267,9 @@ pub struct ReproduceArgs {
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
-    /// them. Times then say nothing; not with --bound
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub preempt: Option<u32>,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What `parts` takes.
@@ -254,7 +281,7 @@ pub struct PartsArgs {
     /// What each of the default programs touches
     #[arg(long, value_name = "BYTES", default_value = "24M")]
     pub size: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most
     #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%")]
     pub memory: String,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
@@ -266,21 +293,9 @@ pub struct PartsArgs {
     /// Runs of each profile, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What `bound` takes.
@@ -306,8 +321,8 @@ pub struct OptimumArgs {
     /// Also all built-in programs that say something of replacement policies, with footprints of this size
     #[arg(long, value_name = "SIZE")]
     pub built_in: Option<String>,
-    /// Memory: bytes (K, M, G) or a share of what the program touches; may be given several times [default: 25%, 50%, 75%, 90%]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default: 25%, 50%, 75%, 90%]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Vec<Memory>,
     /// A profile; may be given several times [default: one for each replacement policy]
     #[arg(long = "profile", value_name = "PROFILE")]
@@ -318,21 +333,9 @@ pub struct OptimumArgs {
     /// Set a knob for all profiles; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub settings: Vec<String>,
-    /// The seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What every experiment takes whose result can be kept.
@@ -365,8 +368,9 @@ pub struct WhatArgs {
     /// redis:1G:gaussian:10%
     #[arg(value_name = "PROGRAM")]
     pub program: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most, like
+    /// 50% [default: all it has]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
@@ -380,7 +384,8 @@ pub struct WhatArgs {
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// Check every load against the last store (slower; what `checked` and `violations` count)
+    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one page in a row, by a
+    /// stamp for the whole page (slower; what `checked` and `violations` count)
     #[arg(long)]
     pub verify: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
@@ -425,8 +430,9 @@ pub struct BootArgs {
     /// NUMA nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub nodes: u32,
-    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program touches, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
+    /// most, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// Swap space; 0: none [default: twice what the program touches, at least 64M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -530,8 +536,9 @@ pub struct LinuxArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
-    /// Memory for the program: bytes (K, M, G) or a share of what it touches, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
+    /// [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// Swap space; 0: none [default: twice what the program touches, at least 64M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -654,9 +661,9 @@ pub enum Topic {
 /// What `list` takes.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What to list
+    /// What to list [default: what can be listed]
     #[arg(value_enum)]
-    pub topic: Topic,
+    pub topic: Option<Topic>,
     /// The machine whose costs to list
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
     pub machine: String,

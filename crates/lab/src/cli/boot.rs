@@ -1,6 +1,6 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
-use super::args::BootArgs;
+use super::args::{BootArgs, check_seeds};
 use super::experiment::progress_bar;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
@@ -53,9 +53,7 @@ impl<'a> Tools<'a> {
     fn new(args: &'a BootArgs) -> Result<Tools<'a>> {
         let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
         let profile = Profile::parse(&args.profile, &common)?;
-        if args.seed.checked_add(u64::from(args.runs)).is_none() {
-            return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-        }
+        check_seeds(args.seed, args.runs)?;
         let kernel = find::kernel(args.kernel.as_deref())?;
         Ok(Tools { args, kernel, qemu: find::qemu(args.qemu.as_deref())?, profile })
     }
@@ -148,9 +146,9 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for what touches `footprint` bytes; with so much swap space if they name none.
-fn shape(args: &BootArgs, footprint: u64, swap: u64) -> Result<Shape> {
-    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint));
+/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name none.
+fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
+    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
     // Rounded up to MiB, as the name of the simulated twin counts it.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
     Shape::new(args.cpus, args.nodes, memory, swap / PAGE_SIZE)
@@ -193,8 +191,8 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
-    let footprint = program.footprint();
-    let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let (footprint, peak_live) = (program.footprint(), program.peak_live());
+    let shape = shape(args, peak_live, footprint.saturating_mul(2).max(LEAST_SWAP))?;
     let guest = tools.guest(task, shape);
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
@@ -212,6 +210,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         program: name.to_owned(),
         memory: Some(shape.memory),
         footprint,
+        peak_live,
         seed: args.seed,
         runs: args.runs,
         base: None,
@@ -268,19 +267,12 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
                 .chain(["--seed".to_owned(), seed.to_string()]),
         );
         let run = engine::Run {
-            machine: &machine,
-            program,
             memory: setup.memory,
             knobs: &profile.knobs,
             seed,
-            verify: false,
-            preempt: None,
-            bound: false,
-            optimum: false,
-            profile_tree: false,
-            visits: &[],
+            ..engine::Run::new(&machine, program)
         };
-        records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
+        records.push(run.replayable(&profile.name, command)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -1,6 +1,6 @@
 //! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
 
-use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
+use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs, check_seeds};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::output;
 use crate::engine::Program;
@@ -87,12 +87,12 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
 fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     let settings = case.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     let memory: Memory = case.memory.parse().map_err(Error::Input)?;
-    let footprint = Program::find(case.program)?.footprint();
+    let program = Program::find(case.program)?;
     Ok(Job {
         program: case.program.to_owned(),
         cpus: case.cpus,
-        memory: memory.resolve(footprint),
-        swap: default_swap(footprint),
+        memory: memory.resolve(program.peak_live()),
+        swap: default_swap(program.footprint()),
         seed: 1,
         runs: args.runs,
         profile: Profile::parse(policy, &settings)?,
@@ -125,15 +125,14 @@ fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
 
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-    if args.seed.checked_add(u64::from(args.runs)).is_none() {
-        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-    }
-    let footprint = Program::find(&args.program)?.footprint();
-    let swap = args.swap.map_or_else(|| default_swap(footprint), |swap| swap.next_multiple_of(1 << 20));
+    check_seeds(args.seed, args.runs)?;
+    let program = Program::find(&args.program)?;
+    let swap =
+        args.swap.map_or_else(|| default_swap(program.footprint()), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {
         program: args.program.clone(),
         cpus: args.cpus,
-        memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint)),
+        memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
         swap,
         seed: args.seed,
         runs: args.runs,

@@ -7,6 +7,7 @@ use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OptimumRecord,
     OracleRecord, RunRecord, WorkDone,
 };
+use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit,
@@ -14,6 +15,7 @@ use machine_sim::{
 };
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
+use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
@@ -43,7 +45,33 @@ pub struct Run<'a> {
     pub visits: &'a [Visit],
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// On all of the machine's memory, with knobs at their defaults, seed 1, and nothing more counted than always.
+    pub fn new(machine: &'a Machine, program: &'a Program) -> Run<'a> {
+        Run {
+            machine,
+            program,
+            memory: None,
+            knobs: &[],
+            seed: 1,
+            verify: false,
+            bound: false,
+            optimum: false,
+            preempt: None,
+            profile_tree: false,
+            visits: &[],
+        }
+    }
+
+    /// Do it, for the column `profile`; a failure names `command`, which does it again.
+    pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
+        let record = replay::guarded(command.clone(), || self.carry_out(profile));
+        record.map_err(|error| match error {
+            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
+            other => other,
+        })
+    }
+
     /// Do it, for the column `profile`.
     pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
         let mut config = RunConfig::new(self.machine.spec.clone());
@@ -56,10 +84,13 @@ impl Run<'_> {
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();
-        let (outcome, warnings) = self.program.run(&config)?;
+        let (outcome, mut warnings) = self.program.run(&config)?;
         if !self.program.may_die() {
             self.finished(&outcome)?;
         }
+        warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
+            format!("nothing was reclaimed: what the program uses fits in {}", human::bytes(memory as f64))
+        }));
         let covered = self.program.covered(&outcome);
         Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
     }
@@ -80,6 +111,11 @@ impl Run<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Pages that were reclaimed.
+fn reclaimed(outcome: &Outcome) -> i64 {
+    [Stat::PgstealKswapd, Stat::PgstealDirect].into_iter().map(|stat| outcome.stat(stat)).sum()
 }
 
 /// The simulator's errors as the shell is told them.

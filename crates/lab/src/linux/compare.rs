@@ -136,7 +136,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
             .map(|Setting { file, value, .. }| format!("{file} {value}"))
             .collect(),
     };
-    let setup = setup(job, &name, subject.shape.memory, subject.program.footprint());
+    let setup = setup(job, &name, subject.shape.memory, &subject.program);
     let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
@@ -200,19 +200,12 @@ impl<'a> Subject<'a> {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
             let run = Run {
-                machine,
-                program: &self.program,
                 memory: Some(self.shape.memory),
                 knobs: &profile.knobs,
                 seed,
-                verify: false,
-                bound: false,
-                preempt: None,
-                profile_tree: false,
-                visits: &[],
-                optimum: false,
+                ..Run::new(machine, &self.program)
             };
-            records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
+            records.push(run.replayable(&profile.name, command(self.job, seed))?);
         }
         Ok(records)
     }
@@ -242,7 +235,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
+fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     Setup {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -251,7 +244,8 @@ fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
         machine: machine.to_owned(),
         program: job.program.clone(),
         memory: Some(memory),
-        footprint,
+        footprint: program.footprint(),
+        peak_live: program.peak_live(),
         seed: job.seed,
         runs: job.runs,
         base: None,
