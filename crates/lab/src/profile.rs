@@ -55,6 +55,11 @@ pub const PRESETS: &[Preset] = &[
         knobs: &[(Knob::ReclaimPolicy, 1)],
     },
     Preset {
+        name: "mglru-6.14",
+        help: "generations as Linux 6.14 reworked them: a second use counts, and refaults are known for longer (docs/mglru.md)",
+        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, 1)],
+    },
+    Preset {
         name: "fifo",
         help: "first in, first out, used or not: the least that a policy can do",
         knobs: &[(Knob::ReclaimPolicy, 2)],

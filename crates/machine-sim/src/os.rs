@@ -650,6 +650,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         self.done(result)
     }
 
+    fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
+        let (group, knob) = (group_id(group)?, Knob::from_name(name).ok_or(Errno::NoEnt)?);
+        let result = self.call(|mm, _| mm.set_group_knob(group, knob, value));
+        self.done(result)
+    }
+
     fn now(&self) -> u64 {
         self.machine.now()
     }

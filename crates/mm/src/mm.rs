@@ -39,7 +39,6 @@ use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
-use crate::lru::PolicyKind;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::policy::MakePolicy;
@@ -172,7 +171,7 @@ impl<M: Machine> Mm<M> {
                 let _scope = base.scope(Scope::SwitchMm);
                 base.charge(Work::Switch, 1);
                 self.store.tlb.switch(base, space, self.store.tables.root(space));
-                if self.store.lru.policy() == PolicyKind::MgLru {
+                if self.store.lru.may_have_generations() {
                     self.note_run(space);
                 }
             }

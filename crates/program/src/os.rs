@@ -436,6 +436,13 @@ pub trait Os {
         Err(Errno::NoSys)
     }
 
+    /// Give a group other than the root, and groups that are made below it later, a value of their own for a knob: for `vm.swappiness`
+    /// or `reclaim.policy`.
+    fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
+        let _ = (group, name, value);
+        Err(Errno::NoSys)
+    }
+
     // --- observing ----------------------------------------------------------------------------------------
 
     /// Machine time in nanoseconds.

@@ -191,3 +191,44 @@ fn a_process_ends_before_a_cpu_has_gone_on_from_it() {
     let program = builtin::from_name("zipf", 48 << 20).unwrap().with_threads(8);
     run(&config, &program).unwrap_or_else(|error| panic!("{error}"));
 }
+
+fn small() -> RunConfig {
+    let machine = MachineSpec::preset("small").unwrap();
+    RunConfig { memory: Some(32 << 20), seed: 1, verify: true, ..RunConfig::new(machine) }
+}
+
+/// A store to a page that was shared when it went to swap, and is its process's own by now: the fault that brings it back is all.
+#[test]
+fn a_store_to_what_comes_back_from_swap_needs_no_second_look() {
+    const PAGES: u64 = 8;
+    fn store_again(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+        if role == 1 {
+            return Ok(());
+        }
+        let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
+        (0..PAGES).try_for_each(|page| os.store(at + page * PAGE))?;
+        os.madvise(at, PAGES * PAGE, Advice::PageOut).unwrap();
+        os.sleep(100_000_000);
+        let child = os.fork(1).unwrap();
+        os.join(child);
+        (0..PAGES).try_for_each(|page| os.store(at + page * PAGE))
+    }
+    let outcome = run(&small(), &Play(store_again)).unwrap_or_else(|error| panic!("{error}"));
+    let stats = [Stat::PswpOut, Stat::Pgreuse].map(|stat| outcome.stat(stat));
+    assert_eq!((stats, outcome.oracle.violations), ([PAGES as i64, 0], 0));
+}
+
+/// The first store to a mapped page of a shared file keeps the page.
+#[test]
+fn first_stores_to_shared_pages_count_as_reuse() {
+    const PAGES: u64 = 8;
+    fn load_and_store(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+        let spec = FileSpec { name: "f", size: PAGES * PAGE, in_memory: false, writable: true };
+        let fd = os.open(spec).unwrap();
+        let at = os.mmap(Map::file_shared(fd, PAGES * PAGE, Prot::RW)).unwrap();
+        (0..PAGES).try_for_each(|page| os.load(at + page * PAGE))?;
+        (0..2 * PAGES).try_for_each(|turn| os.store(at + turn % PAGES * PAGE))
+    }
+    let outcome = run(&small(), &Play(load_and_store)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.stat(Stat::Pgreuse), PAGES as i64);
+}

@@ -154,6 +154,11 @@ impl<H: Host> Kernel<H> {
                 let knob = Knob::from_name(&self.text(name, LONGEST_NAME)).ok_or(Errno::NoEnt)?;
                 self.on_space(task, |mm, _| mm.set_knob(knob, value))?;
             }
+            Call::GroupKnob { group, name, value } => {
+                let group = convert::group(group)?;
+                let knob = Knob::from_name(&self.text(name, LONGEST_NAME)).ok_or(Errno::NoEnt)?;
+                self.on_space(task, |mm, _| mm.set_group_knob(group, knob, value))?;
+            }
             Call::NeverDefer(never) => self.on_space(task, |mm, space| {
                 mm.set_never_deferred(space, never);
                 Ok(())

@@ -209,6 +209,15 @@ pub enum Call {
         /// The value.
         value: u64,
     },
+    /// Give a group a knob of its own.
+    GroupKnob {
+        /// Which.
+        group: Group,
+        /// The knob's name.
+        name: Buffer,
+        /// The value.
+        value: u64,
+    },
     /// Start a thread; the value is its task.
     Spawn(Role),
     /// Start a child process; the value is a [`pair`]: its task and its process.
@@ -369,6 +378,7 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::GroupEnter(group) => (28, [group.0 as u64, 0, 0, 0, 0, 0]),
         Call::GroupRemove(group) => (29, [group.0 as u64, 0, 0, 0, 0, 0]),
         Call::SetKnob { name, value } => (30, [name.addr, name.len, value, 0, 0, 0]),
+        Call::GroupKnob { group, name, value } => (33, [group.0 as u64, name.addr, name.len, value, 0, 0]),
         Call::Spawn(role) => (15, [role as u64, 0, 0, 0, 0, 0]),
         Call::Fork(role) => (16, [role as u64, 0, 0, 0, 0, 0]),
         Call::Join(task) => (17, [task as u64, 0, 0, 0, 0, 0]),
@@ -502,6 +512,7 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
             Call::Mbind { addr: a, len: b, policy, moving: flags(e, 1)? != 0 }
         }
         34 => Call::SetMempolicy(MemPolicy { mode: one_of(&PolicyMode::ALL, a)?, nodes: b }),
+        35 => Call::GroupKnob { group: Group(number(a)?), name: buffer(arena, b, c)?, value: d },
         15 => Call::Spawn(number(a)?),
         16 => Call::Fork(number(a)?),
         17 => Call::Join(number(a)?),

@@ -508,6 +508,12 @@ impl<R: Ring> Os for UserOs<'_, R> {
         self.call(Call::SetKnob { name, value }).map(drop)
     }
 
+    fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
+        let mut buffer = Buffer::default();
+        let name = buffer.hold(name);
+        self.call(Call::GroupKnob { group, name, value }).map(drop)
+    }
+
     fn now(&self) -> u64 {
         self.call(Call::Now).unwrap_or(0)
     }

@@ -12,7 +12,7 @@ impl Lru {
     /// The folio was used through a file descriptor.
     pub fn mark_accessed<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
-        if self.policy().used(frame) == Used::Activate {
+        if self.policy_of(frame).used(base, frame) == Used::Activate {
             self.activate(base, pfn);
             frame.clear(FrameFlags::REFERENCED);
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
@@ -31,7 +31,7 @@ impl Lru {
     /// Move an active folio to where inactive ones are (MADV_COLD).
     pub fn deactivate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
-        let moves = frame.has(FrameFlags::ACTIVE) || self.policy().deactivates_all();
+        let moves = frame.has(FrameFlags::ACTIVE) || self.policy_of(frame).deactivates_all();
         if moves && self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
             self.relink(base, pfn, Why::Cold, NONE, ACTIVE_OR_REFERENCED);
             base.count(Stat::Pgdeactivate, frame.pages() as i64);

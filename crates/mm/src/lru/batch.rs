@@ -110,9 +110,10 @@ impl Lru {
     /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
     pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>, faulted: bool) {
         let mut rest = pfns.peekable();
-        let (policy, why) = (self.policy(), Why::New { faulted, task: base.machine.task() });
+        let why = Why::New { faulted, task: base.machine.task() };
         while let Some(&first) = rest.peek() {
             let frame = &base.frames[first];
+            let policy = self.policy_of(frame);
             let place = (frame.node(), frame.group());
             let Held { vec, mut lists } = self.lock_of(frame);
             if lists.dead {

@@ -30,7 +30,7 @@ impl Policy for Classic {
     ///
     /// inactive → inactive, referenced → active → active, referenced
     #[inline]
-    fn used(&self, frame: &Frame) -> Used {
+    fn used<M: Machine>(&self, _base: &Base<M>, frame: &Frame) -> Used {
         let flags = frame.flags();
         if !flags.contains(FrameFlags::REFERENCED) {
             frame.set(FrameFlags::REFERENCED);

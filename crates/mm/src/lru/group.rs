@@ -5,6 +5,7 @@
 //! together). A group that is removed lives on as a tomb: its number is not used again, its lists and charges go over to
 //! its parent, and folios that were off the lists meanwhile follow when they return.
 
+use super::PolicyKind;
 use super::protect::Claim;
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
@@ -43,6 +44,9 @@ struct Group {
     children_protected: [AtomicI64; 2],
     /// Effective protection as last computed: min, low.
     effective: [AtomicU64; 2],
+    /// `vm.swappiness` + 1, and the number of its policy + 1; 0: as everybody has.
+    swappiness: AtomicU32,
+    policy: AtomicU32,
 }
 
 /// Index of the two kinds of protection.
@@ -110,6 +114,9 @@ impl Groups {
         let id = GroupId(self.groups.claim() as u16);
         let (group, above) = (self.at(id), self.at(parent));
         store_limits(group, limits);
+        for (own, parents) in [(&group.swappiness, &above.swappiness), (&group.policy, &above.policy)] {
+            own.store(parents.load(Relaxed), Relaxed);
+        }
         group.parent.store(to_link(Some(parent)), Relaxed);
         group.sibling.store(above.first_child.load(Relaxed), Relaxed);
         Ok(id)
@@ -257,6 +264,41 @@ impl Groups {
         store_limits(self.at(group), limits);
         self.propagate(group);
         Ok(())
+    }
+
+    /// The group's own `vm.swappiness`, if it has one.
+    #[inline]
+    pub fn swappiness(&self, group: GroupId) -> Option<u64> {
+        self.at(group).swappiness.load(Relaxed).checked_sub(1).map(u64::from)
+    }
+
+    /// Give a group other than the root its own `vm.swappiness`. Groups made below it later begin with it.
+    pub fn set_swappiness(&self, group: GroupId, swappiness: u64) -> Result<(), Error> {
+        self.check_own(group)?;
+        if swappiness > super::MAX_SWAPPINESS {
+            return Err(Error::Invalid);
+        }
+        self.at(group).swappiness.store(swappiness as u32 + 1, Relaxed);
+        Ok(())
+    }
+
+    /// The group's own policy, if it has one.
+    pub(super) fn policy(&self, group: GroupId) -> Option<PolicyKind> {
+        let number = self.at(group).policy.load(Relaxed).checked_sub(1)?;
+        Some(PolicyKind::new(number as u8))
+    }
+
+    pub(super) fn set_policy(&self, group: GroupId, policy: PolicyKind) {
+        self.at(group).policy.store(u32::from(policy.number()) + 1, Relaxed);
+    }
+
+    /// Can the group have settings of its own? The root's are everybody's.
+    pub(super) fn check_own(&self, group: GroupId) -> Result<(), Error> {
+        match group {
+            ROOT => Err(Error::Invalid),
+            group if !self.is_live(group) => Err(Error::NotFound),
+            _ => Ok(()),
+        }
     }
 
     /// Pages charged to the group and those below it; for the root: to all other groups.

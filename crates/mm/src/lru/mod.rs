@@ -123,8 +123,9 @@ impl Lru {
     fn make_vecs(&self, group: GroupId) {
         for node in 0..self.nodes {
             let vec = self.vecs.ensure((group.index() * self.nodes + node) as u32);
-            vec.lock().proposed = self.new_proposed(self.policy());
-            vec.set_policy(self.policy());
+            let policy = self.groups.policy(group).unwrap_or(self.policy());
+            vec.lock().proposed = self.new_proposed(policy);
+            vec.set_policy(policy);
         }
     }
 
@@ -166,9 +167,12 @@ impl Lru {
         let mut from = Held { vec: from, lists: from.lock() };
         let mut to = Held { vec: to, lists: to.lock() };
         from.lists.dead = true;
-        self.reparent_placed(base, (node, group), parent, (&mut from, &mut to));
+        self.reparent_placed(base, group, parent, (&mut from, &mut to));
         for list in LruList::ALL {
             let i = list as usize;
+            if to.vec.policy() != PolicyKind::Classic && LruList::EVICTABLE.contains(&list) {
+                self.reparent_queue(base, (group, i), parent, (&mut from, &mut to));
+            }
             while let Some(pfn) = from.lists.lists[i].pop_head(&base.frames) {
                 let frame = &base.frames[pfn];
                 self.groups.hand_up(group, parent, frame.pages() as u64);
@@ -192,8 +196,9 @@ impl Lru {
     /// range where accesses say something about the future. The caller holds a reference.
     pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
         base.charge(Work::LruAdd, 1);
-        if self.policy() != PolicyKind::Classic {
-            self.policy().admit(&base.frames[pfn], faulted);
+        let policy = self.policy_of(&base.frames[pfn]);
+        if policy != PolicyKind::Classic {
+            policy.admit(&base.frames[pfn], faulted);
         }
         self.insert(base, pfn, Why::New { faulted, task: base.machine.task() });
     }

@@ -78,7 +78,7 @@ pub trait Policy {
     fn admit(&self, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
-    fn used(&self, frame: &Frame) -> Used;
+    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used;
 
     /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever it was?
     fn deactivates_all(&self) -> bool;
@@ -145,10 +145,14 @@ impl PolicyKind {
     }
 }
 
-/// A policy that can be changed while the machine runs.
+/// Some group has, or had, a policy of its own.
+const MIXED: u32 = 1 << 8;
+
+/// The policy of all vectors but those of groups that have one of their own. It can be changed while the machine runs.
 #[derive(Default)]
 pub(super) struct PolicyCell {
-    number: AtomicU32,
+    /// Its number, and [`MIXED`].
+    word: AtomicU32,
     /// Somebody is changing it.
     turning: AtomicBool,
 }
@@ -156,11 +160,24 @@ pub(super) struct PolicyCell {
 impl PolicyCell {
     #[inline]
     pub fn get(&self) -> PolicyKind {
-        PolicyKind::new(self.number.load(Relaxed) as u8)
+        PolicyKind::new(self.word.load(Relaxed) as u8)
     }
 
+    /// The same, if no group has ever had one of its own.
+    #[inline]
+    pub fn of_all(&self) -> Option<PolicyKind> {
+        let word = self.word.load(Relaxed);
+        (word & MIXED == 0).then(|| PolicyKind::new(word as u8))
+    }
+
+    /// Change it; who does so has called [`PolicyCell::begin`].
     pub fn set(&self, policy: PolicyKind) {
-        self.number.store(u32::from(policy.number()), Release);
+        self.word.store(self.word.load(Relaxed) & MIXED | u32::from(policy.number()), Release);
+    }
+
+    /// A group is about to have one of its own. Called as [`PolicyCell::set`] is.
+    pub fn mix(&self) {
+        self.word.store(self.word.load(Relaxed) | MIXED, Release);
     }
 
     /// Begin to change it; `false`: somebody else does.
@@ -211,8 +228,8 @@ impl Policy for PolicyKind {
     }
 
     #[inline]
-    fn used(&self, frame: &Frame) -> Used {
-        with_policy!(self, policy => policy.used(frame))
+    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used {
+        with_policy!(self, policy => policy.used(base, frame))
     }
 
     #[inline]

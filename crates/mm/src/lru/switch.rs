@@ -10,23 +10,76 @@ use super::vec::{PROPOSED, QUEUES};
 use super::{Held, Lru, LruList, PolicyKind};
 use crate::api::Error;
 use crate::base::Base;
-use crate::frame::FrameFlags;
+use crate::frame::{Frame, FrameFlags};
 use crate::machine::{Machine, Work};
 use crate::units::*;
 use core::ops::Range;
 use std_alloc::boxed::Box;
 
 impl Lru {
-    /// The policy of all vectors, those to come too.
+    /// The policy of all vectors, those to come too, but for groups that have one of their own.
     pub fn policy(&self) -> PolicyKind {
         self.policy.get()
     }
 
-    /// Change the policy of all vectors, and move their folios. Fails if somebody else does so now, or if there is no such policy.
-    pub fn set_policy<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) -> Result<(), Error> {
-        if policy.is_proposed() && policy.maker(self.custom).is_none() {
-            return Err(Error::Invalid);
+    /// The policy of a folio's vector.
+    #[inline]
+    pub(super) fn policy_of(&self, frame: &Frame) -> PolicyKind {
+        self.policy.of_all().unwrap_or_else(|| self.own_policy_of(frame))
+    }
+
+    #[cold]
+    fn own_policy_of(&self, frame: &Frame) -> PolicyKind {
+        self.vec(frame.node(), frame.group()).policy()
+    }
+
+    /// The policy of a group's vectors.
+    #[inline]
+    pub fn policy_in(&self, group: GroupId) -> PolicyKind {
+        self.policy.of_all().unwrap_or_else(|| self.groups.policy(group).unwrap_or(self.policy()))
+    }
+
+    /// May any vector have generations?
+    #[inline]
+    pub fn may_have_generations(&self) -> bool {
+        self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)
+    }
+
+    /// Give a group other than the root a policy of its own, which groups made below it later begin with, and move its folios. Fails as
+    /// [`Lru::set_policy`] does.
+    pub fn set_group_policy<M: Machine>(
+        &self,
+        base: &Base<M>,
+        group: GroupId,
+        policy: PolicyKind,
+    ) -> Result<(), Error> {
+        self.groups.check_own(group)?;
+        self.check_policy(policy)?;
+        if !self.policy.begin() {
+            return Err(Error::Busy);
         }
+        self.policy.mix();
+        if self.policy_in(group).is_proposed() && policy.is_proposed() {
+            self.switch_group(base, group, PolicyKind::Classic);
+        }
+        {
+            // A group that is made below it has the old policy or the new one.
+            let _tree = self.groups.tree.lock();
+            self.groups.set_policy(group, policy);
+        }
+        self.switch_group(base, group, policy);
+        self.policy.end();
+        Ok(())
+    }
+
+    fn check_policy(&self, policy: PolicyKind) -> Result<(), Error> {
+        let is_there = !policy.is_proposed() || policy.maker(self.custom).is_some();
+        if is_there { Ok(()) } else { Err(Error::Invalid) }
+    }
+
+    /// Change the policy of all vectors but those of groups that have one of their own, and move their folios. Fails if somebody else does so now, or if there is no such policy.
+    pub fn set_policy<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) -> Result<(), Error> {
+        self.check_policy(policy)?;
         if !self.policy.begin() {
             return Err(Error::Busy);
         }
@@ -48,9 +101,15 @@ impl Lru {
         };
         // A group comes before the one above, which may get its folios, as they are, when it is removed meanwhile.
         for group in (0..groups).rev().map(|group| GroupId(group as u16)) {
-            for node in (0..self.nodes()).map(|node| NodeId(node as u8)) {
-                self.switch_vec(base, node, group, policy);
+            if self.groups.policy(group).is_none() {
+                self.switch_group(base, group, policy);
             }
+        }
+    }
+
+    fn switch_group<M: Machine>(&self, base: &Base<M>, group: GroupId, policy: PolicyKind) {
+        for node in (0..self.nodes()).map(|node| NodeId(node as u8)) {
+            self.switch_vec(base, node, group, policy);
         }
     }
 
@@ -64,21 +123,32 @@ impl Lru {
     pub(super) fn reparent_placed<M: Machine>(
         &self,
         base: &Base<M>,
-        (node, group): (NodeId, GroupId),
+        group: GroupId,
         parent: GroupId,
         (from, to): (&mut Held<'_>, &mut Held<'_>),
     ) {
         for queue in LruList::COUNT..QUEUES {
-            while let Some(pfn) = from.lists.lists[queue].tail() {
-                let frame = &base.frames[pfn];
-                debug_assert_eq!((frame.node(), frame.group()), (node, group));
-                self.unlink(base, from, pfn, Leave::Other);
-                self.groups.hand_up(group, parent, frame.pages() as u64);
-                frame.set_group(parent);
-                self.link_foreign(base, to, pfn);
-            }
+            self.reparent_queue(base, (group, queue), parent, (from, to));
         }
         from.lists.proposed = None;
+    }
+
+    /// The folios of one queue go to where the policy of the parent's vector wants them.
+    pub(super) fn reparent_queue<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (group, queue): (GroupId, usize),
+        parent: GroupId,
+        (from, to): (&mut Held<'_>, &mut Held<'_>),
+    ) {
+        while let Some(pfn) = from.lists.lists[queue].tail() {
+            let frame = &base.frames[pfn];
+            debug_assert_eq!(frame.group(), group);
+            self.unlink(base, from, pfn, Leave::Other);
+            self.groups.hand_up(group, parent, frame.pages() as u64);
+            frame.set_group(parent);
+            self.link_foreign(base, to, pfn);
+        }
     }
 
     fn switch_vec<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, policy: PolicyKind) {

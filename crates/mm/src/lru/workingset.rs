@@ -132,12 +132,12 @@ impl Lru {
     /// The caller has frozen the folio's references.
     #[inline]
     pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
-        match self.policy() {
+        let frame = &base.frames[pfn];
+        match self.policy_of(frame) {
             PolicyKind::Classic => {}
             PolicyKind::MgLru => return self.evict_generation(base, pfn),
             PolicyKind::Proposed(_) => return self.evict_proposed(base, pfn),
         }
-        let frame = &base.frames[pfn];
         let (node, pages) = (frame.node(), frame.pages() as u64);
         let age = self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
         for above in self.groups.above(group) {
@@ -149,9 +149,9 @@ impl Lru {
     /// Did the page of this shadow leave so recently that it is part of the working set?
     pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
         let evicted = Evicted::unpack(shadow);
-        let policy = self.policy();
+        let known = self.groups.is_live(evicted.group) && evicted.node.index() < self.nodes();
+        let policy = if known { self.policy_in(evicted.group) } else { self.policy() };
         if policy != PolicyKind::Classic {
-            let known = self.groups.is_live(evicted.group) && evicted.node.index() < self.nodes();
             let is_recent = || {
                 if policy.is_proposed() { self.is_near(evicted) } else { self.is_of_oldest(evicted, file) }
             };
@@ -173,7 +173,7 @@ impl Lru {
         self.refault_pages(base, &[(pfn, shadow)], || swap_free, faulted);
     }
 
-    /// [`Lru::refault`] for some folios, all of files or none. What those that left one vector are held against is asked once for as
+    /// [`Lru::refault`] for some folios of one group, all of files or none. What those that left one vector are held against is asked once for as
     /// many as follow each other.
     pub fn refault_pages<M: Machine>(
         &self,
@@ -182,7 +182,8 @@ impl Lru {
         swap_free: impl Fn() -> u64,
         faulted: bool,
     ) {
-        match self.policy() {
+        let Some(&(first, _)) = back.first() else { return };
+        match self.policy_of(&base.frames[first]) {
             PolicyKind::Classic => {}
             PolicyKind::MgLru => {
                 return back
@@ -193,7 +194,6 @@ impl Lru {
                 return back.iter().for_each(|&(pfn, shadow)| self.refault_proposed(base, pfn, shadow));
             }
         }
-        let Some(&(first, _)) = back.first() else { return };
         let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
         let mut refaulted = 0;

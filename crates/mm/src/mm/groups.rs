@@ -5,7 +5,8 @@
 
 use super::Mm;
 use crate::api::{Error, GroupLimits};
-use crate::lru::ROOT;
+use crate::knobs::Knob;
+use crate::lru::{PolicyKind, ROOT};
 use crate::machine::Machine;
 use crate::reclaim::{self, Retries};
 use crate::units::*;
@@ -45,6 +46,21 @@ impl<M: Machine> Mm<M> {
             {
                 return Ok(());
             }
+        }
+    }
+
+    /// Give a group other than the root, and groups that are made below it from now on, a value of their own for a knob: for
+    /// `vm.swappiness` or `reclaim.policy`. No other is a group's.
+    pub fn set_group_knob(&self, group: GroupId, knob: Knob, value: u64) -> Result<(), Error> {
+        if value > knob.info().max {
+            return Err(Error::Invalid);
+        }
+        match knob {
+            Knob::Swappiness => self.store.lru.groups.set_swappiness(group, value),
+            Knob::ReclaimPolicy => {
+                self.store.lru.set_group_policy(self.ground(), group, PolicyKind::new(value as u8))
+            }
+            _ => Err(Error::Invalid),
         }
     }
 

@@ -131,7 +131,7 @@ impl<M: Machine> Reclaim<'_, M> {
             }
         }
         self.each_node(zones, |node| {
-            self.front().finish(self, node, sc.top());
+            self.front(sc.top()).finish(self, node, sc.top());
             if sc.is_group() {
                 self.st.lru.vec(node, sc.top()).set_congested(false);
             }

@@ -8,6 +8,7 @@
 use super::*;
 use crate::alloc::{KswapdRequest, Mark, compact_gap};
 use crate::event::Event;
+use crate::lru::ROOT;
 use crate::machine::{Machine, Scope, WaitKey};
 use crate::store::Store;
 use std_alloc::vec::Vec;
@@ -109,7 +110,7 @@ impl<M: Machine> Reclaim<'_, M> {
             let whole = KswapdRequest { order: PAGEBLOCK_ORDER, ..wanted };
             st.alloc.wake_kcompactd(st.memory().ground(), node, whole);
         }
-        self.front().finish(self, node, crate::lru::ROOT);
+        self.front(ROOT).finish(self, node, ROOT);
         sc.order
     }
 
@@ -132,7 +133,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 let mut raise = boost == 0 || sc.priority != DEF_PRIORITY - 2;
                 sc.may_writepage = boost == 0 || sc.priority < DEF_PRIORITY - 2;
                 sc.may_swap = boost == 0;
-                self.front().age_node(self, node, sc);
+                self.front(ROOT).age_node(self, node, sc);
                 sc.nr_scanned = 0;
                 if self.kswapd_shrink_node(node, sc) {
                     raise = false;

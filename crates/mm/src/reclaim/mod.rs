@@ -38,6 +38,7 @@ pub use spaces::{AddressSpaces, Member, WalkRange};
 pub use throttle::Throttle;
 
 use crate::arena::Arena;
+use crate::knobs::Knob;
 use crate::lru::{LruList, PolicyKind};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::Memory;
@@ -163,12 +164,30 @@ impl<M: Machine> Reclaim<'_, M> {
         self.state.node(node)
     }
 
-    fn front(&self) -> &dyn Front<M> {
-        match self.st.lru.policy() {
+    /// The front end for a group's folios; for the root, also that of nodes as a whole.
+    fn front(&self, group: GroupId) -> &dyn Front<M> {
+        match self.st.lru.policy_in(group) {
             PolicyKind::Classic => &classic::Classic,
             PolicyKind::MgLru => &mglru::MgLru,
             PolicyKind::Proposed(_) => &proposed::Proposer,
         }
+    }
+
+    /// Reclaim from one group's vector on a node, on the way through the groups below the reclaim's target.
+    fn shrink_vec(self, node: NodeId, group: GroupId, sc: &mut ScanControl) {
+        let front = self.front(group);
+        if group != sc.top() && self.st.lru.policy_in(group) != self.st.lru.policy_in(sc.top()) {
+            // Another front end looked at the whole.
+            front.prepare(self, node, sc);
+        }
+        front.shrink_vec(self, node, group, sc);
+    }
+
+    /// How much swapping is wanted of a group's memory.
+    fn wanted_swappiness(&self, group: GroupId, sc: &ScanControl) -> u64 {
+        let of_group = || self.st.lru.groups.swappiness(group);
+        let of_all = || self.st.knobs.get(Knob::Swappiness);
+        sc.swappiness.or_else(of_group).unwrap_or_else(of_all)
     }
 
     /// Reclaim made progress on a node: kswapd may try again.

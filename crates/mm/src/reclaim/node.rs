@@ -11,14 +11,14 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
     pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
         let _scope = self.st.scope(Scope::ShrinkNode);
-        if self.front().shrink_node(self, node, sc) {
+        if self.front(sc.top()).shrink_node(self, node, sc) {
             return;
         }
         let mut reclaimable = false;
         loop {
             sc.met = Met::default();
             let before = sc.nr_reclaimed;
-            self.front().prepare(self, node, sc);
+            self.front(sc.top()).prepare(self, node, sc);
             self.shrink_groups(node, sc);
             sc.nr_reclaimed += self.split_deferred(node, sc);
             let reclaimed = sc.nr_reclaimed - before;
@@ -54,7 +54,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 if groups.below_low(top, group) && !sc.memcg_low_reclaim {
                     sc.memcg_low_skipped = true;
                 } else {
-                    self.front().shrink_vec(self, node, group, sc);
+                    self.shrink_vec(node, group, sc);
                     if partial && sc.nr_reclaimed >= sc.nr_to_reclaim {
                         return;
                     }

@@ -3,6 +3,7 @@
 use super::Reclaim;
 use super::shrink::Pass;
 use crate::frame::FrameFlags;
+use crate::lru::mglru::form::after_look;
 use crate::lru::note_used;
 use crate::machine::Machine;
 use crate::rmap::{Pages, Referenced};
@@ -86,6 +87,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if pass.heed == Heed::AnyUse {
             return self.judge_any(pfn, found);
         }
+        if pass.look.as_ref().is_some_and(|look| look.promotions.is_reworked()) {
+            return self.second_use(pfn, found);
+        }
         self.second_chance(pfn, found, pass.look.is_some())
     }
 
@@ -108,6 +112,21 @@ impl<M: Machine> Reclaim<'_, M> {
             frame.clear(FrameFlags::REFERENCED);
         }
         verdict
+    }
+
+    /// For generations in the form of 6.14: what was not used goes; the first use that is seen marks the folio, from the second on it goes to
+    /// the youngest generation.
+    #[inline(never)]
+    fn second_use(self, pfn: Pfn, found: Referenced) -> Verdict {
+        if found.locked {
+            self.st.lru.mlock(self.st.memory().ground(), pfn);
+            return Verdict::Activate;
+        }
+        if found.vmas <= 0 {
+            return if found.vmas == 0 { Verdict::Reclaim } else { Verdict::Keep };
+        }
+        let before = self.st.frames[pfn].update(|flags| Some(after_look(flags).0));
+        if after_look(before).1 { Verdict::Activate } else { Verdict::Keep }
     }
 
     /// For a policy that proposes. Uses through file descriptors, which the flags tell, are its own business.

@@ -21,12 +21,12 @@ use crate::testing::TestMachine;
 use std_alloc::vec::Vec;
 
 const SWAP_DEVICE: DeviceId = DeviceId(1);
-const START: Vpn = Vpn(0x1000);
+pub(super) const START: Vpn = Vpn(0x1000);
 
 pub(super) struct Bench {
     pub(super) st: Store<TestMachine>,
     pub(super) state: ReclaimState,
-    space: SpaceId,
+    pub(super) space: SpaceId,
     set: AnonId,
     file: FileId,
 }

@@ -65,6 +65,7 @@ acts! {
     Sleep "sleep" Done;
     GroupCreate "group_create" Done;
     GroupLimit "group_limit" Done;
+    GroupKnob "group_knob" Done Refused;
     GroupEnter "group_enter" Done;
     GroupRemove "group_remove" Done Refused;
     SetKnob "set_knob" Done Refused;

@@ -16,6 +16,7 @@ const KNOBS: &[(&str, &[u64])] = &[
     ("vm.swappiness", &[1, 60, 100, 200, 201]),
     ("reclaim.policy", &[0, 1]),
     ("lru_gen.enabled", &[1, 3, 7, 8]),
+    ("lru_gen.form", &[0, 1]),
     ("vm.page-cluster", &[0, 3, 5]),
     ("vm.min_free_kbytes", &[0, 512, 2048]),
     ("vm.watermark_scale_factor", &[10, 200]),
@@ -52,6 +53,9 @@ const KNOBS: &[(&str, &[u64])] = &[
     ("tlb.pay_all", &[0, 1]),
     ("tlb_single_page_flush_ceiling", &[0, 33, 512]),
 ];
+/// Those that a group may have of its own, and one that it may not.
+const GROUP_KNOBS: &[(&str, &[u64])] =
+    &[("vm.swappiness", &[1, 60, 200, 201]), ("reclaim.policy", &[0, 1, 2, 4]), ("vm.page-cluster", &[0])];
 
 impl<O: Os> Task<'_, O> {
     // --- files ---
@@ -221,7 +225,7 @@ impl<O: Os> Task<'_, O> {
 
     pub(super) fn group(&mut self) {
         let (group, limits) = (self.some_group(), self.limits());
-        match self.rng.below(4) {
+        match self.rng.below(5) {
             0 if self.chaos.state.lock().groups.len() < MOST_GROUPS => {
                 let made = self.os.group_create(group, limits);
                 self.note(Act::GroupCreate, &made);
@@ -237,6 +241,14 @@ impl<O: Os> Task<'_, O> {
             1 => {
                 let limited = self.os.group_limit(group, limits);
                 self.note(Act::GroupLimit, &limited);
+            }
+            2 => {
+                if self.chaos.state.lock().knobs {
+                    let (name, values) = self.one_of(GROUP_KNOBS);
+                    let value = self.one_of(values);
+                    let changed = self.os.group_knob(group, name, value);
+                    self.note(Act::GroupKnob, &changed);
+                }
             }
             _ => {
                 let entered = self.os.group_enter(group);

@@ -137,6 +137,11 @@ fn group_call() -> impl Strategy<Value = Call> {
         group().prop_map(Call::GroupEnter),
         group().prop_map(Call::GroupRemove),
         (inside(), any::<u64>()).prop_map(|(name, value)| Call::SetKnob { name, value }),
+        (group(), inside(), any::<u64>()).prop_map(|(group, name, value)| Call::GroupKnob {
+            group,
+            name,
+            value
+        }),
     ]
 }
 
@@ -153,7 +158,7 @@ proptest! {
             buffer.len == 0 || (ARENA.start <= buffer.addr && buffer.addr + buffer.len <= ARENA.end)
         };
         match decode(number, args, &ARENA) {
-            Ok(Call::Open { name: buffer, .. } | Call::SetKnob { name: buffer, .. } | Call::Tell(_, buffer)
+            Ok(Call::Open { name: buffer, .. } | Call::SetKnob { name: buffer, .. } | Call::GroupKnob { name: buffer, .. } | Call::Tell(_, buffer)
                 | Call::Pread { buffer, .. } | Call::Pwrite { buffer, .. }) => prop_assert!(inside(buffer)),
             Ok(call) => prop_assert_eq!(decode(encode(&call).0, encode(&call).1, &ARENA), Ok(call)),
             Err(_) => {}

@@ -1,12 +1,13 @@
 //! Eviction's first half: what is taken from the oldest generation, and what is sorted on the way.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{TIERS, counted_uses, tier};
-use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, queue};
+use super::tiers::{Standing, TIERS};
+use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, form, queue};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Generation, List};
 use crate::knobs::Knob;
+use crate::lru::policy::End;
 use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
@@ -49,6 +50,7 @@ struct Scan {
     oldest: Generation,
     limit: usize,
     highest: ZoneKind,
+    reworked: bool,
 }
 
 /// What a scan found.
@@ -59,6 +61,26 @@ struct Found {
     taken: u64,
     sorted: u64,
     skipped: ByKind,
+    /// Folios that may still be looked at.
+    left: u64,
+    /// Pages that were taken, to be counted as gone: of the oldest generation; of others, by the list that they counted on: somebody
+    /// promoted the folio after it was sorted.
+    gone: ByKind,
+    strays: [ByKind; 2],
+}
+
+impl Found {
+    #[inline]
+    fn take(&mut self, vec: &LruVec, generation: Generation, kind: ZoneKind, scan: &Scan, pages: u64) {
+        self.taken += pages;
+        if generation == scan.oldest {
+            self.gone[kind as usize] -= pages as i64;
+        } else {
+            vec.generations.add(generation, scan.file, kind, -(pages as i64));
+            let list = vec.generations.list(generation, scan.file);
+            self.strays[list.is_active() as usize][kind as usize] -= pages as i64;
+        }
+    }
 }
 
 impl Lru {
@@ -103,7 +125,8 @@ impl Lru {
             let oldest = generations.oldest(file);
             let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
             let limit = limit.take().unwrap_or_else(measured);
-            let scan = Scan { place, file, oldest, limit, highest: wanted.highest };
+            let reworked = form::is_reworked(&base.knobs);
+            let scan = Scan { place, file, oldest, limit, highest: wanted.highest, reworked };
             let found = self.scan(base, vec, lists, &scan);
             if found.scanned > 0 || turn + 1 == types {
                 return (file, found);
@@ -116,83 +139,114 @@ impl Lru {
     /// Take folios from the tails of a type's oldest generation, those of wanted zones first. `scanned` is 0 if nothing was taken and
     /// the end was reached.
     fn scan<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, scan: &Scan) -> Found {
-        let mut found = Found::default();
+        let mut found = Found { left: LARGE_BATCH, ..Found::default() };
         if vec.generations.count(scan.file) == MIN_GENERATIONS {
             return found;
         }
-        let (mut left, mut gone) = (LARGE_BATCH, [[0; ZONE_KINDS]; 2]);
         let highest = scan.highest as usize;
         for kind in (0..ZONE_KINDS).map(|i| ZoneKind::ALL[(highest + ZONE_KINDS - i) % ZONE_KINDS]) {
-            let from = queue(scan.oldest, scan.file, kind) as usize;
-            let mut skipped = (List::new(), 0);
-            while let Some(pfn) = lists.lists[from].pop_tail(&base.frames) {
-                let frame = &base.frames[pfn];
-                let pages = frame.pages() as u64;
-                found.scanned += pages;
-                if self.sort(base, (vec, lists), (pfn, kind), scan) {
-                    found.sorted += pages;
-                } else if let Some(list) = isolate(vec, frame, kind) {
-                    found.folios.push_head(&base.frames, pfn);
-                    gone[list.is_active() as usize][kind as usize] -= pages as i64;
-                    found.taken += pages;
-                } else {
-                    skipped.0.push_head(&base.frames, pfn);
-                    skipped.1 += pages;
-                }
-                left -= 1;
-                if left == 0 || found.taken.max(skipped.1) >= BATCH {
-                    break;
-                }
-            }
-            lists.lists[from].splice_head(&base.frames, &mut skipped.0);
-            found.skipped[kind as usize] += skipped.1 as i64;
-            if left == 0 || found.taken >= BATCH {
+            self.scan_queue(base, (vec, lists), kind, scan, &mut found);
+            if found.left == 0 || found.taken >= BATCH {
                 break;
             }
         }
-        for (active, gone) in gone.iter().enumerate() {
-            if *gone != [0; ZONE_KINDS] {
-                self.account(base, lists, scan.place, LruList::new(scan.file, active == 1), gone);
+        vec.generations.add_all(scan.oldest, scan.file, &found.gone);
+        for (list, gone) in [
+            (vec.generations.list(scan.oldest, scan.file), found.gone),
+            (LruList::new(scan.file, false), found.strays[0]),
+            (LruList::new(scan.file, true), found.strays[1]),
+        ] {
+            if gone != [0; ZONE_KINDS] {
+                self.account(base, lists, scan.place, list, &gone);
             }
         }
         base.charge(Work::LruMove, found.folios.len() as u64);
-        if found.taken == 0 && left > 0 {
+        if found.taken == 0 && found.left > 0 {
             found.scanned = 0;
         }
         found
     }
 
-    /// A folio that was taken off the oldest generation's tail: put it where it belongs, if that is not among what is evicted.
+    /// The same for zones of one kind. What is taken is not yet counted as gone.
+    fn scan_queue<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (vec, lists): (&LruVec, &mut Lists),
+        kind: ZoneKind,
+        scan: &Scan,
+        found: &mut Found,
+    ) {
+        let from = queue(scan.oldest, scan.file, kind) as usize;
+        let (mut skipped, mut skips) = (List::new(), 0);
+        // The last entries of the queue up to this one, so many, are taken, and leave it together.
+        let (mut first, mut run) = (Pfn::NONE, 0);
+        let mut at = lists.lists[from].tail();
+        while let Some(pfn) = at
+            && found.left > 0
+            && found.taken.max(skips) < BATCH
+        {
+            let frame = &base.frames[pfn];
+            at = Some(frame.prev()).filter(|prev| prev.is_some());
+            found.left -= 1;
+            let pages = frame.pages() as u64;
+            found.scanned += pages;
+            let goal = self.sort(base, (vec, lists), (pfn, kind), scan);
+            if goal.is_none()
+                && let Some(generation) = isolate(frame, scan.reworked)
+            {
+                (first, run) = (pfn, run + 1);
+                found.take(vec, generation, kind, scan, pages);
+                continue;
+            }
+            let mut taken = lists.lists[from].split_tail(&base.frames, first, run);
+            found.folios.splice_head(&base.frames, &mut taken);
+            run = 0;
+            lists.lists[from].pop_tail(&base.frames);
+            if let Some((generation, end)) = goal {
+                self.requeue(base, lists, (pfn, kind), generation, end);
+                found.sorted += pages;
+            } else {
+                skipped.push_head(&base.frames, pfn);
+                skips += pages;
+            }
+        }
+        let mut taken = lists.lists[from].split_tail(&base.frames, first, run);
+        found.folios.splice_head(&base.frames, &mut taken);
+        lists.lists[from].splice_head(&base.frames, &mut skipped);
+        found.skipped[kind as usize] += skips as i64;
+    }
+
+    /// A folio at the oldest generation's tail: the generation and the end of its queue where it belongs, if that is not among what is
+    /// evicted.
+    #[inline]
     fn sort<M: Machine>(
         &self,
         base: &Base<M>,
         (vec, lists): (&LruVec, &mut Lists),
         (pfn, kind): (Pfn, ZoneKind),
         scan: &Scan,
-    ) -> bool {
+    ) -> Option<(Generation, End)> {
         let frame = &base.frames[pfn];
         let flags = frame.flags();
         if !evictable(frame) {
             // Reclaim puts it where it cannot be met again.
-            return false;
+            return None;
         }
         let generation = flags.generation().expect("a folio in a queue of generations has one");
         let promoted = generation != scan.oldest;
-        let uses = counted_uses(base, flags);
-        let protected = tier(uses) > scan.limit || uses as usize == TIERS;
+        let standing = Standing::of(base, flags);
+        let protected = standing.tier > scan.limit || standing.full;
         if !promoted && !protected && kind <= scan.highest {
-            return false;
+            return None;
         }
         if promoted {
-            self.requeue(base, lists, (pfn, kind), generation, true);
-            return true;
+            return Some((generation, End::Head));
         }
         let next = self.next_generation(base, (vec, lists), frame, scan.oldest);
-        if protected {
-            vec.generations.tiers.protected(scan.file, scan.oldest, tier(uses), frame.pages() as u64);
+        if protected && !(scan.reworked && standing.full) {
+            vec.generations.tiers.protected(scan.file, scan.oldest, standing.tier, frame.pages() as u64);
         }
-        self.requeue(base, lists, (pfn, kind), next, false);
-        true
+        Some((next, if protected && scan.reworked { End::Head } else { End::Tail }))
     }
 
     fn requeue<M: Machine>(
@@ -201,32 +255,39 @@ impl Lru {
         lists: &mut Lists,
         (pfn, kind): (Pfn, ZoneKind),
         generation: Generation,
-        at_head: bool,
+        end: End,
     ) {
         base.charge(Work::LruMove, 1);
         let frame = &base.frames[pfn];
         let to = queue(generation, is_file(frame.flags()), kind);
         frame.set_queue(to);
         let list = &mut lists.lists[to as usize];
-        if at_head { list.push_head(&base.frames, pfn) } else { list.push_tail(&base.frames, pfn) }
+        match end {
+            End::Head => list.push_head(&base.frames, pfn),
+            End::Tail => list.push_tail(&base.frames, pfn),
+        }
     }
 }
 
-/// Take the right to move a folio that was popped off its queue, and a reference; it belongs to no generation from then on. `None`:
-/// somebody else moves or frees it.
-fn isolate(vec: &LruVec, frame: &Frame, kind: ZoneKind) -> Option<LruList> {
+/// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on. Returns to which it
+/// did until now. `None`: somebody else moves or frees it.
+#[inline]
+fn isolate(frame: &Frame, reworked: bool) -> Option<Generation> {
     if !take(frame) {
         return None;
     }
     let before = frame.update(|flags| {
         // One that was not used again begins from the start if it comes back.
-        let gone = if flags.contains(FrameFlags::REFERENCED) { FrameFlags::REFERENCED } else { USE_FLAGS };
+        let gone = match (flags.contains(FrameFlags::REFERENCED), reworked) {
+            (true, false) => FrameFlags::REFERENCED,
+            (false, false) => USE_FLAGS,
+            (true, true) => FrameFlags::empty(),
+            (false, true) => FrameFlags::USES,
+        };
         Some((flags - gone).with_generation(None))
     });
     frame.set_queue(0);
-    let (generation, file) = (before.generation()?, is_file(before));
-    vec.generations.add(generation, file, kind, -(frame.pages() as i64));
-    Some(vec.generations.list(generation, file))
+    before.generation()
 }
 
 /// The type to evict from, and the highest tier of it if that was found on the way. Where refaults tell nothing, files go before

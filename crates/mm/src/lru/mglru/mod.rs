@@ -22,6 +22,7 @@
 //! Source: mm/vmscan.c, mm/workingset.c and include/linux/mm_inline.h of Linux 6.12 (Yu Zhao).
 
 mod evict;
+pub mod form;
 mod place;
 mod shadow;
 #[cfg(test)]
@@ -30,8 +31,8 @@ pub mod tiers;
 mod window;
 
 pub use evict::{Evictable, Wanted};
-pub(super) use place::note_age;
 pub use place::{Look, Promotions};
+pub(super) use place::{after_use, note_age, note_use};
 pub use window::{Generations, Sizes};
 
 use super::LruList;

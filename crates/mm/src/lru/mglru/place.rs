@@ -1,6 +1,6 @@
 //! Which generation a folio belongs to: when it comes, when it leaves, and when it was used.
 
-use super::{Generations, MgLru, queue};
+use super::{Generations, MgLru, form, queue};
 use crate::base::Base;
 use crate::frame::{Frame, FrameFlags, Generation};
 use crate::knobs::Knob;
@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 /// What tells uses of a folio since it came to its generation.
 pub(super) const USE_FLAGS: FrameFlags =
     FrameFlags::USES.union(FrameFlags::REFERENCED).union(FrameFlags::WORKINGSET);
+
+const NONE: FrameFlags = FrameFlags::empty();
 
 /// Is it a folio of a file, or one that reclaim may drop like one?
 #[inline]
@@ -59,7 +61,7 @@ fn take_age(frame: &Frame) -> Option<u64> {
 
 /// Flags after one more use through a file descriptor; `None`: they tell all that they can.
 #[inline]
-pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
+pub(in crate::lru) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     if !flags.contains(FrameFlags::REFERENCED) {
         return Some(flags | FrameFlags::REFERENCED);
     }
@@ -69,9 +71,18 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(flags.with_one_more_use()).filter(|&more| more != flags)
 }
 
+/// Note a use in the folio's flags.
+#[inline]
+pub(in crate::lru) fn note_use(frame: &Frame, after: fn(FrameFlags) -> Option<FrameFlags>) -> Used {
+    if !frame.has(FrameFlags::UNEVICTABLE) {
+        frame.update(after);
+    }
+    Used::Noted
+}
+
 impl Policy for MgLru {
-    fn place<M: Machine>(&self, _base: &Base<M>, (vec, _): Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
-        let wanted = why.end();
+    fn place<M: Machine>(&self, base: &Base<M>, (vec, _): Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
+        let (wanted, reworked) = (why.end(), form::is_reworked(&base.knobs));
         let generations = &vec.generations;
         let mut generation = Generation::of(0);
         let kept = if why == Why::Back { take_age(folio.frame) } else { None };
@@ -80,6 +91,13 @@ impl Policy for MgLru {
             if let Some(age) = kept {
                 let min = generations.min_seq(is_file(flags));
                 generation = Generation::of(generations.max_seq().saturating_sub(age).max(min));
+                return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
+            }
+            if reworked {
+                let given_up = if why == Why::Cold { form::MARKS | FrameFlags::WORKINGSET } else { NONE };
+                let flags = flags - given_up;
+                let window = [generations.min_seq(is_file(flags)), generations.max_seq()];
+                generation = Generation::of(form::arrival(window, flags, wanted));
                 return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
             }
             generation = Generation::of(arrival(generations, flags, wanted));
@@ -116,11 +134,8 @@ impl Policy for MgLru {
     }
 
     #[inline]
-    fn used(&self, frame: &Frame) -> Used {
-        if !frame.has(FrameFlags::UNEVICTABLE) {
-            frame.update(after_use);
-        }
-        Used::Noted
+    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used {
+        note_use(frame, if form::is_reworked(&base.knobs) { form::after_use } else { after_use })
     }
 
     fn deactivates_all(&self) -> bool {
@@ -137,9 +152,22 @@ pub struct Promotions {
     moved: [[ByKind; 2]; Generation::COUNT],
     /// Pages promoted since the sizes were told.
     pages: u64,
+    /// Does a first use only mark a folio?
+    reworked: bool,
 }
 
 impl Promotions {
+    /// Is its use to be looked at? In the form of 6.14, that of what is isolated is not.
+    #[inline]
+    pub fn heeds(&self, frame: &Frame) -> bool {
+        !self.reworked || frame.flags().generation().is_some()
+    }
+
+    /// Does a first use only mark a folio?
+    pub fn is_reworked(&self) -> bool {
+        self.reworked
+    }
+
     /// The node of the vector.
     pub fn node(&self) -> NodeId {
         self.node
@@ -174,7 +202,8 @@ impl Look {
     #[inline]
     pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
-        (frame.node(), frame.group()) == place && (is_file(frame.flags()) || !is_file(target.flags()))
+        let heeded = self.promotions.heeds(frame) && (frame.node(), frame.group()) == place;
+        heeded && (is_file(frame.flags()) || !is_file(target.flags()))
     }
 }
 
@@ -183,14 +212,23 @@ impl Lru {
     pub fn look<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Option<Look> {
         let generations = &self.vec(node, group).generations;
         let (seq, around) = (generations.max_seq(), base.knobs.get(Knob::LruGenLookAround) != 0);
-        let begin = || Look { promotions: self.promotions(node, group), seq, dense: SmallVec::new(), around };
+        let begin =
+            || Look { promotions: self.promotions(base, node, group), seq, dense: SmallVec::new(), around };
         generations.is_on().then(begin)
     }
 
     /// Nothing is promoted yet. Promotions go to what is the youngest generation of the vector now.
-    pub fn promotions(&self, node: NodeId, group: GroupId) -> Promotions {
+    pub fn promotions<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Promotions {
         let youngest = Generation::of(self.vec(node, group).generations.max_seq());
-        Promotions { node, group, youngest, moved: Default::default(), pages: 0 }
+        let reworked = form::is_reworked(&base.knobs);
+        Promotions { node, group, youngest, moved: Default::default(), pages: 0, reworked }
+    }
+
+    /// Promotions go to what is the youngest generation of the vector now.
+    #[inline]
+    pub fn aim(&self, promotions: &mut Promotions) {
+        let vec = self.vec(promotions.node, promotions.group);
+        promotions.youngest = Generation::of(vec.generations.max_seq());
     }
 
     /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no lock. One
@@ -198,11 +236,22 @@ impl Lru {
     #[inline]
     pub fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
-        let before = frame.update(|flags| match flags.generation() {
-            None => Some(flags | FrameFlags::REFERENCED),
-            Some(_) => Some((flags - USE_FLAGS).with_generation(Some(youngest))),
-        });
-        let Some(old) = before.generation().filter(|&old| old != youngest) else { return };
+        let (before, promoted) = if promotions.reworked {
+            let before = frame.update(|flags| {
+                let generation = flags.generation()?;
+                let (seen, promoted) = form::after_look(flags);
+                Some(seen.with_generation(Some(if promoted { youngest } else { generation })))
+            });
+            (before, form::after_look(before).1)
+        } else {
+            let before = frame.update(|flags| match flags.generation() {
+                None => Some(flags | FrameFlags::REFERENCED),
+                Some(_) => Some((flags - USE_FLAGS).with_generation(Some(youngest))),
+            });
+            (before, true)
+        };
+        let old = before.generation().filter(|&old| promoted && old != youngest);
+        let Some(old) = old else { return };
         let (kind, file) = (self.kind(frame.zone()) as usize, is_file(before) as usize);
         let pages = frame.pages() as i64;
         promotions.moved[old.index()][file][kind] -= pages;
@@ -210,7 +259,7 @@ impl Lru {
         promotions.pages += pages as u64;
     }
 
-    /// Tell the vector's sizes what was promoted. Afterwards promotions go to what is the youngest generation then.
+    /// Tell the vector's sizes what was promoted.
     pub fn tell_promotions<M: Machine>(&self, base: &Base<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);
@@ -229,6 +278,5 @@ impl Lru {
             }
             promotions.pages = 0;
         }
-        promotions.youngest = Generation::of(vec.generations.max_seq());
     }
 }

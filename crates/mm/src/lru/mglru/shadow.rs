@@ -1,12 +1,15 @@
 //! What an evicted folio leaves behind, and what a returning one gets.
 //!
 //! A shadow names the generation that was the oldest when the folio was evicted from it, and its tier. While that generation is still
-//! the oldest, a return counts as a refault of the tier: the controller learns from it. Later it says nothing any more.
+//! the oldest, a return counts as a refault of the tier: the controller learns from it. Later it says nothing any more. (In the form of
+//! 6.14 it does as long as that generation could still be in the window.)
 
+use super::form;
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{counted_uses, tier};
+use super::tiers::{Standing, tier};
 use crate::base::Base;
-use crate::frame::{FrameFlags, Generation};
+use crate::frame::{Frame, FrameFlags, Generation};
+use crate::knobs::Knob;
 use crate::lru::Lru;
 use crate::lru::policy::{Evicted, STAMP_BITS};
 use crate::machine::Machine;
@@ -29,10 +32,10 @@ impl Lru {
         let frame = &base.frames[pfn];
         let (node, group, file) = (frame.node(), frame.group(), is_file(frame.flags()));
         let generations = &self.vec(node, group).generations;
-        let uses = counted_uses(base, frame.flags());
+        let Standing { uses, workingset, tier, .. } = Standing::of(base, frame.flags());
         let min_seq = generations.min_seq(file);
-        generations.tiers.evicted(file, Generation::of(min_seq), tier(uses), frame.pages() as u64);
-        Evicted { group, node, stamp: stamp(min_seq, uses), workingset: uses > 0 }.pack()
+        generations.tiers.evicted(file, Generation::of(min_seq), tier, frame.pages() as u64);
+        Evicted { group, node, stamp: stamp(min_seq, uses), workingset }.pack()
     }
 
     /// Was the page of this shadow evicted from the generation that is still the oldest?
@@ -55,6 +58,9 @@ impl Lru {
             return;
         }
         base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages);
+        if form::is_reworked(&base.knobs) {
+            return self.refault_reworked(base, frame, evicted, faulted);
+        }
         if !self.is_of_oldest(evicted, file) {
             return;
         }
@@ -66,6 +72,35 @@ impl Lru {
         if faulted || uses >= FrameFlags::MAX_USES {
             frame.set(USE_FLAGS - FrameFlags::REFERENCED);
             base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+        }
+    }
+
+    /// The same in the form of 6.14: the folio has the marks again that it had.
+    #[inline(never)]
+    fn refault_reworked<M: Machine>(&self, base: &Base<M>, frame: &Frame, evicted: Evicted, faulted: bool) {
+        let (file, pages) = (is_file(frame.flags()), frame.pages() as i64);
+        let generations = &self.vec(evicted.node, evicted.group).generations;
+        if !form::is_recent(evicted.stamp >> USE_BITS, generations.max_seq(), SEQ_MASK) {
+            return;
+        }
+        let beyond = (evicted.stamp & ((1 << USE_BITS) - 1)) as u32;
+        let tier = match base.knobs.get(Knob::LruGenTiers) {
+            0 => 0,
+            _ => form::tier(beyond + 1, evicted.workingset),
+        };
+        let oldest = Generation::of(generations.min_seq(file));
+        generations.tiers.refaulted(file, oldest, tier, pages as u64);
+        if faulted {
+            base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+        }
+        if evicted.workingset {
+            frame.set(FrameFlags::WORKINGSET);
+            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+        } else {
+            frame.update(|flags| {
+                let none = flags - FrameFlags::USES;
+                Some((0..beyond).fold(none, |flags, _| flags.with_one_more_use()))
+            });
         }
     }
 }

@@ -73,7 +73,7 @@ fn what_was_used_goes_to_the_youngest_and_is_sorted_when_it_is_met() {
     for pfn in 0..4 {
         new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    let mut promotions = lru.promotions(NODE, ROOT);
+    let mut promotions = lru.promotions(&base, NODE, ROOT);
     lru.promote(&base.frames[Pfn(2)], &mut promotions);
     assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "not told yet");
     lru.tell_promotions(&base, &mut promotions);
@@ -194,6 +194,64 @@ fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
     assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
 }
 
+/// The form of 6.14.
+#[test]
+fn of_what_is_seen_in_tables_the_second_use_counts() {
+    let (base, lru) = with_generations();
+    base.knobs.set(Knob::LruGenForm, 1).unwrap();
+    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
+    new_folio(&base, &lru, Pfn(1), ROOT, F::ACTIVE | F::SWAPBACKED);
+    assert_eq!([0, 1].map(|pfn| seq_of(&lru, &base, Pfn(pfn))), [Some(0), Some(2)], "a fault is one use");
+    let mut promotions = lru.promotions(&base, NODE, ROOT);
+    for (marks, seq) in [(F::REFERENCED, 0), (F::WORKINGSET, 3)] {
+        lru.promote(&base.frames[Pfn(0)], &mut promotions);
+        lru.tell_promotions(&base, &mut promotions);
+        let flags = base.frames[Pfn(0)].flags() & (F::REFERENCED | F::WORKINGSET | F::USES);
+        assert_eq!((flags, seq_of(&lru, &base, Pfn(0))), (marks, Some(seq)));
+        lru.validate(&base).unwrap();
+    }
+    // It is of the working set wherever it goes from there: out, and back one generation before the oldest.
+    (0..2).for_each(|_| age(&base, &lru, ROOT));
+    let got =
+        core::iter::repeat_with(|| lru.isolate_oldest(&base, NODE, ROOT, ALL)).find(|got| got.taken > 0);
+    let got = got.unwrap();
+    assert!(base.frames[Pfn(1)].flags().generation().is_none(), "the one that was used once goes first");
+    // What is isolated is not looked at.
+    assert!(promotions.heeds(&base.frames[Pfn(0)]) && !promotions.heeds(&base.frames[Pfn(1)]));
+    put_back(&base, &lru, got);
+    lru.validate(&base).unwrap();
+}
+
+/// The form of 6.14.
+#[test]
+fn a_page_that_comes_back_has_its_marks_again() {
+    let (base, lru) = with_generations();
+    base.knobs.set(Knob::LruGenForm, 1).unwrap();
+    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
+    (0..3).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 2, workingset: false });
+    let activated = || base.stats.read(Stat::WorkingsetActivateFile);
+    let tiers = &lru.node_vec(NODE).generations.tiers;
+    base.frames[Pfn(0)].clear(F::USES | F::REFERENCED);
+    lru.refault(&base, Pfn(0), shadow, 0, false);
+    assert_eq!((tiers.counted(true, 0, 2), activated()), ([1, 1, 0], 0), "three uses: the third tier");
+    assert_eq!(base.frames[Pfn(0)].flags().uses(), 2, "one more use marks it as used");
+    // The last use that can be counted makes it one of the working set, which it is again when it is back.
+    (0..4).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    (0..2).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
+    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    assert!(Evicted::unpack(shadow).workingset);
+    base.frames[Pfn(0)].clear(F::USES | F::REFERENCED | F::WORKINGSET);
+    lru.refault(&base, Pfn(0), shadow, 0, true);
+    assert!(base.frames[Pfn(0)].has(F::WORKINGSET));
+    assert_eq!((activated(), base.stats.read(Stat::WorkingsetRestoreFile)), (1, 1));
+    // The window began at 0, and ends at 3 now: from the next generation on the shadow is too old.
+    age(&base, &lru, ROOT);
+    lru.refault(&base, Pfn(0), shadow, 0, true);
+    assert_eq!((activated(), base.stats.read(Stat::WorkingsetRefaultFile)), (1, 3));
+}
+
 /// Where swapping is not possible, generations of anonymous memory get more than files', and then wrap.
 #[test]
 fn anonymous_memory_that_cannot_be_swapped_stays_behind() {
@@ -257,9 +315,10 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(reworked: bool) -> World {
         let (base, lru) = with_generations();
-        let promotions = [0, 1].map(|node| lru.promotions(NodeId(node), ROOT));
+        base.knobs.set(Knob::LruGenForm, reworked.into()).unwrap();
+        let promotions = [0, 1].map(|node| lru.promotions(&base, NodeId(node), ROOT));
         World { base, lru, group: None, live: [false; FRAMES as usize], isolated: List::new(), promotions }
     }
 
@@ -362,8 +421,8 @@ proptest! {
 
     /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the flags.
     #[test]
-    fn queues_and_sizes_stay_true(steps in prop::collection::vec(step(), 0..150)) {
-        let mut world = World::new();
+    fn queues_and_sizes_stay_true(reworked: bool, steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new(reworked);
         for step in steps {
             world.step(step);
             world.tell();
@@ -391,7 +450,7 @@ fn movers_on_many_threads_keep_sizes_true() {
     }
     let work = |thread: u32| {
         let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
-        let mut promotions = [0, 1].map(|node| lru.promotions(NodeId(node), ROOT));
+        let mut promotions = [0, 1].map(|node| lru.promotions(&base, NodeId(node), ROOT));
         for _ in 0..ROUNDS {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));

@@ -1,5 +1,6 @@
 //! Tiers of a generation, and the controller that compares how their evicted pages come back.
 
+use super::form;
 use crate::base::Base;
 use crate::frame::{FrameFlags, Generation};
 use crate::knobs::Knob;
@@ -18,7 +19,7 @@ pub const fn uses(flags: FrameFlags) -> u32 {
 
 /// [`uses`], or 0 if tiers are switched off.
 #[inline]
-pub fn counted_uses<M>(base: &Base<M>, flags: FrameFlags) -> u32 {
+fn counted_uses<M>(base: &Base<M>, flags: FrameFlags) -> u32 {
     if base.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
 }
 
@@ -26,6 +27,34 @@ pub fn counted_uses<M>(base: &Base<M>, flags: FrameFlags) -> u32 {
 #[inline]
 pub const fn tier(uses: u32) -> usize {
     (uses + 1).next_power_of_two().trailing_zeros() as usize
+}
+
+/// What a folio's uses through file descriptors come to.
+pub struct Standing {
+    /// For a shadow: uses beyond those that its own bit tells.
+    pub uses: u32,
+    /// Is it of the working set, as a shadow tells it?
+    pub workingset: bool,
+    /// The tier.
+    pub tier: usize,
+    /// Are there as many as can be counted?
+    pub full: bool,
+}
+
+impl Standing {
+    /// By a folio's flags.
+    #[inline]
+    pub fn of<M>(base: &Base<M>, flags: FrameFlags) -> Standing {
+        if form::is_reworked(&base.knobs) {
+            let tiers = base.knobs.get(Knob::LruGenTiers) != 0;
+            let workingset = flags.contains(FrameFlags::WORKINGSET);
+            let uses = if tiers { form::uses(flags) } else { 0 };
+            let tier = if tiers { form::tier(uses, workingset) } else { 0 };
+            return Standing { uses, workingset, tier, full: tiers && form::is_full(flags) };
+        }
+        let uses = counted_uses(base, flags);
+        Standing { uses, workingset: uses > 0, tier: tier(uses), full: uses as usize == TIERS }
+    }
 }
 
 /// How a tier does: pages that came back, pages that were evicted or spared, and the weight of its refaults.

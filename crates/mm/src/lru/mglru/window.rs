@@ -2,7 +2,7 @@
 
 use super::place::{USE_FLAGS, is_file};
 use super::tiers::Tiers;
-use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, queue};
+use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, form, queue};
 use crate::base::Base;
 use crate::frame::{Frame, Generation};
 use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
@@ -165,8 +165,9 @@ impl Lru {
     ) -> Generation {
         let generations = &vec.generations;
         let next = Generation::of(oldest.index() as u64 + 1);
+        let ended = if form::is_reworked(&base.knobs) { form::MARKS } else { USE_FLAGS };
         let before = frame.update(|flags| {
-            (flags.generation() == Some(oldest)).then(|| (flags - USE_FLAGS).with_generation(Some(next)))
+            (flags.generation() == Some(oldest)).then(|| (flags - ended).with_generation(Some(next)))
         });
         if before.generation() != Some(oldest) {
             return before.generation().expect("a folio in a queue of generations has one");

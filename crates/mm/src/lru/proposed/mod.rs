@@ -17,6 +17,7 @@ mod tests;
 pub use isolate::{Ask, Proposals, note_used};
 
 use super::LruList;
+use super::mglru::{after_use, note_use};
 use super::policy::{End, Folio, Leave, Locked, Place, Policy, Used, Why};
 use super::vec::PROPOSED;
 use crate::base::Base;
@@ -186,8 +187,8 @@ impl Policy for Proposer {
 
     /// Uses are counted for the policy, which looks at them when it is asked.
     #[inline]
-    fn used(&self, frame: &Frame) -> Used {
-        super::mglru::MgLru.used(frame)
+    fn used<M: Machine>(&self, _base: &Base<M>, frame: &Frame) -> Used {
+        note_use(frame, after_use)
     }
 
     fn deactivates_all(&self) -> bool {

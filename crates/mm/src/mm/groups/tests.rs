@@ -1,5 +1,7 @@
 use super::*;
+use crate::alloc::NeedsReclaim;
 use crate::api::*;
+use crate::machine::ZoneKind;
 use crate::mm::Config;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
@@ -7,6 +9,7 @@ use crate::table::Bits;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
+use std_alloc::vec::Vec;
 
 const AT: Vpn = Vpn(0x5000);
 
@@ -201,4 +204,104 @@ fn a_store_to_a_private_file_in_a_group_with_room_for_one_page_ends() {
 fn request() -> MapRequest {
     let prot = Prot::READ | Prot::WRITE;
     MapRequest { at: None, pages: 1, prot, backing: Backing::Anonymous, locked: false, populate: false }
+}
+
+/// Have the node reclaimed from, by direct reclaimers one after the other.
+fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
+    let needs = NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
+    for _ in 0..times {
+        reclaim::direct(&mm.store, &mm.reclaim, mm, &needs);
+        end_transfers(mm);
+    }
+}
+
+#[test]
+fn a_group_has_settings_of_its_own() {
+    let (mm, group) = bench(GroupLimits::default());
+    let set = |group, knob, value| mm.set_group_knob(group, knob, value);
+    assert_eq!(set(ROOT, Knob::Swappiness, 1), Err(Error::Invalid), "the root's are everybody's");
+    assert_eq!(set(group, Knob::Swappiness, 201), Err(Error::Invalid));
+    assert_eq!(set(group, Knob::PageCluster, 1), Err(Error::Invalid), "no group's knob");
+    assert_eq!(set(GroupId(9), Knob::ReclaimPolicy, 1), Err(Error::NotFound));
+    let policies = |mm: &Mm<TestMachine>, groups: &[GroupId]| -> Vec<u8> {
+        groups.iter().map(|&group| mm.store.lru.vec(NodeId(0), group).policy().number()).collect()
+    };
+    let space = with_pages(mm, group, 50);
+    set(group, Knob::ReclaimPolicy, 1).unwrap();
+    let child = mm.create_group(group, GroupLimits::default()).unwrap();
+    let other = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    assert_eq!(policies(mm, &[ROOT, group, child, other]), [0, 1, 1, 0]);
+    assert_eq!(mm.validate(), Ok(()));
+    // From one that proposes to another, and to the classic lists: the root's change is not the group's, nor the other way around.
+    for (of_all, own) in [(2, 3), (4, 5), (1, 0), (0, 2)] {
+        mm.set_knob(Knob::ReclaimPolicy, of_all).unwrap();
+        set(group, Knob::ReclaimPolicy, own).unwrap();
+        assert_eq!(policies(mm, &[ROOT, group, child, other]), [of_all, own, 1, of_all].map(|n| n as u8));
+        assert_eq!(mm.validate(), Ok(()));
+    }
+    // A removed group's folios go where its parent's policy wants them.
+    mm.move_space(space, ROOT).unwrap();
+    mm.remove_group(child).unwrap();
+    mm.remove_group(group).unwrap();
+    mm.remove_group(other).unwrap();
+    assert_eq!(mm.validate(), Ok(()));
+    mm.switch(None);
+    mm.exit_space(space);
+    assert_eq!(mm.validate(), Ok(()));
+}
+
+#[test]
+fn groups_with_different_policies_all_give() {
+    const OWN: [u64; 3] = [0, 1, 2];
+    for of_all in OWN {
+        let (mm, _) = bench(GroupLimits::default());
+        mm.set_knob(Knob::ReclaimPolicy, of_all).unwrap();
+        let groups = OWN.map(|own| {
+            let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+            mm.set_group_knob(group, Knob::ReclaimPolicy, own).unwrap();
+            (group, with_pages(mm, group, 60))
+        });
+        reclaim_node(mm, 12);
+        for (own, (group, _)) in OWN.into_iter().zip(groups) {
+            let (left, swapped) = mm.group_usage(group);
+            assert!(left < 60 && swapped > 0, "{own} below {of_all}: {left} pages are left");
+        }
+        assert_eq!(mm.validate(), Ok(()));
+        // Those of a group's own limit, too, whatever its parent's policy.
+        for (group, space) in groups {
+            mm.set_group_limits(group, GroupLimits { high: 10, ..GroupLimits::default() }).unwrap();
+            end_transfers(mm);
+            mm.move_space(space, ROOT).unwrap();
+            mm.remove_group(group).unwrap();
+        }
+        // What was left is the root's now, and stands where its policy wants it.
+        assert_eq!(mm.validate(), Ok(()));
+        mm.switch(None);
+        groups.into_iter().for_each(|(_, space)| mm.exit_space(space));
+        assert_eq!(mm.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn a_group_swaps_as_its_own_swappiness_says() {
+    for policy in [0, 1, 2] {
+        let (mm, never) = bench(GroupLimits::default());
+        mm.set_knob(Knob::ReclaimPolicy, policy).unwrap();
+        let always = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+        mm.set_group_knob(never, Knob::Swappiness, 0).unwrap();
+        mm.set_group_knob(always, Knob::Swappiness, 200).unwrap();
+        let spaces = [never, always].map(|group| with_pages(mm, group, 60));
+        for group in [never, always] {
+            for _ in 0..4 {
+                reclaim::group(&mm.store, &mm.reclaim, mm, group, 30);
+                end_transfers(mm);
+            }
+        }
+        let (left, swapped) = mm.group_usage(always);
+        assert!(left < 60 && swapped > 0, "policy {policy}: {left} pages are left");
+        assert_eq!(mm.group_usage(never), (60, 0), "policy {policy}");
+        mm.switch(None);
+        spaces.into_iter().for_each(|space| mm.exit_space(space));
+        assert_eq!(mm.validate(), Ok(()));
+    }
 }

@@ -9,8 +9,7 @@ pub(super) mod inactive;
 use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::alloc::Mark;
-use crate::knobs::Knob;
-use crate::lru::{LruList, LruVec};
+use crate::lru::{LruList, LruVec, PolicyKind};
 use crate::machine::{Machine, ZoneKind};
 use crate::units::*;
 
@@ -66,7 +65,8 @@ impl<M: Machine> Front<M> for Classic {
         if !cx.can_age_anon(node) || !is_low(cx.st.lru.node_vec(node), false) {
             return;
         }
-        for group in cx.st.lru.groups.subtree(crate::lru::ROOT) {
+        let has_lists = |&group: &GroupId| cx.st.lru.policy_in(group) == PolicyKind::Classic;
+        for group in cx.st.lru.groups.subtree(crate::lru::ROOT).filter(has_lists) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
     }
@@ -120,7 +120,7 @@ fn scan_targets<M: Machine>(
     let situation = Situation {
         can_swap: sc.may_swap && cx.can_swap(node, group),
         is_group: sc.is_group(),
-        swappiness: sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness)),
+        swappiness: cx.wanted_swappiness(group, sc),
         priority: sc.priority,
         file_is_tiny: sc.file_is_tiny,
         cache_trim_mode: sc.cache_trim_mode,

@@ -140,8 +140,8 @@ impl Aging {
 }
 
 /// Must the vector age before more can be evicted, and how many pages do the types hold that eviction looks at? It is best to have
-/// three generations of about a third each.
-pub(super) fn should_age(generations: &Generations, can_swap: bool) -> (bool, u64) {
+/// three generations of about a third each; in the form of 6.14 (`reworked`) three are too few, whatever their sizes.
+pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
     let min = generations.min_seq(!can_swap);
     if min + MIN_GENERATIONS > max {
@@ -161,6 +161,9 @@ pub(super) fn should_age(generations: &Generations, can_swap: bool) -> (bool, u6
     }
     // With four there is enough that is cold.
     let few = min + MIN_GENERATIONS == max;
+    if reworked {
+        return (few, total);
+    }
     (few && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total), total)
 }
 
@@ -221,7 +224,7 @@ impl<M: Machine> Reclaim<'_, M> {
             && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
         let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
-        let promotions = self.st.lru.promotions(node, group);
+        let promotions = self.st.lru.promotions(self.st.memory().ground(), node, group);
         let mut walk =
             Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions };
         loop {

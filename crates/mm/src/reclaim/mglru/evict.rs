@@ -6,8 +6,9 @@ use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
+use crate::lru::mglru::form::{distance, is_reworked};
 use crate::lru::mglru::{BATCH, Evictable, Wanted};
-use crate::lru::{ROOT, evictable};
+use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
@@ -75,6 +76,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if groups.below_low(sc.top(), group) && !at_tail {
             return Turn::Tail;
         }
+        if self.st.lru.policy_in(group) != PolicyKind::MgLru {
+            // Its front end knows of no aging: each visit takes a share, and others have their turn.
+            self.shrink_vec(node, group, sc);
+            return Turn::Young;
+        }
         if self.evict(node, group, sc) {
             return Turn::Young;
         }
@@ -119,7 +125,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let generations = &self.st.lru.vec(node, group).generations;
         let seq = generations.max_seq();
-        let (short, total) = should_age(generations, can_swap);
+        let (short, total) = should_age(generations, can_swap, is_reworked(&self.st.knobs));
         // At the first priority there may be enough elsewhere.
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
@@ -198,15 +204,19 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write decides.
     /// Returns those that nothing speaks for (their write may have ended just now), unless they were tried `again` already.
     fn mark_kept(self, folios: &mut List, again: bool) -> List {
-        let frames = &self.st.frames;
+        let (frames, reworked) = (&self.st.frames, is_reworked(&self.st.knobs));
         let (mut kept, mut clean) = (List::new(), List::new());
         while let Some(pfn) = folios.pop_tail(frames) {
             let frame = &frames[pfn];
-            if !again && is_free_to_go(frame) {
+            if !again && is_free_to_go(frame, reworked) {
                 clean.push_head(frames, pfn);
                 continue;
             }
-            mark(frame);
+            if reworked {
+                mark_near(frame)
+            } else {
+                mark(frame)
+            }
             kept.push_head(frames, pfn);
         }
         *folios = kept;
@@ -215,13 +225,20 @@ impl<M: Machine> Reclaim<'_, M> {
 }
 
 /// Does nothing keep the folio but chance?
-fn is_free_to_go(frame: &Frame) -> bool {
-    let kept = FrameFlags::ACTIVE
-        | FrameFlags::REFERENCED
-        | FrameFlags::LOCKED
-        | FrameFlags::DIRTY
-        | FrameFlags::WRITEBACK;
+fn is_free_to_go(frame: &Frame, reworked: bool) -> bool {
+    let mut kept = FrameFlags::ACTIVE | FrameFlags::DIRTY | FrameFlags::WRITEBACK;
+    if !reworked {
+        kept |= FrameFlags::REFERENCED | FrameFlags::LOCKED;
+    }
     evictable(frame) && !frame.has_any(kept) && frame.mapcount() == 0
+}
+
+/// The form of 6.14: one that would go to the oldest generation again goes to the second youngest.
+fn mark_near(frame: &Frame) {
+    if evictable(frame) {
+        let marks = FrameFlags::USES | FrameFlags::REFERENCED;
+        frame.update(|flags| (distance(flags) == 0).then_some((flags - marks) | FrameFlags::ACTIVE));
+    }
 }
 
 fn mark(frame: &Frame) {

@@ -96,7 +96,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if !sc.may_swap || !has_room() {
             return 0;
         }
-        sc.swappiness.unwrap_or_else(|| self.st.knobs.get(Knob::Swappiness))
+        self.wanted_swappiness(group, sc)
     }
 }
 

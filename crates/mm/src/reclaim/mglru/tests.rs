@@ -1,13 +1,14 @@
 //! What kswapd does when all memory was used lately.
 
 use crate::api::GroupLimits;
+use crate::frame::Generation;
 use crate::knobs::Knob;
 use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
 use crate::machine::ZoneKind;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::reclaim::spaces::NoSpaces;
-use crate::reclaim::tests::Bench;
+use crate::reclaim::tests::{Bench, START};
 use crate::reclaim::{AddressSpaces, Member, Reclaim, ScanControl, WalkRange};
 use crate::table::Bits;
 use crate::testing::TestMachine;
@@ -58,7 +59,7 @@ fn memory_that_was_used_lately_is_protected() {
     let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
     (sc.kswapd, sc.priority) = (true, 0);
     let mut age = || {
-        cx.front().age_node(cx, NodeId(0), &mut sc);
+        cx.front(ROOT).age_node(cx, NodeId(0), &mut sc);
         spaces.0.load(Relaxed)
     };
     bench.st.machine.advance(1_000_000_000);
@@ -119,4 +120,68 @@ fn without_an_order_of_groups_all_of_them_give() {
         assert_eq!(left.iter().filter(|&&pages| pages < 300).count(), givers, "{left:?}");
         bench.st.lru.validate(base).unwrap();
     }
+}
+
+/// One space with one range of anonymous memory; `step` is called whenever a walk asks where to go on.
+struct OneSpace<F> {
+    space: SpaceId,
+    step: F,
+}
+
+impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
+    fn bound(&self) -> u32 {
+        self.space.0 + 1
+    }
+
+    fn member(&self, space: SpaceId) -> Option<Member> {
+        (space == self.space).then_some(Member { group: ROOT, arrival: 1 })
+    }
+
+    fn arrivals(&self) -> u64 {
+        1
+    }
+
+    fn take_ran(&self, _space: SpaceId, _node: NodeId) -> bool {
+        true
+    }
+
+    fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
+        (self.step)(from);
+        self.try_next_range(space, from)
+    }
+
+    fn try_next_range(&self, _space: SpaceId, from: Vpn) -> Option<WalkRange> {
+        let end = Vpn(START.0 + 4096);
+        (from < end).then_some(WalkRange { start: START, end, swapbacked: true })
+    }
+
+    fn thrashes(&self) {}
+}
+
+/// Two who age a vector with one space: the second finds nothing left to visit, and begins the generation. Else whoever comes second
+/// keeps the first from seeing more than the beginning of the space, each time.
+#[test]
+fn a_walk_goes_on_when_others_begin_the_generation() {
+    let bench = Bench::new(64);
+    let base = bench.st.memory().ground();
+    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    let pfns = bench.anons(3 * TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
+    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    let seq = generations.max_seq();
+    let second_table = Vpn(START.0 + TABLE_ENTRIES as u64);
+    let begin = |from: Vpn| {
+        if from >= second_table {
+            bench.st.lru.begin_generation(base, NodeId(0), ROOT, seq, true);
+        }
+    };
+    let spaces = OneSpace { space: bench.space, step: begin };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &spaces };
+    assert!(!cx.age(NodeId(0), ROOT, seq, true, false), "others began the generation");
+    assert_eq!(generations.max_seq(), seq + 1);
+    let in_generation = |seq| {
+        let generation = Some(Generation::of(seq));
+        pfns.iter().filter(|&&pfn| bench.st.frames[pfn].flags().generation() == generation).count()
+    };
+    assert_eq!([in_generation(seq), in_generation(seq + 1)], [TABLE_ENTRIES, 2 * TABLE_ENTRIES]);
+    bench.st.lru.validate(base).unwrap();
 }

@@ -7,7 +7,6 @@
 use super::aging::{Aging, WalkStat};
 use crate::frame::{Frame, FrameFlags};
 use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
-
 use crate::machine::{Machine, Work};
 use crate::reclaim::Reclaim;
 use crate::reclaim::spaces::WalkRange;
@@ -34,6 +33,9 @@ pub(super) struct Walk<'a, M> {
     pub promotions: Promotions,
 }
 
+/// Pages that an entry of the third level spans.
+const THIRD_LEVEL_SPAN: u64 = (TABLE_ENTRIES * TABLE_ENTRIES) as u64;
+
 /// What was found in a table.
 #[derive(Default)]
 struct Seen {
@@ -42,15 +44,22 @@ struct Seen {
 }
 
 impl<'a, M: Machine> Walk<'a, M> {
-    /// Walk a space, unless the vector gets a new generation meanwhile.
+    /// Walk a space. If the vector gets a new generation meanwhile (others age it, too, and there was no other space left for them),
+    /// what was used goes to that one; only what the next entry of the third level spans is left out. So walkers that come one after
+    /// the other do not keep each other from seeing more of a space than its beginning.
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);
+        let mut due = Vpn(0);
         while let Some(range) = self.of_use(page, |from| spaces.next_range(space, from)) {
             page = page.max(range.start);
-            if self.is_late() {
-                break;
+            if page >= due {
+                if self.is_late() {
+                    break;
+                }
+                due = Vpn((page.0 | (THIRD_LEVEL_SPAN - 1)) + 1);
             }
+            self.cx.st.lru.aim(&mut self.promotions);
             page = self.step(space, page, range);
             if self.promotions.pages() >= LARGE_BATCH {
                 self.tell();
@@ -185,7 +194,7 @@ impl<'a, M: Machine> Walk<'a, M> {
             return None;
         }
         let frame = &frames[frames.head(page)];
-        let ours = frame.node() == self.node && frame.group() == self.group;
+        let ours = self.promotions.heeds(frame) && frame.node() == self.node && frame.group() == self.group;
         let of_use = self.can_swap || !frame.has(FrameFlags::SWAPBACKED);
         (ours && of_use).then_some(frame)
     }

@@ -8,7 +8,6 @@ use super::classic::inactive::Held;
 use super::references::Heed;
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::frame::List;
-use crate::knobs::Knob;
 use crate::lru::{Ask, LruList};
 use crate::machine::{Machine, Scope};
 use crate::units::*;
@@ -18,7 +17,7 @@ pub(super) struct Proposer;
 
 impl<M: Machine> Front<M> for Proposer {
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
-        let swappiness = sc.swappiness.unwrap_or_else(|| cx.st.knobs.get(Knob::Swappiness));
+        let swappiness = cx.wanted_swappiness(group, sc);
         let anon = sc.may_swap && swappiness > 0 && cx.can_swap(node, group);
         let target = target(cx, node, group, anon, sc);
         // As on the classic lists: no emergency yet, so the whole share is done at once.

@@ -141,6 +141,7 @@ impl<M: Machine> Fault<'_, M> {
                     let mut tables = tables.settle_at(slot, self.page);
                     tables.allow_writes(slot, self.page, Writes::Shared(settled));
                     self.st.charge(Work::EntrySet, 1);
+                    self.count(Stat::Pgreuse);
                 }
                 Served { dirtied: Some(file), ..Served::MINOR }
             });

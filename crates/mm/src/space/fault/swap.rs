@@ -52,7 +52,7 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// A page that is shared, or being written, came back for loads only. The store gets its own in the same fault: before the next,
+    /// A page that is shared came back for loads only. The store gets its own in the same fault: before the next,
     /// reclaim may have taken the page again, time after time.
     pub(super) fn store_after_swap(&self, served: Served) -> Result<Served, FaultStop> {
         let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
@@ -62,8 +62,19 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Map the locked folio that holds the slot's content, whole if it can be; while that is being written to the slot it must not change, so
-    /// only for loads then. Returns whether the entries took the caller's reference.
+    /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once have had entries
+    /// for the slot. The tables are locked, so that no fork makes another entry.
+    fn is_alone(&self, folio: Pfn) -> bool {
+        let frame = &self.st.frames[folio];
+        // The entry's hold on the slot and the fault's own; the references of the swap cache and of the fault.
+        frame.order() == Order::ZERO
+            && frame.mapcount() == 0
+            && frame.refs() == 2
+            && !frame.has(FrameFlags::WRITEBACK)
+            && self.st.swap.entries_of_run(frame.swap_slot(), 1) == 2
+    }
+
+    /// Map the locked folio that holds the slot's content, whole if it can be. Returns whether the entries took the caller's reference.
     fn map_swapped(
         &self,
         folio: Pfn,
@@ -74,10 +85,10 @@ impl<M: Machine> Fault<'_, M> {
         let frame = &self.st.frames[folio];
         let Some(pfn) = page_of_slot(self.st.memory(), folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
-        let writable = self.is_store() && exclusive && !frame.has(FrameFlags::WRITEBACK);
-        let writable = writable && self.vma.prot.contains(Prot::WRITE);
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
+        let exclusive = exclusive || self.is_store() && self.is_alone(folio);
+        let writable = self.is_store() && exclusive && self.vma.prot.contains(Prot::WRITE);
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }

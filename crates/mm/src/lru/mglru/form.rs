@@ -1,0 +1,153 @@
+//! What Linux 6.14 changed of MGLRU (`lru_gen.form`): how uses are counted, and where a folio goes.
+//!
+//! In 6.12 a use through a page table sends a folio to the youngest generation at once, as if it had never been there before, and a
+//! folio that comes back is known only while the generation that it was evicted from is the oldest. In 6.14
+//!
+//! - the first use that is seen only marks a folio (REFERENCED), and from the second on it goes to the youngest generation and belongs to
+//!   the working set (WORKINGSET), until it is evicted or given up; a fault alone brings it to the second youngest;
+//! - uses through file descriptors count REFERENCED, then the counter, then WORKINGSET, which is the last tier;
+//! - where a folio goes follows from its *distance* from eviction, 0 to 3, by these marks;
+//! - a folio that comes back is known as long as it would still have a generation in a full window, and brings its marks with it;
+//! - a vector ages as soon as it has three generations, whatever their sizes.
+//!
+//! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance optimizations" v3
+//! (Yu Zhao, December 2024), which Linux 6.14 has. Not here: what it and 6.13 changed of dirty folios and of the controller.
+
+use super::tiers::TIERS;
+use super::{MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::frame::FrameFlags;
+use crate::knobs::{Knob, Knobs};
+use crate::lru::policy::End;
+
+/// Marks of uses that end when a folio changes generations.
+pub(super) const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
+
+/// Is it the form of 6.14?
+#[inline]
+pub fn is_reworked(knobs: &Knobs) -> bool {
+    knobs.get(Knob::LruGenForm) != 0
+}
+
+/// Flags after one more use through a file descriptor; `None`: they tell all that they can.
+pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
+    let after = if !flags.contains(FrameFlags::REFERENCED) {
+        (flags - FrameFlags::USES) | FrameFlags::REFERENCED
+    } else if flags.uses() == FrameFlags::MAX_USES {
+        flags | FrameFlags::WORKINGSET
+    } else {
+        flags.with_one_more_use()
+    };
+    Some(after).filter(|&after| after != flags)
+}
+
+/// Flags after a use was seen in a page table, and whether it was not the first: then the folio goes to the youngest generation.
+pub fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
+    if flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
+        ((flags - MARKS) | FrameFlags::WORKINGSET, true)
+    } else {
+        ((flags - MARKS) | FrameFlags::REFERENCED, false)
+    }
+}
+
+/// Uses that are counted, at most 4.
+pub(super) fn uses(flags: FrameFlags) -> u32 {
+    if flags.contains(FrameFlags::REFERENCED) { flags.uses() + 1 } else { 0 }
+}
+
+/// The tier of so many uses.
+pub(super) fn tier(uses: u32, workingset: bool) -> usize {
+    if workingset { TIERS - 1 } else { uses.max(1).next_power_of_two().trailing_zeros() as usize }
+}
+
+/// Have all uses been counted that can be?
+pub(super) fn is_full(flags: FrameFlags) -> bool {
+    uses(flags) == FrameFlags::MAX_USES + 1 && flags.contains(FrameFlags::WORKINGSET)
+}
+
+/// How far a folio is from eviction: 3 in the youngest generation, 0 in the oldest.
+pub fn distance(flags: FrameFlags) -> u64 {
+    let file = !flags.contains(FrameFlags::SWAPBACKED);
+    let workingset = flags.contains(FrameFlags::WORKINGSET);
+    let busy = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
+    let not_now =
+        !file && !flags.contains(FrameFlags::SWAPCACHE) || flags.contains(FrameFlags::RECLAIM) && busy;
+    if flags.contains(FrameFlags::ACTIVE) {
+        MIN_GENERATIONS + u64::from(workingset)
+    } else if workingset || not_now {
+        MIN_GENERATIONS - 1
+    } else {
+        0
+    }
+}
+
+/// The sequence number that a folio with these flags gets.
+pub(super) fn arrival([min, max]: [u64; 2], flags: FrameFlags, wanted: End) -> u64 {
+    let distance = if wanted == End::Tail { 0 } else { distance(flags) };
+    if distance < MIN_GENERATIONS { min + distance } else { max + distance + 1 - MAX_GENERATIONS }
+}
+
+/// May a folio that was evicted while `evicted` was the oldest generation still be known?
+pub(super) fn is_recent(evicted: u64, max_seq: u64, mask: u64) -> bool {
+    (max_seq & mask).abs_diff(evicted) < MAX_GENERATIONS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std_alloc::vec::Vec;
+
+    /// reclaim.md, 1.16: REFERENCED, then the counter, and WORKINGSET means the last tier.
+    #[test]
+    fn uses_fill_the_tiers_up_to_the_working_set() {
+        let mut flags = FrameFlags::empty();
+        let mut tiers = Vec::new();
+        for _ in 0..7 {
+            tiers.push(tier(uses(flags), flags.contains(FrameFlags::WORKINGSET)));
+            flags = after_use(flags).unwrap_or(flags);
+        }
+        assert_eq!(tiers, [0, 0, 1, 2, 2, 3, 3]);
+        assert!(is_full(flags) && after_use(flags).is_none());
+        // Of a folio that was marked by a look, the counter says nothing.
+        let counted = FrameFlags::empty().with_one_more_use();
+        assert_eq!((uses(counted), after_use(counted)), (0, Some(FrameFlags::REFERENCED)));
+    }
+
+    #[test]
+    fn the_second_look_promotes() {
+        let (once, promoted) = after_look(FrameFlags::DIRTY);
+        assert_eq!((once, promoted), (FrameFlags::DIRTY | FrameFlags::REFERENCED, false));
+        let (twice, promoted) = after_look(once);
+        assert_eq!((twice, promoted), (FrameFlags::DIRTY | FrameFlags::WORKINGSET, true));
+        assert_eq!(after_look(twice), (twice, true));
+    }
+
+    /// reclaim.md, 1.16: active and working set to the youngest, active to the next; working set, anonymous memory and what reclaim waits for
+    /// to the second oldest, the rest to the oldest.
+    #[test]
+    fn marks_are_a_distance_from_eviction() {
+        let [active, workingset] = [FrameFlags::ACTIVE, FrameFlags::WORKINGSET];
+        let anon = FrameFlags::SWAPBACKED;
+        let waits = FrameFlags::RECLAIM | FrameFlags::WRITEBACK;
+        let none = FrameFlags::empty();
+        for (flags, seq) in [
+            (active | workingset, 13),
+            (active | anon, 12),
+            (workingset, 11),
+            (anon, 11),
+            (waits, 11),
+            (FrameFlags::WRITEBACK, 10),
+            (anon | FrameFlags::SWAPCACHE, 10),
+            (FrameFlags::REFERENCED, 10),
+            (none, 10),
+        ] {
+            assert_eq!(arrival([10, 13], flags, End::Head), seq, "{flags:?}");
+            assert_eq!(arrival([10, 13], flags, End::Tail), 10, "{flags:?}, written");
+        }
+    }
+
+    #[test]
+    fn what_would_still_have_a_generation_is_known() {
+        let known = [10, 11, 13, 14].map(|max| is_recent(10, max, u64::MAX));
+        assert_eq!(known, [true, true, true, false]);
+    }
+}
