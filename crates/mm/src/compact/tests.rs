@@ -345,6 +345,27 @@ fn a_store_does_for_a_large_folio_what_defrag_says() {
     }
 }
 
+/// What lies between the marks is for those who find nothing above the low one: nobody compacts or reclaims before it has been asked for.
+#[test]
+fn a_block_between_the_marks_is_had_without_compaction() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
+    bench.map(0, u64::from(FRAMES));
+    let mut at = 0;
+    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Mark::Low) {
+        bench.store(at);
+        at += 1;
+    }
+    bench.set(huge_knob(), 2);
+    bench.set(Knob::ThpDefrag, 0);
+    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
+    bench.map(place, 512);
+    bench.store(place);
+    let counts = [Stat::ThpFaultAlloc, Stat::CompactStall, Stat::PgscanDirect].map(|stat| bench.stat(stat));
+    assert_eq!(counts, [1, 0, 0]);
+    bench.check();
+}
+
 #[test]
 fn kcompactd_makes_the_block_that_it_was_woken_for() {
     let mut bench = Bench::new(Folios::FreeSplit);

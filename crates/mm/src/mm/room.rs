@@ -127,6 +127,10 @@ impl<M: Machine> Mm<M> {
     /// for others. Is there one then?
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
+        // It was looked for above the low mark. What lies between the marks is for the meantime.
+        if compact::has_block(st, needs) {
+            return true;
+        }
         let mut attempts = Attempts::default();
         if costly {
             // There is likely to be enough free memory, in pieces.
