@@ -10,7 +10,8 @@
 //! its mapping, by the time from its start to its end. They add up to `throughput`.
 //!
 //! Not as in the suite: files lie on a disk's file system, whose holes are filled with zeroes without a device, and
-//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page, not 512.
+//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page of memory and one to a
+//! page of a file, not 512.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
@@ -23,8 +24,9 @@ use alloc::vec::Vec;
 const WORDS: u32 = 512;
 /// Instructions of usemem's loop for each word besides the access itself (see `scalability`).
 const LOOP: u64 = 14;
-/// Random accesses for each page of a region.
+/// Random accesses for each page of a region in memory, and of a file, where nearly each one is a fault.
 const RANDOM: u64 = 8;
+const RANDOM_FAULTS: u64 = 1;
 /// What `dd` reads at once.
 const BLOCK: u64 = 4096;
 /// Where a region lies that tasks share.
@@ -399,12 +401,13 @@ impl VmScalability {
         let mode = if writes { Mode::Store } else { Mode::Load };
         if self.case.random {
             let mut rng = Rng::new(os.seed());
-            for _ in 0..pages * RANDOM {
+            let accesses = pages * if self.overcommits() { RANDOM_FAULTS } else { RANDOM };
+            for _ in 0..accesses {
                 let word = rng.below(pages * u64::from(WORDS));
                 os.access(Access { addr: at + word * 8, count: 1, mode })?;
                 os.compute(LOOP);
             }
-            return Ok(pages * RANDOM * 8);
+            return Ok(accesses * 8);
         }
         for page in 0..pages {
             os.access(Access { addr: at + page * PAGE, count: WORDS, mode })?;
