@@ -35,8 +35,11 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("vm.compaction_proactiveness", &["0", "20", "90"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
+    ("numa.demotion_enabled", &["0", "1"]),
+    ("kernel.numa_balancing", &["0", "1", "2"]),
     // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.
     ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
+    ("chaos machine", &["random", "random", "random", "tiers"]),
     ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
@@ -58,6 +61,11 @@ const BUILT_IN: &[&str] = &[
     "fork-storm:48M",
     "uniform:48M:16",
 ];
+
+/// The tests' programs live for milliseconds: what Linux looks at every second is looked at as often.
+const HASTE: &str = " --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3 --set \
+                     numa_balancing.scan_delay_ms=1 --set numa_balancing.scan_period_min_ms=5 --set numa_balancing.scan_size_mb=4 \
+                     --set numa_balancing.hot_threshold_ms=20";
 
 /// One round of splitmix64.
 fn mix(word: u64) -> u64 {
@@ -83,10 +91,13 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
         "chaos" => format!(
-            "chaos:{}:{} --machine random:{}",
+            "chaos:{}:{} --machine {}",
             choose("chaos size"),
             choose("chaos operations"),
-            draw(seed, "machine") % 1_000_000
+            match choose("chaos machine") {
+                "random" => format!("random:{}", draw(seed, "machine") % 1_000_000),
+                with_tiers => format!("{with_tiers} --memory 16M"),
+            }
         ),
         "recorded" => format!(
             "traces/{}.pft --memory {}% --machine {}",
@@ -113,18 +124,16 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
         "off" => "--bound".to_owned(),
         every => format!("--preempt {every}"),
     };
-    format!(
-        "run {program} --seed {seed}{set} --set khugepaged.scan_sleep_millisecs=3 --set \
-         khugepaged.alloc_sleep_millisecs=3 --verify {watch} --quiet --json"
-    )
+    format!("run {program} --seed {seed}{set}{HASTE} --verify {watch} --quiet --json")
 }
 
 /// A few cases that meet together all that the random program can meet, several times over: little memory in one node and in four,
-/// under all flush policies, with all forms of folios, and collapse under three sets of limits.
+/// under all flush policies, with all forms of folios, collapse under three sets of limits, and memory in tiers.
 pub fn covering() -> Vec<String> {
     const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
     const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];
     let case = |i: usize| {
+        let machine = if i % 7 == 3 { "tiers" } else { MACHINES[i % 5] };
         // With each policy every form of folios, once with less memory and once with more.
         let enabled = ["always", "never"][i / 6 % 2];
         let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
@@ -132,15 +141,16 @@ pub fn covering() -> Vec<String> {
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(
-            "run chaos:{}:600 --memory {memory} --machine {} --seed {i} --set tlb.unmap={} --set reclaim.policy={} --set \
+            "run chaos:{}:600 --memory {memory} --machine {machine} --seed {i} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
-             hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set khugepaged.scan_sleep_millisecs=2 --set \
-             khugepaged.alloc_sleep_millisecs=2{} --verify --quiet --json",
+             hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
+             --set kernel.numa_balancing={}{}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
-            MACHINES[i % 5],
             POLICIES[i % 6],
             ["classic", "mglru"][i / 3 % 2],
             u8::from(order == 9),
+            i / 4 % 2,
+            i / 5 % 3,
             limits.concat(),
         )
     };

@@ -16,14 +16,6 @@ const EXCEPT: &[(&str, &str)] = &[
 
 /// What the few cases of the fixed set need not meet, and why.
 const RARE: &[(&str, &str)] = &[
-    ("vmstat:numa_hint_faults", "no case balances nodes: the simulator's tests of tiers do"),
-    ("vmstat:numa_hint_faults_local", "the same"),
-    ("vmstat:numa_pages_migrated", "the same"),
-    ("vmstat:numa_pte_updates", "the same"),
-    ("vmstat:pgdemote_direct", "no machine has tiers: those of the simulator's tests of tiers have"),
-    ("vmstat:pgdemote_kswapd", "the same"),
-    ("vmstat:pgpromote_candidate", "the same"),
-    ("vmstat:pgpromote_success", "the same"),
     ("vmstat:allocstall_dma32", "few machines have nothing but that zone, and little of it"),
     (
         "vmstat:policy_wrong",

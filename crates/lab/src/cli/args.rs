@@ -1,10 +1,12 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use crate::engine::{self, Visit};
+use crate::error::{Error, Result};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// See what a memory manager does to your program, on a machine you describe.
 #[derive(Debug, Parser)]
@@ -212,6 +214,47 @@ pub struct CompareArgs {
     pub common: ExperimentArgs,
 }
 
+/// What every command takes that does many runs and keeps none of them.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+impl Sweep {
+    /// Real seconds since `start`, as far as they are to be told.
+    pub fn host_seconds(&self, start: Instant) -> f64 {
+        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
+    }
+}
+
+/// Seeds from `first` on for which there is no room are bad input.
+pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
+    match first.checked_add(u64::from(runs)) {
+        Some(_) => Ok(()),
+        None => Err(Error::Input(format!("--seed {first} leaves no room for {runs} seeds"))),
+    }
+}
+
+/// Threads for runs of which so many may be done at once.
+pub fn threads(at_once: Option<u32>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    at_once.map_or(cores, |jobs| jobs as usize)
+}
+
 /// What `reproduce` takes.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
@@ -224,25 +267,9 @@ pub struct ReproduceArgs {
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
-    /// them. Times then say nothing; not with --bound
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub preempt: Option<u32>,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What `parts` takes.
@@ -266,21 +293,9 @@ pub struct PartsArgs {
     /// Runs of each profile, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What `bound` takes.
@@ -318,21 +333,9 @@ pub struct OptimumArgs {
     /// Set a knob for all profiles; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub settings: Vec<String>,
-    /// The seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    pub sweep: Sweep,
 }
 
 /// What every experiment takes whose result can be kept.

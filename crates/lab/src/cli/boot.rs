@@ -1,6 +1,6 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
-use super::args::BootArgs;
+use super::args::{BootArgs, check_seeds};
 use super::experiment::progress_bar;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
@@ -53,9 +53,7 @@ impl<'a> Tools<'a> {
     fn new(args: &'a BootArgs) -> Result<Tools<'a>> {
         let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
         let profile = Profile::parse(&args.profile, &common)?;
-        if args.seed.checked_add(u64::from(args.runs)).is_none() {
-            return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-        }
+        check_seeds(args.seed, args.runs)?;
         let kernel = find::kernel(args.kernel.as_deref())?;
         Ok(Tools { args, kernel, qemu: find::qemu(args.qemu.as_deref())?, profile })
     }
@@ -268,19 +266,12 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
                 .chain(["--seed".to_owned(), seed.to_string()]),
         );
         let run = engine::Run {
-            machine: &machine,
-            program,
             memory: setup.memory,
             knobs: &profile.knobs,
             seed,
-            verify: false,
-            preempt: None,
-            bound: false,
-            optimum: false,
-            profile_tree: false,
-            visits: &[],
+            ..engine::Run::new(&machine, program)
         };
-        records.push(replay::guarded(command, || run.carry_out(&profile.name))?);
+        records.push(run.replayable(&profile.name, command)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

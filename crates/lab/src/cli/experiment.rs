@@ -1,6 +1,6 @@
 //! `run` and `compare`: understand the input, do the runs, print the result.
 
-use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
+use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs, check_seeds, threads};
 use super::output;
 use crate::engine::{self, Machine, Program, Visit};
 use crate::error::{Error, Result};
@@ -129,9 +129,7 @@ pub(super) fn understand(
     args: &WhatArgs,
 ) -> Result<Plan> {
     let profiles = profiles_of(profiles, &args.settings)?;
-    if args.seed.checked_add(u64::from(runs)).is_none() {
-        return Err(Error::Input(format!("--seed {} leaves no room for {runs} seeds", args.seed)));
-    }
+    check_seeds(args.seed, runs)?;
     let machine = Machine::find(&args.machine)?;
     let program = Program::find(&args.program)?;
     let footprint = program.footprint();
@@ -200,8 +198,7 @@ pub(super) fn measure(
     args: &WhatArgs,
 ) -> Result<(Vec<RunRecord>, Ended, f64)> {
     let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+    let threads = threads(args.jobs);
     let bar = progress_bar(jobs.len(), args.quiet);
     let start = Instant::now();
     let no_host_time = args.no_host_time;
@@ -229,8 +226,6 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let profile = &plan.profiles[job.profile];
     let command = replay_command(&plan.setup, profile, job.seed, plan.also);
     let run = engine::Run {
-        machine: &plan.machine,
-        program: &plan.program,
         memory: plan.setup.memory,
         knobs: &profile.knobs,
         seed: job.seed,
@@ -240,12 +235,9 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         preempt: plan.also.preempt,
         profile_tree: plan.profile_tree,
         visits: &plan.visits,
+        ..engine::Run::new(&plan.machine, &plan.program)
     };
-    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-    record.map_err(|error| match error {
-        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-        other => other,
-    })
+    run.replayable(&profile.name, command)
 }
 
 /// The command line that does one run again, with the oracle watching.

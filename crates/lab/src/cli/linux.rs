@@ -1,6 +1,6 @@
 //! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
 
-use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
+use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs, check_seeds};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::output;
 use crate::engine::Program;
@@ -125,9 +125,7 @@ fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
 
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-    if args.seed.checked_add(u64::from(args.runs)).is_none() {
-        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-    }
+    check_seeds(args.seed, args.runs)?;
     let footprint = Program::find(&args.program)?.footprint();
     let swap = args.swap.map_or_else(|| default_swap(footprint), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {

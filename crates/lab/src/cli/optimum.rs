@@ -1,6 +1,6 @@
 //! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory.
 
-use super::args::OptimumArgs;
+use super::args::{OptimumArgs, threads};
 use super::experiment::{profiles_of, progress_bar};
 use super::output;
 use crate::engine::{self, Machine, Program};
@@ -36,10 +36,9 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
     let profiles: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
     let cases: Vec<Case> = plan.cases.iter().map(|(case, _)| case.clone()).collect();
     let jobs: Vec<Job> =
-        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.seed }).collect();
-    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.quiet));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.sweep.seed }).collect();
+    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.sweep.quiet));
+    let threads = threads(args.sweep.jobs);
     let finished = |runs: &[_]| {
         bar.set_position(runs.len() as u64);
         Ok(())
@@ -53,9 +52,9 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
             runs.len()
         )));
     }
-    let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
-    let table = Table::of((&args.machine, args.seed), &profiles, &cases, &runs, host_seconds);
-    output::print(&if args.json { output::json(&table)? } else { optimum::render(&table) })
+    let host_seconds = args.sweep.host_seconds(start);
+    let table = Table::of((&args.machine, args.sweep.seed), &profiles, &cases, &runs, host_seconds);
+    output::print(&if args.sweep.json { output::json(&table)? } else { optimum::render(&table) })
 }
 
 fn understand(args: &OptimumArgs) -> Result<Plan> {
@@ -93,7 +92,7 @@ fn understand(args: &OptimumArgs) -> Result<Plan> {
             cases.push((Case { program: name.clone(), footprint, memory: bytes, size }, program.clone()));
         }
     }
-    Ok(Plan { machine, profiles, cases, seed: args.seed })
+    Ok(Plan { machine, profiles, cases, seed: args.sweep.seed })
 }
 
 /// One run, or why it cannot be done: some programs do not run in some memories.
@@ -107,22 +106,15 @@ fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
     let words = ["pagefold", "run", &case.program, "--memory", &memory, "--profile", &profile.name];
     let command = replay::shell_line(words.into_iter().chain(["--seed", &seed, "--optimum"]));
     let run = engine::Run {
-        machine: &plan.machine,
-        program,
         memory: Some(case.memory),
         knobs: &profile.knobs,
         seed: plan.seed,
-        verify: false,
-        bound: false,
         optimum: true,
-        visits: &[],
-        preempt: None,
-        profile_tree: false,
+        ..engine::Run::new(&plan.machine, program)
     };
-    match replay::guarded(command.clone(), || run.carry_out(&profile.name)) {
+    match run.replayable(&profile.name, command) {
         Ok(record) => Ok(Ok(record.optimum.expect("it was asked for"))),
         Err(Error::Input(why)) => Ok(Err(why)),
-        Err(Error::Failed(why)) => Err(Error::Failed(format!("{why}\nreplay: {command}"))),
         Err(other) => Err(other),
     }
 }

@@ -1,6 +1,6 @@
 //! `parts`: what each part of MGLRU is worth.
 
-use super::args::PartsArgs;
+use super::args::{PartsArgs, check_seeds, threads};
 use super::experiment::progress_bar;
 use super::output;
 use crate::engine::{self, Machine, Program};
@@ -26,18 +26,17 @@ struct Case {
 
 /// `pagefold parts`.
 pub(super) fn parts(args: &PartsArgs) -> Result<()> {
-    if args.seed.checked_add(u64::from(args.runs)).is_none() {
-        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-    }
+    check_seeds(args.sweep.seed, args.runs)?;
     let names = match &args.programs[..] {
         [] => PROGRAMS.iter().map(|name| name.replace("SIZE", &args.size)).collect(),
         given => given.to_vec(),
     };
     let cases = names.into_iter().map(|name| Case::new(name, args)).collect::<Result<Vec<_>>>()?;
     interrupt::install()?;
-    let mut outcome = Outcome::new(&args.machine, args.memory.clone(), args.seed, args.runs, &args.metric);
+    let mut outcome =
+        Outcome::new(&args.machine, args.memory.clone(), args.sweep.seed, args.runs, &args.metric);
     let each = profiles().len() * args.runs as usize;
-    let bar = progress_bar(cases.len() * each, args.quiet);
+    let bar = progress_bar(cases.len() * each, args.sweep.quiet);
     let start = Instant::now();
     for case in cases {
         bar.set_message(format!(" of {}", case.name));
@@ -48,9 +47,8 @@ pub(super) fn parts(args: &PartsArgs) -> Result<()> {
             Ok(())
         };
         let case = Arc::new(case);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
-        let all = jobs(case.profiles.len(), args.seed, args.runs);
+        let threads = threads(args.sweep.jobs);
+        let all = jobs(case.profiles.len(), args.sweep.seed, args.runs);
         let (records, ended) =
             run_jobs(all, threads, move |job| case.run(job), interrupt::requested, finished)?;
         if ended == Ended::Interrupted {
@@ -59,8 +57,8 @@ pub(super) fn parts(args: &PartsArgs) -> Result<()> {
         outcome.programs.push(ProgramRow::of(&name, &args.metric, &records)?);
     }
     bar.finish_and_clear();
-    outcome.host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
-    output::print(&if args.json { output::json(&outcome)? } else { outcome.render() })
+    outcome.host_seconds = args.sweep.host_seconds(start);
+    output::print(&if args.sweep.json { output::json(&outcome)? } else { outcome.render() })
 }
 
 impl Case {
@@ -80,22 +78,11 @@ impl Case {
         let words = words.into_iter().chain(["--profile", &profile.name, "--seed", &seed, "--verify"]);
         let command = replay::shell_line(words);
         let run = engine::Run {
-            machine: &self.spec,
-            program: &self.program,
             memory: Some(self.memory),
             knobs: &profile.knobs,
             seed: job.seed,
-            verify: false,
-            preempt: None,
-            bound: false,
-            profile_tree: false,
-            visits: &[],
-            optimum: false,
+            ..engine::Run::new(&self.spec, &self.program)
         };
-        let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-        record.map_err(|error| match error {
-            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-            other => other,
-        })
+        run.replayable(&profile.name, command)
     }
 }

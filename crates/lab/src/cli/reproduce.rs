@@ -1,6 +1,6 @@
 //! `reproduce`: do a published comparison again.
 
-use super::args::ReproduceArgs;
+use super::args::{ReproduceArgs, check_seeds, threads};
 use super::experiment::progress_bar;
 use super::output;
 use crate::engine;
@@ -18,22 +18,20 @@ use std::time::Instant;
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     let what = Reproduction::find(&args.name)?;
     let scale = args.scale.unwrap_or(what.scale);
-    if args.seed.checked_add(u64::from(args.runs)).is_none() {
-        return Err(Error::Input(format!("--seed {} leaves no room for {} seeds", args.seed, args.runs)));
-    }
+    check_seeds(args.sweep.seed, args.runs)?;
     let profiles: Vec<Profile> =
         what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
     interrupt::install()?;
-    let mut outcome = Outcome::new(what, scale, args.seed, args.runs);
+    let mut outcome = Outcome::new(what, scale, args.sweep.seed, args.runs);
     let all = cases.len() * profiles.len() * args.runs as usize;
-    let bar = progress_bar(all, args.quiet);
+    let bar = progress_bar(all, args.sweep.quiet);
     let start = Instant::now();
     let (mut done, mut ended) = (0, Ended::Complete);
     for case in cases {
         bar.set_message(format!(" on {}", case.setting.machine));
-        if bar.is_hidden() && !args.quiet {
+        if bar.is_hidden() && !args.sweep.quiet {
             eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * args.runs as usize);
         }
         let case = Arc::new(case);
@@ -47,9 +45,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     }
     bar.finish_and_clear();
     outcome.complete = ended == Ended::Complete;
-    outcome.host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
+    outcome.host_seconds = args.sweep.host_seconds(start);
     if outcome.complete || !outcome.settings.is_empty() {
-        output::print(&if args.json { output::json(&outcome)? } else { render(&outcome) })?;
+        output::print(&if args.sweep.json { output::json(&outcome)? } else { render(&outcome) })?;
     }
     if ended == Ended::Interrupted {
         let shown =
@@ -73,9 +71,8 @@ fn measure(
     bar: &ProgressBar,
     before: usize,
 ) -> Result<(Vec<RunRecord>, Ended)> {
-    let jobs = jobs(profiles.len(), args.seed, args.runs);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.jobs.map_or(cores, |jobs| jobs as usize);
+    let jobs = jobs(profiles.len(), args.sweep.seed, args.runs);
+    let threads = threads(args.sweep.jobs);
     let finished = |records: &[RunRecord]| {
         bar.set_position((before + records.len()) as u64);
         Ok(())
@@ -90,21 +87,11 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
     let words = ["pagefold", "reproduce", what.name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
     let command = replay::shell_line(words);
     let run = engine::Run {
-        machine: &case.machine,
-        program: &case.program,
         memory: Some(case.memory),
         knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
-        verify: false,
-        preempt: None,
-        bound: false,
-        optimum: false,
         profile_tree: what.wants_profile(),
-        visits: &[],
+        ..engine::Run::new(&case.machine, &case.program)
     };
-    let record = replay::guarded(command.clone(), || run.carry_out(&profile.name));
-    record.map_err(|error| match error {
-        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-        other => other,
-    })
+    run.replayable(&profile.name, command)
 }

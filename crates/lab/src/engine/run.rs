@@ -7,6 +7,7 @@ use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OptimumRecord,
     OracleRecord, RunRecord, WorkDone,
 };
+use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit,
@@ -43,7 +44,33 @@ pub struct Run<'a> {
     pub visits: &'a [Visit],
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// On all of the machine's memory, with knobs at their defaults, seed 1, and nothing more counted than always.
+    pub fn new(machine: &'a Machine, program: &'a Program) -> Run<'a> {
+        Run {
+            machine,
+            program,
+            memory: None,
+            knobs: &[],
+            seed: 1,
+            verify: false,
+            bound: false,
+            optimum: false,
+            preempt: None,
+            profile_tree: false,
+            visits: &[],
+        }
+    }
+
+    /// Do it, for the column `profile`; a failure names `command`, which does it again.
+    pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
+        let record = replay::guarded(command.clone(), || self.carry_out(profile));
+        record.map_err(|error| match error {
+            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
+            other => other,
+        })
+    }
+
     /// Do it, for the column `profile`.
     pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
         let mut config = RunConfig::new(self.machine.spec.clone());

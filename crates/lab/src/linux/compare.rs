@@ -200,19 +200,12 @@ impl<'a> Subject<'a> {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
             let run = Run {
-                machine,
-                program: &self.program,
                 memory: Some(self.shape.memory),
                 knobs: &profile.knobs,
                 seed,
-                verify: false,
-                bound: false,
-                preempt: None,
-                profile_tree: false,
-                visits: &[],
-                optimum: false,
+                ..Run::new(machine, &self.program)
             };
-            records.push(replay::guarded(command(self.job, seed), || run.carry_out(&profile.name))?);
+            records.push(run.replayable(&profile.name, command(self.job, seed))?);
         }
         Ok(records)
     }

@@ -57,19 +57,7 @@ pub fn twin(name: &str, cpus: u32, swap: u64, speed: Speed) -> Result<(Machine, 
 fn fault_at_full_speed() -> Result<f64> {
     let machine = Machine::from_toml("full speed", &description(1, 0, GHZ, 100.0))?;
     let program = Program::find("sequential:8M")?;
-    let run = Run {
-        machine: &machine,
-        program: &program,
-        memory: None,
-        knobs: &[],
-        seed: 1,
-        verify: false,
-        bound: false,
-        preempt: None,
-        profile_tree: false,
-        visits: &[],
-        optimum: false,
-    };
+    let run = Run::new(&machine, &program);
     let record = run.carry_out("classic")?;
     let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);
     Ok(record.nanos as f64 / faults as f64)
