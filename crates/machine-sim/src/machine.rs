@@ -10,6 +10,7 @@ use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
+use crate::moves::Moves;
 use crate::optimum::Optimum;
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
@@ -21,6 +22,7 @@ use crate::tlb::Tlb;
 use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
+    ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -118,6 +120,8 @@ pub struct SimMachine {
     pub(crate) bound: Option<RefCell<Bound>>,
     /// Counts how few refaults there could have been; `None`: nobody asked.
     pub(crate) optimum: Option<RefCell<Optimum>>,
+    /// Holds compactions against the fewest pages to be moved; `None`: nobody asked.
+    pub(crate) moves: Option<RefCell<Moves>>,
     /// The first translation that was held where none could be, in words.
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
@@ -200,6 +204,7 @@ impl SimMachine {
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
+            moves: config.moves.then(RefCell::default),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
@@ -691,6 +696,16 @@ impl Machine for SimMachine {
         }
         if self.listens {
             self.tell(event, args);
+        }
+    }
+
+    fn looks_at_zones(&self) -> bool {
+        self.moves.is_some()
+    }
+
+    fn sees_zone(&self, sight: &ZoneSight<'_>) {
+        if let Some(moves) = &self.moves {
+            moves.borrow_mut().sees(self.task.get(), sight);
         }
     }
 }

@@ -12,6 +12,27 @@ const MEMORY: u64 = 1;
 
 const MGLRU: &[(Knob, u64)] = &[(Knob::ReclaimPolicy, 1)];
 
+const WHOLE: &[&str] = &[
+    "hugepages-8kB/moved_whole",
+    "hugepages-16kB/moved_whole",
+    "hugepages-32kB/moved_whole",
+    "hugepages-64kB/moved_whole",
+    "hugepages-128kB/moved_whole",
+    "hugepages-256kB/moved_whole",
+    "hugepages-512kB/moved_whole",
+    "hugepages-1024kB/moved_whole",
+];
+const SPLIT: &[&str] = &[
+    "hugepages-8kB/moved_split",
+    "hugepages-16kB/moved_split",
+    "hugepages-32kB/moved_split",
+    "hugepages-64kB/moved_split",
+    "hugepages-128kB/moved_split",
+    "hugepages-256kB/moved_split",
+    "hugepages-512kB/moved_split",
+    "hugepages-1024kB/moved_split",
+];
+
 /// The figures of v1: without the series, and after each of its patches.
 const fn v1(values: &'static [f64]) -> Published {
     Published::new("v1", Measure::Throughput, values)
@@ -123,11 +144,19 @@ pub(super) const COMPACTION: Reproduction = Reproduction {
         ),
     ],
     counts: &[
-        Count::share("compact_success %", &["compact_success"], &["compact_stall"]),
         Count::plain(&["compact_stall"]),
+        Count::share("compact_success %", &["compact_success"], &["compact_stall"]),
         Count::plain(&["compact_migrate_scanned"]),
         Count::plain(&["compact_free_scanned"]),
         Count::plain(&["pgmigrate_success"]),
+        Count::plain(&["pgmigrate_fail"]),
+        Count::sum("folios moved whole", WHOLE),
+        Count::sum("folios split to move", SPLIT),
+        Count::plain(&["compaction_moved"]),
+        Count::plain(&["compaction_moved_least"]),
+        Count::plain(&["compaction_moved_in_vain"]),
+        Count::plain(&["compaction_pieces_before"]),
+        Count::plain(&["compaction_pieces_after"]),
         Count::sum("allocstall", &["allocstall_dma32", "allocstall_normal", "allocstall_movable"]),
         Count::sum("pgscan", &["pgscan_kswapd", "pgscan_direct"]),
         KSWAPD,

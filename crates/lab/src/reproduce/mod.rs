@@ -24,6 +24,7 @@ pub use text::render;
 
 use crate::engine::{Machine, Program};
 use crate::error::{Error, Result};
+use crate::metrics;
 use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
@@ -307,6 +308,12 @@ impl Reproduction {
     pub fn wants_profile(&self) -> bool {
         let mut rows = self.settings.iter().flat_map(|setting| setting.published);
         rows.any(|row| matches!(row.measure, Measure::Share { .. }))
+    }
+
+    /// Do runs have to look at zones that are compacted?
+    pub fn wants_moves(&self) -> bool {
+        let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
+        metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name))
     }
 
     /// Profiles: the sides, then the context.

@@ -166,6 +166,8 @@ struct Run<'a, M> {
     finish_block: bool,
     migrate_scanned: u64,
     free_scanned: u64,
+    /// Pages that were moved.
+    moved: u64,
 }
 
 /// Where a linear search begins once searches by list fail.
