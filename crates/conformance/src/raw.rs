@@ -46,6 +46,7 @@ impl<'k, H: Harness> Frames<'k, H> {
             reserve: Reserve::None,
             this_node_only: false,
             atomic: false,
+            mixes: true,
         };
         let short = |_| Stop::Failed(format!("no free block of {} pages", order.frames()));
         let pfn = mm.store().alloc.take(mm.ground(), &request, Mark::Min).map_err(short)?.into_pfn();

@@ -10,6 +10,7 @@
 
 mod cache_ext;
 mod compaction;
+mod defrag_mode;
 mod gain;
 mod luf;
 mod mglru;
@@ -31,8 +32,15 @@ use mm::knobs::Knob;
 use mm::stat::Stat;
 
 /// All that there are.
-pub const ALL: &[Reproduction] =
-    &[pfn_flush::PFN_FLUSH, rmap::RMAP, mglru::MGLRU, cache_ext::CACHE_EXT, luf::LUF, compaction::COMPACTION];
+pub const ALL: &[Reproduction] = &[
+    pfn_flush::PFN_FLUSH,
+    rmap::RMAP,
+    mglru::MGLRU,
+    cache_ext::CACHE_EXT,
+    luf::LUF,
+    compaction::COMPACTION,
+    defrag_mode::DEFRAG_MODE,
+];
 
 /// A published comparison that can be done again.
 #[derive(Debug)]
@@ -234,6 +242,8 @@ pub enum Measure {
     Throughput,
     /// What the machine counts under this name.
     Metric(&'static str),
+    /// The sum of these counters.
+    Counters(&'static [&'static str]),
     /// Flushes that CPUs did, for themselves or because others asked.
     Flushes,
     /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
@@ -256,6 +266,9 @@ impl Measure {
         match self {
             Measure::Throughput => number("throughput"),
             Measure::Metric(name) => number(name),
+            Measure::Counters(names) => {
+                names.iter().map(|&name| run.counters.get(name).map_or(0.0, |&value| value as f64)).sum()
+            }
             Measure::Flushes => {
                 [Stat::NrTlbRemoteFlushReceived, Stat::NrTlbLocalFlushAll, Stat::NrTlbLocalFlushOne]
                     .map(counter)
@@ -284,7 +297,7 @@ impl Measure {
             Measure::Rate => "1/s",
             Measure::Throughput => "KiB/s",
             Measure::Progress => "loops",
-            Measure::Metric(_) | Measure::Flushes => "",
+            Measure::Metric(_) | Measure::Counters(_) | Measure::Flushes => "",
             Measure::Share { .. } => "% of CPU time",
         }
     }

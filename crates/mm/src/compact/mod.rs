@@ -120,6 +120,8 @@ struct Control {
     ignore_skip: bool,
     /// Move to page blocks of any mobility.
     ignore_suitable: bool,
+    /// Until the zone's high mark is met in whole page blocks, and not only until there is one.
+    whole_blocks: bool,
 }
 
 impl Control {
@@ -136,6 +138,7 @@ impl Control {
             whole_zone: true,
             ignore_skip: true,
             ignore_suitable: false,
+            whole_blocks: false,
         }
     }
 }

@@ -145,6 +145,7 @@ impl Bench {
             reserve: crate::alloc::Reserve::All,
             this_node_only: false,
             atomic: false,
+            mixes: true,
         };
         let alloc = &self.st().alloc;
         while self.huge() > 0 {
@@ -255,6 +256,7 @@ fn large_folios_are_moved_for_a_larger_block() {
         highest: ZoneKind::Movable,
         mark: crate::alloc::Mark::Min,
         mode: Mode::SyncLight,
+        whole_blocks: false,
         direct: true,
         proactive: false,
         whole_zone: true,
@@ -382,6 +384,40 @@ fn kcompactd_makes_the_block_that_it_was_woken_for() {
     // Now there is nothing to do for it.
     bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
     assert_eq!(bench.st().alloc.kcompactd_request(NodeId(0)), None);
+    bench.check();
+}
+
+/// Under `vm.defrag_mode` it goes on until the high mark is met in whole page blocks.
+#[test]
+fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
+    let made = [0, 1].map(|mode| {
+        let mut bench = Bench::new(Folios::FreeSplit);
+        bench.fragment(0, 4);
+        bench.take_huge();
+        bench.mm.set_knob(Knob::WatermarkScaleFactor, 1000).unwrap();
+        bench.set(Knob::DefragMode, mode);
+        let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
+        daemon::work(bench.st(), NodeId(0), wanted);
+        bench.check();
+        (bench.huge() * 512, bench.zone().mark(crate::alloc::Mark::High))
+    });
+    assert!(made[0].0 < made[0].1 && made[1].0 > made[1].1, "{made:?}");
+}
+
+/// Page tables find memory where no page block is free: what `vm.defrag_mode` keeps apart is mixed before memory is out.
+#[test]
+fn groups_that_are_kept_apart_are_mixed_before_memory_is_out() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(0, 2);
+    bench.take_huge();
+    bench.set(Knob::DefragMode, 1);
+    // A table for each page: more than one page block of them.
+    for i in 0..700 {
+        let at = 40_000 + i * 512;
+        bench.map(at, 1);
+        bench.store(at);
+    }
+    assert!(bench.mm.oom_reports().is_empty());
     bench.check();
 }
 

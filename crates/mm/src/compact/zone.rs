@@ -1,7 +1,7 @@
 //! One zone: when it is worth compacting, when that has come to an end, and the loop between.
 
 use super::{Control, FastStart, Folios, Outcome, Run};
-use crate::alloc::Zone;
+use crate::alloc::{Mark, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List, Mobility};
 use crate::knobs::Knob;
@@ -24,7 +24,11 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
     let none = |outcome| Ended { outcome, migrate_scanned: 0, free_scanned: 0 };
     let _scope = st.scope(Scope::CompactZone);
     if let Some(order) = how.order {
-        match zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)) {
+        let suits = match how.whole_blocks {
+            true => zone.suits_kcompactd(&st.knobs, order, how.highest).then_some(false),
+            false => zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)),
+        };
+        match suits {
             Some(true) => return none(Outcome::Success),
             None => return none(Outcome::Skipped),
             Some(false) => {}
@@ -199,7 +203,11 @@ impl<'a, M: Machine> Run<'a, M> {
         if self.migrate_at.align_down(PAGEBLOCK_ORDER) != self.migrate_at {
             return Outcome::Continue;
         }
-        if self.has_block(order) { Outcome::Success } else { Outcome::Continue }
+        let enough = match self.how.whole_blocks {
+            true => self.zone.whole_blocks_ok(order, Mark::High, self.how.highest),
+            false => self.has_block(order),
+        };
+        if enough { Outcome::Success } else { Outcome::Continue }
     }
 
     /// Is there a block for who wants it: of its own mobility, or one that would be given to it?

@@ -37,6 +37,7 @@ impl<M: Machine> Memory<M> {
             reserve: gfp.reserve,
             this_node_only: false,
             atomic: false,
+            mixes: gfp.mixes,
         };
         match self.alloc.take(self.ground(), &request, gfp.mark) {
             Ok(fresh) => {

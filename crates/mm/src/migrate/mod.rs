@@ -76,6 +76,7 @@ pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mar
         reserve: Reserve::None,
         this_node_only: true,
         atomic: false,
+        mixes: true,
     };
     st.alloc.take(st.memory().ground(), &request, mark).ok()
 }

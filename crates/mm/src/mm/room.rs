@@ -5,6 +5,7 @@ use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
+use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
 use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
@@ -92,6 +93,7 @@ impl<M: Machine> Mm<M> {
                 Shortage::Zone(needs) => {
                     let freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
+                        || self.may_mix(gfp)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Block { needs, hard } => {
@@ -121,6 +123,12 @@ impl<M: Machine> Mm<M> {
             }
         }
         Err(error)
+    }
+
+    /// Reclaim was of no use. Where mobility groups are kept apart, they are mixed now; `false`: they have been.
+    fn may_mix(&self, gfp: &mut Gfp) -> bool {
+        let apart = self.store.knobs.get(Knob::DefragMode) != 0;
+        apart && !core::mem::replace(&mut gfp.mixes, true)
     }
 
     /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait

@@ -6,6 +6,8 @@
 //! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
 //! the same work, and time is measured. Each task passes its region once.
 //!
+//! Tasks that have met go on within a millisecond, each at a time drawn from the seed, as whoever lets them go tells one after the other.
+//!
 //! What each task tells is the suite's own figure: bytes that were touched, and an eighth of a byte for each byte of
 //! its mapping, by the time from its start to its end. They add up to `throughput`.
 //!
@@ -36,6 +38,9 @@ const HOST: Role = 1;
 const TASK: Role = 2;
 /// Where all tasks wait for each other.
 const START: u32 = 1;
+/// Nanoseconds within which they go on from there, each after a time of its own; and what draws that time apart from all else.
+const LATEST: u64 = 1_000_000;
+const DELAY: u64 = 0x64_656c_6179;
 
 /// What a task's region is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -342,6 +347,8 @@ impl VmScalability {
     fn work<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let tasks = self.running(os);
         os.barrier(START, tasks);
+        let seed = os.seed();
+        os.sleep(Rng::new(seed ^ DELAY).below(LATEST));
         let (pages, began) = (self.pages(tasks), os.now());
         let len = pages * PAGE;
         let touched = match self.case.region {

@@ -41,6 +41,7 @@ impl Memory {
             reserve: Reserve::All,
             this_node_only: false,
             atomic: false,
+            mixes: true,
         };
         self.alloc.take(&self.world.ground, &request, Mark::Min).map(|fresh| fresh.into_pfn())
     }

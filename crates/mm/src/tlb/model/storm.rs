@@ -69,6 +69,7 @@ impl Kernel {
                 reserve: Reserve::All,
                 this_node_only: false,
                 atomic: false,
+                mixes: true,
             };
             let pfn = self.alloc.take(&self.world.ground, &request, Mark::Min).ok()?.into_pfn();
             self.world.ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
