@@ -368,6 +368,45 @@ fn a_block_between_the_marks_is_had_without_compaction() {
     bench.check();
 }
 
+/// A block of which a part lies on another CPU's list is had once reclaim has freed something and not helped.
+#[test]
+fn other_cpus_give_back_what_makes_a_block_whole() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.set(Knob::WatermarkBoostFactor, 0);
+    bench.map(0, u64::from(FRAMES));
+    let mut at = 0;
+    while bench.zone().free_pages() > 400 {
+        bench.store(at);
+        at += 1;
+    }
+    // The pages of a block of frames that is in use as a whole; one of its pages goes to the list of CPU 1.
+    let page_in: BTreeMap<u32, u64> = (0..at).map(|page| (bench.frame(page).unwrap().0, page)).collect();
+    let whole = |first: &u32| (*first..*first + 512).all(|frame| page_in.contains_key(&frame));
+    let first = (0..FRAMES - 511).step_by(512).find(whole).unwrap();
+    let gone: Vec<u64> = (first..first + 512).map(|frame| page_in[&frame]).collect();
+    for (i, &page) in gone.iter().enumerate() {
+        bench.mm.machine().run_on(u16::from(i == 100));
+        bench.forget(page, 1);
+    }
+    bench.mm.machine().run_on(0);
+    bench.st().alloc.drain_cpu(bench.mm.ground(), CpuId(0));
+    // Something for reclaim.
+    let free: Vec<u64> = (0..at).filter(|page| !gone.contains(page)).take(128).collect();
+    for page in free {
+        bench.mm.madvise(bench.space, Vpn(AT.0 + page), 1, Advice::Free).unwrap();
+        bench.holds.remove(&page);
+    }
+    bench.set(huge_knob(), 2);
+    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
+    bench.map(place, 512);
+    bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+    assert_eq!(bench.huge(), 0, "it lacks a page");
+    bench.store(place);
+    assert!(bench.stat(Stat::PgscanDirect) > 0);
+    assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
+    bench.check();
+}
+
 #[test]
 fn kcompactd_makes_the_block_that_it_was_woken_for() {
     let mut bench = Bench::new(Folios::FreeSplit);

@@ -151,10 +151,18 @@ impl<M: Machine> Mm<M> {
                 attempts = Attempts::only_async();
             }
         }
+        let mut drained = false;
         for _ in 0..MAX_RECLAIM_RETRIES {
             let freed = reclaim::direct(st, &self.reclaim, self, needs);
             if compact::has_block(st, needs) {
                 return true;
+            }
+            if freed > 0 && !core::mem::replace(&mut drained, true) {
+                // Parts of a block may lie on other CPUs' lists.
+                st.alloc.drain_all(st.memory().ground());
+                if compact::has_block(st, needs) {
+                    return true;
+                }
             }
             let made = compact::direct(st, needs, attempts.priority());
             if made.there || !hard || costly || freed == 0 || !attempts.again(st, needs, made.outcome) {
