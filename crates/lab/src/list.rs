@@ -27,21 +27,18 @@ impl Listing {
         let shown = self.columns.len() - usize::from(self.columns.last() == Some(&"source"));
         let mut grid = Grid::new(self.columns[..shown].iter().copied());
         for row in &self.rows {
-            grid.row(row[..shown].iter().map(|value| match value {
-                Value::String(text) => text.clone(),
-                Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
-                other => other.to_string(),
-            }));
+            grid.row(shown_cells(&row[..shown]));
         }
         let is_text = |column: usize| self.rows.iter().all(|row| row[column].is_string());
         let text = grid.render(is_text);
-        if shown == self.columns.len() {
-            return text;
-        }
         let mut lines = text.lines();
-        let mut out: String = lines.by_ref().take(2).map(|line| format!("{line}\n")).collect();
+        let rule = text.lines().nth(1).unwrap_or_default();
+        let help_at = rule.rfind(' ').map_or(0, |at| at + 1);
+        let mut out: String = lines.by_ref().take(2).map(|line| format!("{}\n", clipped(line))).collect();
         for (line, row) in lines.zip(&self.rows) {
-            out.push_str(&format!("{line}\n{}", wrapped(row[shown].as_str().unwrap_or_default())));
+            out.push_str(&folded(line, help_at));
+            let below = row.get(shown).and_then(Value::as_str).unwrap_or_default();
+            out.push_str(&wrapped(below, 6));
         }
         out
     }
@@ -58,14 +55,53 @@ impl Listing {
     }
 }
 
-/// Text under a row: indented, at most some hundred characters a line where words allow it.
-fn wrapped(text: &str) -> String {
-    const WIDTH: usize = 104;
+/// Characters of a line, where words allow it.
+const WIDTH: usize = 100;
+
+/// A row's cells as people read them. Words that a knob takes stand in its help: there may be many.
+fn shown_cells(row: &[Value]) -> Vec<String> {
+    let mut cells: Vec<String> = row
+        .iter()
+        .map(|value| match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
+            other => other.to_string(),
+        })
+        .collect();
+    let Some((help, rest)) = cells.split_last_mut() else { return cells };
+    if let Some(words) = rest.iter_mut().skip(1).find(|cell| cell.contains('|')) {
+        *help = format!("{help}: {}", words.replace('|', ", "));
+        *words = "word".to_owned();
+    }
+    cells
+}
+
+/// A heading, or the rule under it, no longer than a line.
+fn clipped(line: &str) -> String {
+    line.chars().take(WIDTH).collect::<String>().trim_end().to_owned()
+}
+
+/// A row whose last column begins at `help_at`: what does not fit goes on below it, or below the row.
+fn folded(line: &str, help_at: usize) -> String {
+    if line.chars().count() <= WIDTH {
+        return format!("{line}\n");
+    }
+    let (cells, help) = line.split_at_checked(help_at).unwrap_or((line, ""));
+    if help_at > WIDTH / 2 {
+        return format!("{}\n{}", cells.trim_end(), wrapped(help, 6));
+    }
+    let below = wrapped(help, help_at);
+    format!("{cells}{}", below.trim_start())
+}
+
+/// Text indented by so many characters.
+fn wrapped(text: &str, indent: usize) -> String {
     let (mut out, mut width) = (String::new(), 0);
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if width == 0 || width + 1 + length > WIDTH {
-            out.push_str(if width == 0 { "      " } else { "\n      " });
+        if width == 0 || indent + width + 1 + length > WIDTH {
+            out.push_str(if width == 0 { "" } else { "\n" });
+            out.extend(std::iter::repeat_n(' ', indent));
             width = length;
         } else {
             out.push(' ');
@@ -82,6 +118,11 @@ fn wrapped(text: &str) -> String {
 /// A row from things that are values.
 macro_rules! row {
     ($($cell:expr),*) => { vec![$(Value::from($cell)),*] };
+}
+
+/// What can be listed: names with help.
+pub fn topics(all: impl Iterator<Item = (String, String)>) -> Listing {
+    Listing::new(&["topic", "help"], all.map(|(name, help)| row![name, help]))
 }
 
 /// Machines that have a name.
@@ -169,10 +210,33 @@ mod tests {
     fn sources_stand_under_their_rows() {
         let text = costs(engine::DEFAULT_MACHINE).unwrap().to_text();
         assert!(!text.lines().next().unwrap().contains("source"));
-        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.lines().filter(|line| line.starts_with("      ")).count() > 20);
-        assert_eq!(wrapped("a b"), "      a b\n");
-        assert_eq!(wrapped(""), "");
+        assert_eq!(wrapped("a b", 6), "      a b\n");
+        assert_eq!(wrapped("", 6), "");
+    }
+
+    #[test]
+    fn lists_fit_a_screen() {
+        let costs = costs(engine::DEFAULT_MACHINE).unwrap();
+        for listing in [
+            machines(),
+            profiles(),
+            programs(),
+            knobs(),
+            counters(),
+            metrics(),
+            events(),
+            reproductions(),
+            costs,
+        ] {
+            let text = listing.to_text();
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= WIDTH, "{longest}: {text}");
+        }
+        let knobs = knobs().to_text();
+        let at = knobs.find("reclaim.policy").unwrap();
+        assert!(knobs[at..].lines().take(6).collect::<String>().contains("s3-fifo, arc"), "{knobs}");
     }
 
     #[test]

@@ -10,8 +10,8 @@ pub struct Metric {
     pub name: String,
     /// Unit of the value; empty for a plain count.
     pub unit: String,
-    /// Which direction is good.
-    pub better: Better,
+    /// Which direction is good; `None`: neither.
+    pub better: Option<Better>,
     source: Source,
 }
 
@@ -249,7 +249,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
         .map(|row| Metric {
             name: row.name.to_owned(),
             unit: row.unit.to_owned(),
-            better: Better::Lower,
+            better: Some(Better::Lower),
             source: row.source,
         })
         .collect();
@@ -261,7 +261,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             metrics.push(Metric {
                 name: measured.name.clone(),
                 unit: measured.unit.clone(),
-                better: measured.better,
+                better: Some(measured.better),
                 source: Source::Machine,
             });
         }
@@ -272,12 +272,76 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             metrics.push(Metric {
                 name: stat.name().to_owned(),
                 unit: String::new(),
-                better: Better::Lower,
+                better: better(stat),
                 source: Source::Counter(stat),
             });
         }
     }
     metrics
+}
+
+/// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of them.
+fn better(stat: Stat) -> Option<Better> {
+    use Stat::*;
+    match stat {
+        SwapRaHit | Pgreuse | ThpFaultAlloc | CompactSuccess | NumaHit | NumaLocal | NumaHintFaultsLocal => {
+            Some(Better::Higher)
+        }
+        PgpgIn
+        | PgpgOut
+        | PswpIn
+        | PswpOut
+        | Pgfault
+        | Pgmajfault
+        | Pgrefill
+        | PgscanKswapd
+        | PgscanDirect
+        | PgscanAnon
+        | PgscanFile
+        | PgskipDma32
+        | PgskipNormal
+        | PgskipMovable
+        | AllocstallDma32
+        | AllocstallNormal
+        | AllocstallMovable
+        | PgscanDirectThrottle
+        | Pageoutrun
+        | KswapdLowWmarkHitQuickly
+        | KswapdHighWmarkHitQuickly
+        | NrVmscanWrite
+        | NrVmscanImmediateReclaim
+        | NrWritten
+        | WorkingsetRefaultAnon
+        | WorkingsetRefaultFile
+        | PolicyWrong
+        | PolicyFallback
+        | CompactMigrateScanned
+        | CompactFreeScanned
+        | CompactStall
+        | CompactFail
+        | CompactDaemonMigrateScanned
+        | CompactDaemonFreeScanned
+        | ThpFaultFallback
+        | ThpCollapseAllocFailed
+        | ThpSplitPmd
+        | PgmigrateFail
+        | ThpMigrationFail
+        | ThpMigrationSplit
+        | NumaHintFaults
+        | NumaMiss
+        | NumaForeign
+        | NumaOther
+        | OomKill
+        | NrTlbRemoteFlush
+        | NrTlbRemoteFlushReceived
+        | NrTlbLocalFlushAll
+        | NrTlbLocalFlushOne
+        | TlbSettleFrame
+        | TlbSettleSpace
+        | TlbSettleFile
+        | TlbSettleTick => Some(Better::Lower),
+        _ => None,
+    }
 }
 
 impl Metric {

@@ -29,16 +29,16 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 pub enum Memory {
     /// So many bytes.
     Bytes(u64),
-    /// A share of the program's footprint, 1.0 for all of it.
+    /// A share of the most memory that the program has at once, 1.0 for all of it.
     Share(f64),
 }
 
 impl Memory {
-    /// Bytes for a program of this footprint.
-    pub fn resolve(self, footprint: u64) -> u64 {
+    /// Bytes for a program that has so much at once at most.
+    pub fn resolve(self, peak_live: u64) -> u64 {
         match self {
             Memory::Bytes(bytes) => bytes,
-            Memory::Share(share) => (footprint as f64 * share) as u64,
+            Memory::Share(share) => (peak_live as f64 * share) as u64,
         }
     }
 }
@@ -57,7 +57,7 @@ impl std::str::FromStr for Memory {
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100_000.0 => Ok(Memory::Share(percent / 100.0)),
-            _ => Err(format!("'{text}' is not a share; write a percentage above 0, like 50%")),
+            _ => Err(format!("'{text}' is not a share; write a percentage above 0, up to 100000%, like 50%")),
         }
     }
 }

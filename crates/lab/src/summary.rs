@@ -30,6 +30,8 @@ pub struct Setup {
     pub memory: Option<u64>,
     /// Bytes that the program touches.
     pub footprint: u64,
+    /// The most bytes of them that exist at once; shares of memory are of it.
+    pub peak_live: u64,
     /// The first seed; run i has seed + i.
     pub seed: u64,
     /// Runs of each profile.
@@ -92,13 +94,15 @@ pub struct SummaryRow {
     pub ci: Option<Interval>,
     /// Unit of the value; empty for a count.
     pub unit: String,
-    /// Which direction is good.
-    pub better: Better,
+    /// Which direction is good; `null`: neither.
+    pub better: Option<Better>,
     /// Mean of value − base, in the unit; `null` for the base itself, as all that follows.
     pub diff: Option<f64>,
     /// Interval of the paired difference.
     pub diff_ci: Option<Interval>,
-    /// Change against the base in per cent, positive = better; `null` if the base is 0 and the value is not.
+    /// Value by base; `null` if the base is 0 and the value is not.
+    pub ratio: Option<f64>,
+    /// Change against the base in per cent, positive = better; `null` where `ratio` is, and where neither direction is better.
     pub change_pct: Option<f64>,
     /// Its interval.
     pub change_ci_pct: Option<Interval>,
@@ -183,10 +187,13 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
             better: metric.better,
             diff: change.map(|change| change.difference),
             diff_ci: change.and_then(|change| change.difference_interval),
-            change_pct: change.and_then(|change| change.ratio).map(|ratio| percent(ratio, metric.better)),
+            ratio: change.and_then(|change| change.ratio),
+            change_pct: change
+                .and_then(|change| change.ratio.zip(metric.better))
+                .map(|(ratio, better)| percent(ratio, better)),
             change_ci_pct: change
-                .and_then(|change| change.ratio_interval)
-                .map(|interval| percent_interval(interval, metric.better)),
+                .and_then(|change| change.ratio_interval.zip(metric.better))
+                .map(|(interval, better)| percent_interval(interval, better)),
             significant: change.is_some_and(|change| change.is_significant()),
         }
     })
@@ -226,6 +233,7 @@ pub(crate) mod tests {
             program: "zipf:256M".into(),
             memory: Some(128 << 20),
             footprint: 256 << 20,
+            peak_live: 256 << 20,
             seed: 1,
             runs: 3,
             base: (profiles.len() > 1).then(|| profiles[0].to_owned()),

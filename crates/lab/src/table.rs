@@ -74,15 +74,17 @@ pub fn render(summary: &Summary) -> String {
 
 /// What was run, on what.
 pub fn heading(setup: &Setup) -> String {
-    let footprint = human::bytes(setup.footprint as f64);
+    let [touched, peak] = [setup.footprint, setup.peak_live].map(|bytes| human::bytes(bytes as f64));
+    let in_all =
+        if touched == peak { String::new() } else { format!(" at once; it touches {touched} in all") };
     let memory = match setup.memory {
-        Some(bytes) if setup.footprint > 0 => format!(
-            "{} ({:.0} % of the program's {footprint})",
+        Some(bytes) if setup.peak_live > 0 => format!(
+            "{} ({:.0} % of the program's {peak}{in_all})",
             human::bytes(bytes as f64),
-            bytes as f64 * 100.0 / setup.footprint as f64
+            bytes as f64 * 100.0 / setup.peak_live as f64
         ),
         Some(bytes) => human::bytes(bytes as f64),
-        None => format!("all of the machine's (the program touches {footprint})"),
+        None => format!("all of the machine's (the program touches {touched})"),
     };
     let seeds = match setup.runs {
         0 | 1 => format!("seed {}", setup.seed),
@@ -141,9 +143,11 @@ fn details(summary: &Summary) -> Vec<String> {
 
 fn change(row: &SummaryRow) -> String {
     let mark = if row.significant { "*" } else { " " };
-    match row.change_pct {
-        Some(change) => format!("{}{mark}", human::percent(change)),
-        None => format!("n/a{mark}"),
+    match (row.change_pct, row.ratio) {
+        (Some(change), _) => format!("{}{mark}", human::percent(change)),
+        // Neither more nor less is better.
+        (None, Some(ratio)) if row.better.is_none() => format!("x{ratio:.2}{mark}"),
+        (None, _) => format!("n/a{mark}"),
     }
 }
 

@@ -112,6 +112,10 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("run zipf --set vm.swappiness=999", "between 0 and 200"),
         ("run zipf --memory lots", "is not a size"),
         ("run zipf --memory 0%", "is not a share"),
+        ("run zipf --memory 999999%", "up to 100000%"),
+        ("run zipf --memory -5", "'-5' is not a size"),
+        ("run zipf --memory 50", "did you mean 50%?"),
+        ("run zipf --memory 1000T", "more than 8T; give it less"),
         ("run zipf --memory 4K", "too small"),
         ("run zipf --runs 0", "'--runs <N>'"),
         ("run zipf --seed -1", "--seed"),
@@ -191,6 +195,81 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
+/// A disk that is full: the result is shown all the same, and what was there stays.
+#[test]
+fn a_full_disk_costs_no_result_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("old.svg"), "precious").unwrap();
+    let on_full_disk = |blocks: u32, args: &str| {
+        // No file may grow beyond so many blocks.
+        let line =
+            format!("trap '' XFSZ; ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_pagefold"));
+        Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
+    };
+    for (blocks, args, file) in [
+        (8, format!("{COMPARE} --all --json --out {}", at("dir")), "raw.json"),
+        (0, format!("{COMPARE} --json --svg {}", at("old.svg")), "old.svg"),
+    ] {
+        let output = on_full_disk(blocks, &args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args}: {text}");
+        assert!(text.lines().count() == 1 && text.contains(file), "{args}: {text}");
+        let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is whole");
+        assert_eq!(json["runs"], 2);
+    }
+    assert_eq!(fs::read_to_string(at("old.svg")).unwrap(), "precious");
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 2, "only the picture and the directory");
+}
+
+/// What is mapped, used and given back again and again is not memory that anybody needs at once.
+#[test]
+fn a_share_of_memory_is_of_what_exists_at_once() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/cc1.pft");
+    let json = good_json(&format!("run {} --memory 50% --json --quiet", trace.display()));
+    let bytes = |key: &str| json[key].as_u64().unwrap();
+    assert!(bytes("peak_live") < bytes("footprint"), "{json}");
+    assert_eq!(bytes("memory"), bytes("peak_live") / 2);
+}
+
+#[test]
+fn a_run_that_reclaims_nothing_says_so() {
+    let warnings = |memory: &str| {
+        let json = good_json(&format!("run zipf:8M --machine small --memory {memory} --json --quiet"));
+        json["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(warnings("64M"), ["nothing was reclaimed: what the program uses fits in 64.0 MiB"]);
+    assert_eq!(warnings("4M"), [""; 0]);
+}
+
+/// More pages allocated, or more of them active, is neither better nor worse.
+#[test]
+fn counters_of_neither_kind_are_not_called_better_or_worse() {
+    let json = good_json(&format!("{COMPARE} --all --json"));
+    let row = |name: &str| {
+        let rows = json["rows"].as_array().unwrap();
+        let mut of_name = rows.iter().filter(|row| row["metric"] == name && row["profile"] != "classic");
+        of_name.next().unwrap_or_else(|| panic!("{name}")).clone()
+    };
+    let (neutral, worse) = (row("pgfree"), row("pgscan_anon"));
+    assert!(
+        neutral["better"].is_null() && neutral["change_pct"].is_null() && neutral["change_ci_pct"].is_null()
+    );
+    assert!(neutral["ratio"].as_f64().unwrap() > 0.0);
+    assert_eq!(worse["better"], "lower");
+    assert!(
+        good(&format!("{COMPARE} --all"))
+            .lines()
+            .any(|line| line.starts_with("pgfree ") && line.contains(" x"))
+    );
+}
+
 #[test]
 fn the_keys_of_the_json_are_kept() {
     let json = good_json(&format!("{COMPARE} --json"));
@@ -213,6 +292,7 @@ fn the_keys_of_the_json_are_kept() {
             "machine",
             "memory",
             "oracle",
+            "peak_live",
             "profiles",
             "program",
             "rows",
@@ -248,6 +328,7 @@ fn the_keys_of_the_json_are_kept() {
                 "diff_ci",
                 "metric",
                 "profile",
+                "ratio",
                 "unit",
                 "value",
             ]

@@ -72,9 +72,18 @@ struct Space {
 
 struct File {
     size: u64,
+    /// Where calls under way will have written to: the memory manager's size grows step by step, this one's when they have ended.
+    growing: Vec<u64>,
     /// Pages that came with the device, and the stamp of the first.
     initial: (u64, Stamp),
     pages: BTreeMap<u64, Stamp>,
+}
+
+impl File {
+    /// Its end, if the calls under way have done all that they are to do.
+    fn end_at_most(&self) -> u64 {
+        self.growing.iter().copied().fold(self.size, u64::max)
+    }
 }
 
 /// A call under way.
@@ -335,7 +344,10 @@ impl Oracle {
     /// A file of `size` bytes that comes with content: its pages hold `stamp`, `stamp + 1`, ... (`stamp` 0: zeroes).
     pub(crate) fn create_file(&mut self, file: u64, size: u64, stamp: Stamp) {
         let pages = if stamp == 0 { 0 } else { size.div_ceil(4096) };
-        self.files.insert(file, File { size, initial: (pages, stamp), pages: BTreeMap::new() });
+        self.files.insert(
+            file,
+            File { size, growing: Vec::new(), initial: (pages, stamp), pages: BTreeMap::new() },
+        );
     }
 
     fn file_page(&self, file: u64, index: u64) -> Stamp {
@@ -394,9 +406,18 @@ impl Oracle {
         }
     }
 
-    /// A system call has written up to there.
-    pub(crate) fn file_grew(&mut self, file: u64, end: u64) {
+    /// A system call begins to write up to there.
+    pub(crate) fn file_grows(&mut self, file: u64, end: u64) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.growing.push(end);
+        }
+    }
+
+    /// One that was to write up to `planned` has ended, and has written up to `end`.
+    pub(crate) fn file_grew(&mut self, file: u64, end: u64, planned: u64) {
         let Some(known) = self.files.get_mut(&file) else { return };
+        let at = known.growing.iter().position(|&end| end == planned).expect("it began");
+        known.growing.swap_remove(at);
         if known.size < end {
             let first = std::mem::replace(&mut known.size, end) / 4096;
             self.remember(Place::File(file, first));
@@ -513,7 +534,7 @@ impl Oracle {
         let mut behind = 0;
         if let What::File { file, offset, .. } = region.what {
             let index = page - start + offset;
-            if self.files.get(&file).is_some_and(|file| index >= file.size.div_ceil(4096)) {
+            if self.files.get(&file).is_some_and(|file| index >= file.end_at_most().div_ceil(4096)) {
                 return Err("the file ends before it".into());
             }
             behind = self.file_page(file, index);

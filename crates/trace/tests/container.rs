@@ -201,6 +201,29 @@ fn every_truncation_is_reported_with_its_position() {
     }
 }
 
+/// The new file takes the name of the old one, so what has it must be a file; a link to one stays.
+#[test]
+fn only_a_regular_file_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let refused = |path: &Path| {
+        let error = Writer::create(path, "test", &[], 3).err().expect("it is refused").to_string();
+        assert!(error.starts_with(path.to_str().unwrap()), "{error}");
+        error
+    };
+    assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
+    assert!(refused(folder.path()).contains("directory"));
+    std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+    assert!(refused(&at("dangling")).contains("leads nowhere"));
+    std::fs::write(at("old.pft"), "old").unwrap();
+    std::os::unix::fs::symlink(at("old.pft"), at("link.pft")).unwrap();
+    let mut writer = Writer::create(&at("link.pft"), "test", &["sample".into()], 3).unwrap();
+    writer.add_process(None);
+    writer.finish().unwrap();
+    assert!(std::fs::symlink_metadata(at("link.pft")).unwrap().is_symlink());
+    assert!(std::fs::metadata(at("old.pft")).unwrap().len() > 3);
+}
+
 #[test]
 fn every_truncated_image_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -97,7 +97,7 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
             choose("chaos operations"),
             match choose("chaos machine") {
                 "random" => format!("random:{}", draw(seed, "machine") % 1_000_000),
-                with_tiers => format!("{with_tiers} --memory 16M"),
+                with_tiers => format!("{with_tiers} --memory 24M"),
             }
         ),
         "recorded" => format!(

@@ -281,7 +281,7 @@ pub struct PartsArgs {
     /// What each of the default programs touches
     #[arg(long, value_name = "BYTES", default_value = "24M")]
     pub size: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most
     #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%")]
     pub memory: String,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
@@ -321,8 +321,8 @@ pub struct OptimumArgs {
     /// Also all built-in programs that say something of replacement policies, with footprints of this size
     #[arg(long, value_name = "SIZE")]
     pub built_in: Option<String>,
-    /// Memory: bytes (K, M, G) or a share of what the program touches; may be given several times [default: 25%, 50%, 75%, 90%]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default: 25%, 50%, 75%, 90%]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Vec<Memory>,
     /// A profile; may be given several times [default: one for each replacement policy]
     #[arg(long = "profile", value_name = "PROFILE")]
@@ -372,8 +372,9 @@ pub struct WhatArgs {
     /// redis:1G:gaussian:10%
     #[arg(value_name = "PROGRAM")]
     pub program: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program touches, like 50% [default: all it has]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most, like
+    /// 50% [default: all it has]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
@@ -387,7 +388,8 @@ pub struct WhatArgs {
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// Check every load against the last store (slower; what `checked` and `violations` count)
+    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one page in a row, by a
+    /// stamp for the whole page (slower; what `checked` and `violations` count)
     #[arg(long)]
     pub verify: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
@@ -432,8 +434,9 @@ pub struct BootArgs {
     /// NUMA nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub nodes: u32,
-    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program touches, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
+    /// most, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// Swap space; 0: none [default: twice what the program touches, at least 64M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -537,8 +540,9 @@ pub struct LinuxArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
-    /// Memory for the program: bytes (K, M, G) or a share of what it touches, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%")]
+    /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
+    /// [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
     /// Swap space; 0: none [default: twice what the program touches, at least 64M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -661,9 +665,9 @@ pub enum Topic {
 /// What `list` takes.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What to list
+    /// What to list [default: what can be listed]
     #[arg(value_enum)]
-    pub topic: Topic,
+    pub topic: Option<Topic>,
     /// The machine whose costs to list
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
     pub machine: String,

@@ -146,9 +146,9 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for what touches `footprint` bytes; with so much swap space if they name none.
-fn shape(args: &BootArgs, footprint: u64, swap: u64) -> Result<Shape> {
-    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint));
+/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name none.
+fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
+    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
     // Rounded up to MiB, as the name of the simulated twin counts it.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
     Shape::new(args.cpus, args.nodes, memory, swap / PAGE_SIZE)
@@ -191,8 +191,8 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
-    let footprint = program.footprint();
-    let shape = shape(args, footprint, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let (footprint, peak_live) = (program.footprint(), program.peak_live());
+    let shape = shape(args, peak_live, footprint.saturating_mul(2).max(LEAST_SWAP))?;
     let guest = tools.guest(task, shape);
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
@@ -210,6 +210,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         program: name.to_owned(),
         memory: Some(shape.memory),
         footprint,
+        peak_live,
         seed: args.seed,
         runs: args.runs,
         base: None,

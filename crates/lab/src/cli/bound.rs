@@ -1,7 +1,7 @@
 //! `bound`: one run of each policy, held against the fewest flushes that can be safe.
 
 use super::args::BoundArgs;
-use super::experiment::{interrupted, measure, understand};
+use super::experiment::{Measurement, interrupted, measure, understand};
 use super::output;
 use crate::bound::{self, BoundSummary};
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     plan.count_bound(true)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let (records, ended, host_seconds) = measure(plan, None, &args.what)?;
+    let Measurement { records, ended, host_seconds, .. } = measure(plan, None, &args.what)?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));
     }

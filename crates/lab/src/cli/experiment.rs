@@ -10,6 +10,7 @@ use crate::record::RunRecord;
 use crate::replay;
 use crate::rundir::{Raw, RunDir};
 use crate::summary::{SCHEMA, Setup, Summary};
+use crate::tree::Tree;
 use crate::{interrupt, svg as picture, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
@@ -85,23 +86,24 @@ fn carry_out(
     let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let (records, ended, host_seconds) = measure(plan, dir.as_ref(), &args.what)?;
+    let Measurement { records, ended, host_seconds, kept } = measure(plan, dir.as_ref(), &args.what)?;
     if ended == Ended::Interrupted {
-        return Err(interrupted(&setup, &records, dir.as_ref()));
+        return Err(interrupted(&setup, &records, dir.as_ref().filter(|_| kept.is_ok())));
     }
     let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
-    if let (Some(path), Some(tree)) = (also.folded, &summary.profile_tree) {
-        output::save(path, &tree.folded())?;
-    }
+    let folded = summary.profile_tree.as_ref().map(Tree::folded);
     if !also.profile_tree {
         summary.profile_tree = None;
     }
     let (text, json) = (table::render(&summary), output::json(&summary)?);
+    // What was measured is shown before anything else can fail.
+    output::print(if args.style.json { &json } else { &text })?;
+    kept?;
     if let Some(dir) = &dir {
         dir.save_summary(&text, &json)?;
     }
+    also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
-    output::print(if args.style.json { &json } else { &text })?;
     if summary.same_work {
         Ok(())
     } else {
@@ -134,8 +136,8 @@ pub(super) fn understand(
     check_seeds(args.seed, runs)?;
     let machine = Machine::find(&args.machine)?;
     let program = Program::find(&args.program)?;
-    let footprint = program.footprint();
-    let memory = args.memory.map(|memory| memory.resolve(footprint));
+    let (footprint, peak_live) = (program.footprint(), program.peak_live());
+    let memory = args.memory.map(|memory| memory.resolve(peak_live));
     if let Some(bytes) = memory {
         machine.check_memory(bytes)?;
     }
@@ -148,6 +150,7 @@ pub(super) fn understand(
         program: args.program.clone(),
         memory,
         footprint,
+        peak_live,
         seed: args.seed,
         runs,
         base,
@@ -193,12 +196,20 @@ impl Plan {
 /// Finished runs are safe on disk after this time at the latest.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
+/// What the runs of an experiment have brought.
+pub(super) struct Measurement {
+    /// The runs that were finished.
+    pub records: Vec<RunRecord>,
+    /// Was it all of them?
+    pub ended: Ended,
+    /// Real time.
+    pub host_seconds: f64,
+    /// Why they are not in the directory that they should be in. The runs go on: their result can still be shown.
+    pub kept: Result<()>,
+}
+
 /// Do the runs.
-pub(super) fn measure(
-    plan: Plan,
-    dir: Option<&RunDir>,
-    args: &WhatArgs,
-) -> Result<(Vec<RunRecord>, Ended, f64)> {
+pub(super) fn measure(plan: Plan, dir: Option<&RunDir>, args: &WhatArgs) -> Result<Measurement> {
     let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
     let threads = threads(args.jobs);
     let bar = progress_bar(jobs.len(), args.quiet);
@@ -206,22 +217,26 @@ pub(super) fn measure(
     let no_host_time = args.no_host_time;
     let host_seconds = move || if no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     let mut saved: Option<Instant> = None;
+    let mut kept = Ok(());
+    let mut keep = |records: &[RunRecord], host_seconds: f64| {
+        if let (Some(dir), true) = (dir, kept.is_ok()) {
+            kept = dir.save_raw(&Raw { host_seconds, runs: records.to_vec() });
+        }
+    };
     let finished = |records: &[RunRecord]| {
         bar.set_position(records.len() as u64);
-        let Some(dir) = dir.filter(|_| saved.is_none_or(|at| at.elapsed() > SAVE_EVERY)) else {
-            return Ok(());
-        };
-        saved = Some(Instant::now());
-        dir.save_raw(&Raw { host_seconds: host_seconds(), runs: records.to_vec() })
+        if saved.is_none_or(|at| at.elapsed() > SAVE_EVERY) {
+            saved = Some(Instant::now());
+            keep(records, host_seconds());
+        }
+        Ok(())
     };
     let (records, ended) =
         run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
     bar.finish_and_clear();
-    let raw = Raw { host_seconds: host_seconds(), runs: records };
-    if let Some(dir) = dir {
-        dir.save_raw(&raw)?;
-    }
-    Ok((raw.runs, ended, raw.host_seconds))
+    let host_seconds = host_seconds();
+    keep(&records, host_seconds);
+    Ok(Measurement { records, ended, host_seconds, kept })
 }
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
@@ -267,6 +282,7 @@ pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Run
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {
+        _ if records.is_empty() => "interrupted before the first run has ended; nothing is kept".to_owned(),
         Some(dir) => format!(
             "{done}; they are kept in {dir}, 'pagefold report {dir}' shows them",
             dir = dir.path().display()

@@ -87,12 +87,12 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
 fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     let settings = case.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     let memory: Memory = case.memory.parse().map_err(Error::Input)?;
-    let footprint = Program::find(case.program)?.footprint();
+    let program = Program::find(case.program)?;
     Ok(Job {
         program: case.program.to_owned(),
         cpus: case.cpus,
-        memory: memory.resolve(footprint),
-        swap: default_swap(footprint),
+        memory: memory.resolve(program.peak_live()),
+        swap: default_swap(program.footprint()),
         seed: 1,
         runs: args.runs,
         profile: Profile::parse(policy, &settings)?,
@@ -126,12 +126,13 @@ fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     check_seeds(args.seed, args.runs)?;
-    let footprint = Program::find(&args.program)?.footprint();
-    let swap = args.swap.map_or_else(|| default_swap(footprint), |swap| swap.next_multiple_of(1 << 20));
+    let program = Program::find(&args.program)?;
+    let swap =
+        args.swap.map_or_else(|| default_swap(program.footprint()), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {
         program: args.program.clone(),
         cpus: args.cpus,
-        memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(footprint)),
+        memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
         swap,
         seed: args.seed,
         runs: args.runs,

@@ -14,7 +14,7 @@ mod tracing;
 use crate::error::{Error, Result};
 use crate::{list, replay, rundir, summary, svg, table};
 use args::{Cli, Command, ListArgs, ReportArgs};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
 
 /// Do what the command line says.
@@ -93,7 +93,8 @@ fn report(args: &ReportArgs) -> Result<()> {
 
 fn list_topic(args: &ListArgs) -> Result<()> {
     use args::Topic;
-    let listing = match args.topic {
+    let Some(topic) = args.topic else { return output::print_listing(&topics(), args.json) };
+    let listing = match topic {
         Topic::Machines => list::machines(),
         Topic::Profiles => list::profiles(),
         Topic::Programs => list::programs(),
@@ -104,11 +105,16 @@ fn list_topic(args: &ListArgs) -> Result<()> {
         Topic::Reproductions => list::reproductions(),
         Topic::Costs => list::costs(&args.machine)?,
     };
-    if args.json {
-        output::print(&output::json(&listing.to_json())?)
-    } else {
-        output::print(&listing.to_text())
-    }
+    output::print_listing(&listing, args.json)
+}
+
+/// What can be listed.
+fn topics() -> list::Listing {
+    let topics = args::Topic::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    list::topics(topics.map(|topic| {
+        let help = topic.get_help().map(ToString::to_string).unwrap_or_default();
+        (topic.get_name().to_owned(), help)
+    }))
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn understand(args: &OptimumArgs) -> Result<Plan> {
         let program = Arc::new(Program::find(&name)?);
         let footprint = program.footprint();
         for &memory in &memory {
-            let bytes = memory.resolve(footprint);
+            let bytes = memory.resolve(program.peak_live());
             let size = match memory {
                 Memory::Share(share) => format!("{:.0}%", share * 100.0),
                 Memory::Bytes(bytes) => human::bytes(bytes as f64),

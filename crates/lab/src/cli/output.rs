@@ -1,6 +1,7 @@
 //! Where results go: standard output, and files that the user named.
 
 use crate::error::{Error, Result};
+use crate::list::Listing;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -23,6 +24,11 @@ pub fn json(value: &impl Serialize) -> Result<String> {
     Ok(text)
 }
 
+/// Print a list.
+pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
+    if as_json { print(&json(&listing.to_json())?) } else { print(&listing.to_text()) }
+}
+
 /// Can a file be made at `path`? Asked before time is spent on what is to go there; touches nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -35,7 +41,19 @@ pub fn check_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Put `text` at `path`.
+/// Put `text` at `path`. What was there stays until all of it is written; a device or a pipe is written to.
 pub fn save(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| Error::file("write", path, error))
+    let refuse = |error: std::io::Error| Error::file("write", path, error);
+    let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if end.exists() && !end.is_file() {
+        return std::fs::write(&end, text).map_err(refuse);
+    }
+    let mut part = end.clone().into_os_string();
+    part.push(".part");
+    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &end));
+    written.map_err(|error| {
+        // The error that matters is the first; half of a file should not stay behind it.
+        let _ = std::fs::remove_file(&part);
+        refuse(error)
+    })
 }

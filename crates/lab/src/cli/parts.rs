@@ -65,7 +65,7 @@ impl Case {
     fn new(name: String, args: &PartsArgs) -> Result<Case> {
         let (spec, program) = (Machine::find(&args.machine)?, Program::find(&name)?);
         let memory: Memory = args.memory.parse().map_err(|why| Error::Input(format!("--memory: {why}")))?;
-        let memory = memory.resolve(program.footprint());
+        let memory = memory.resolve(program.peak_live());
         spec.check_memory(memory)?;
         let profiles = profiles().iter().map(|name| Profile::parse(name, &[])).collect::<Result<_>>()?;
         Ok(Case { name, machine: args.machine.clone(), spec, program, memory, profiles })

@@ -69,9 +69,13 @@ impl Machine {
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);
         fits.map(drop).map_err(|error| {
-            Error::Input(format!(
-                "--{error}; give it more, or choose a smaller machine ('pagefold list machines')"
-            ))
+            let what = if bytes < self.memory() {
+                "give it more, or choose a smaller machine"
+            } else {
+                "give it less"
+            };
+            let share = if bytes <= 100 { format!("; did you mean {bytes}%?") } else { String::new() };
+            Error::Input(format!("--{error}; {what} ('pagefold list machines'){share}"))
         })
     }
 

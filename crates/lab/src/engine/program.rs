@@ -59,6 +59,14 @@ impl Program {
         }
     }
 
+    /// The most bytes of that which exist at once, in its processes and in the files that it uses; shares of memory are of it.
+    pub fn peak_live(&self) -> u64 {
+        match self {
+            Program::Trace(replay) => replay.header().peak,
+            Program::Named(program) => program.footprint(),
+        }
+    }
+
     /// May it be killed for want of memory without the run having failed?
     pub(super) fn may_die(&self) -> bool {
         matches!(self, Program::Named(program) if program.may_die())

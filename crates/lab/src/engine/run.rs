@@ -15,6 +15,7 @@ use machine_sim::{
 };
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
+use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
@@ -87,10 +88,13 @@ impl<'a> Run<'a> {
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();
-        let (outcome, warnings) = self.program.run(&config)?;
+        let (outcome, mut warnings) = self.program.run(&config)?;
         if !self.program.may_die() {
             self.finished(&outcome)?;
         }
+        warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
+            format!("nothing was reclaimed: what the program uses fits in {}", human::bytes(memory as f64))
+        }));
         let covered = self.program.covered(&outcome);
         Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
     }
@@ -111,6 +115,11 @@ impl<'a> Run<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Pages that were reclaimed.
+fn reclaimed(outcome: &Outcome) -> i64 {
+    [Stat::PgstealKswapd, Stat::PgstealDirect].into_iter().map(|stat| outcome.stat(stat)).sum()
 }
 
 /// The simulator's errors as the shell is told them.

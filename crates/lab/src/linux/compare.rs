@@ -136,7 +136,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
             .map(|Setting { file, value, .. }| format!("{file} {value}"))
             .collect(),
     };
-    let setup = setup(job, &name, subject.shape.memory, subject.program.footprint());
+    let setup = setup(job, &name, subject.shape.memory, &subject.program);
     let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
@@ -235,7 +235,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
+fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     Setup {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -244,7 +244,8 @@ fn setup(job: &Job, machine: &str, memory: u64, footprint: u64) -> Setup {
         machine: machine.to_owned(),
         program: job.program.clone(),
         memory: Some(memory),
-        footprint,
+        footprint: program.footprint(),
+        peak_live: program.peak_live(),
         seed: job.seed,
         runs: job.runs,
         base: None,

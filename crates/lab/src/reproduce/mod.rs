@@ -426,7 +426,7 @@ mod tests {
         assert!(error.contains("did you mean 'pfn-flush'?"), "{error}");
         let error = Case::new(&ALL[0].settings[0], 1e-6).err().unwrap().to_string();
         assert!(
-            error.starts_with("--scale 0.000001: uma-1s-2015: ") && error.contains("at least 8M"),
+            error.starts_with("--scale 0.000001: uma-1s-2015: ") && error.contains("at least 1M"),
             "{error}"
         );
     }

@@ -113,6 +113,22 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
     oracle.access(1, 204, Load, 1004).unwrap();
 }
 
+/// A call that writes beyond the end makes the file longer step by step: what a CPU may read there meanwhile is no fault.
+#[test]
+fn pages_beyond_the_end_may_be_there_while_a_call_writes_beyond_it() {
+    let mut oracle = oracle();
+    oracle.create_file(3, 6 << 12, 0);
+    oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: false });
+    assert!(oracle.glance(1, 212, 0).unwrap().is_err());
+    oracle.file_grows(3, 20 << 12);
+    oracle.glance(1, 212, 0).unwrap().unwrap();
+    assert!(oracle.glance(1, 220, 0).unwrap().is_err());
+    // It was cut short.
+    oracle.file_grew(3, 10 << 12, 20 << 12);
+    oracle.glance(1, 209, 0).unwrap().unwrap();
+    assert!(oracle.glance(1, 212, 0).unwrap().is_err());
+}
+
 #[test]
 fn a_move_takes_content_along() {
     let mut oracle = oracle();

@@ -26,6 +26,8 @@ impl<P: Program> SimOs<'_, P> {
         let file = self.file_id(open);
         let mut copying = self.copying(open, offset);
         let mut source = |pfn: Pfn, at: u32, bytes: u32| self.copy(&mut copying, pfn, at + bytes, true);
+        let planned = offset + len;
+        self.oracle(|oracle| oracle.file_grows(open.file as u64, planned));
         self.enter();
         self.machine.charge(Work::Syscall, 1);
         let result = self
@@ -36,7 +38,7 @@ impl<P: Program> SimOs<'_, P> {
         self.leave();
         // What was copied and not accepted does not make the file longer.
         let end = copying.end.min(self.world.mm.file_size(file));
-        self.oracle(|oracle| oracle.file_grew(open.file as u64, end));
+        self.oracle(|oracle| oracle.file_grew(open.file as u64, end, planned));
         result
     }
 

@@ -333,10 +333,8 @@ impl MachineSpec {
     }
 }
 
-/// Bytes of the largest block; memory comes in multiples of it.
-const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
-/// Least memory of a node that has any.
-const LEAST: u64 = 2 * BLOCK;
+/// Least memory of a node that has any. What runs in less has no room for the pages that one system call holds at once.
+const LEAST: u64 = 1 << 20;
 /// Most memory of a machine. Numbers of frames have 32 bits, and shares of nodes are rounded up.
 const MOST: u64 = 8 << 40;
 
@@ -344,7 +342,7 @@ fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError
     let total: u64 = nodes.iter().map(NodeSpec::memory).sum();
     let smallest = nodes.iter().map(NodeSpec::memory).filter(|&size| size > 0).min().unwrap_or(0);
     if smallest < LEAST {
-        return Err(SpecError::new("node.memory", "a node has less than 8M".into()));
+        return Err(SpecError::new("node.memory", "a node has less than 1M".into()));
     }
     let least = (LEAST as u128 * total as u128).div_ceil(smallest as u128).next_multiple_of(1 << 20) as u64;
     if bytes < least {
@@ -356,24 +354,24 @@ fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError
         return Err(SpecError::new("memory", format!("{bytes} bytes are more than 8T")));
     }
     let mut ranges: Vec<MemoryRange> = Vec::new();
-    let mut next = 0;
+    let (mut next, mut before) = (Pfn(0), 0);
+    // Frames of all nodes up to one whose memory ends there in the description.
+    let frames_to = |end: u64| (end as u128 * bytes.div_ceil(PAGE_SIZE) as u128 / total as u128) as u32;
     for (id, node) in nodes.iter().enumerate() {
-        // Rounded to the nearest block.
-        let share = node.memory() as u128 * bytes as u128 / total as u128;
-        let mut rest = (share as u64 + BLOCK / 2) / BLOCK * BLOCK;
+        let mut rest = frames_to(before + node.memory()) - frames_to(before);
+        before += node.memory();
         for (i, range) in node.memory.iter().enumerate() {
             let last = i + 1 == node.memory.len();
-            let size = if last { rest } else { rest.min(range.size.0.next_multiple_of(BLOCK)) };
-            rest -= size;
-            let frames = (size / PAGE_SIZE) as u32;
+            let frames = if last { rest } else { rest.min(range.size.0.div_ceil(PAGE_SIZE) as u32) };
+            rest -= frames;
             let kind = match range.zone {
                 Zone::Dma32 => ZoneKind::Dma32,
                 Zone::Normal => ZoneKind::Normal,
                 Zone::Movable => ZoneKind::Movable,
             };
             if frames > 0 {
-                ranges.push(MemoryRange { node: NodeId(id as u8), kind, start: Pfn(next), frames });
-                next += frames;
+                ranges.push(MemoryRange { node: NodeId(id as u8), kind, start: next, frames });
+                next = Pfn(next.0 + frames.next_multiple_of(MAX_ORDER.frames()));
             }
         }
     }

@@ -89,7 +89,7 @@ files = 'disk'
 }
 
 fn describe_node(rng: &mut Rng, node: u64, cpus: u64) -> String {
-    let sizes = ["8M", "12M", "24M"];
+    let sizes = ["8M", "12292K", "24M"];
     let zones = match (node, rng.below(3)) {
         (0, 0) => vec!["dma32"],
         (0, 1) => vec!["dma32", "normal"],
@@ -101,7 +101,7 @@ fn describe_node(rng: &mut Rng, node: u64, cpus: u64) -> String {
         .iter()
         .map(|zone| {
             // Together at least what the smallest machine needs.
-            let size = if zones.len() == 1 { pick(rng, &["16M", "32M"]) } else { pick(rng, &sizes) };
+            let size = if zones.len() == 1 { pick(rng, &["16M", "32764K"]) } else { pick(rng, &sizes) };
             format!("{{ size = '{size}', zone = '{zone}' }}")
         })
         .collect();

@@ -37,10 +37,10 @@ fn less_memory_is_shared_among_nodes_and_too_little_is_refused() {
     assert_eq!((node(0), node(1)), (420, 980));
     let laptop = MachineSpec::preset("laptop").unwrap().with_memory(64 << 20).unwrap();
     assert_eq!((laptop.ranges().len(), laptop.ranges()[0].kind), (1, ZoneKind::Dma32));
-    let error = MachineSpec::preset("laptop").unwrap().with_memory(1 << 20).unwrap_err();
+    let error = MachineSpec::preset("laptop").unwrap().with_memory((1 << 20) - 1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "memory: 1048576 bytes are too small to run: this machine needs at least 8M"
+        "memory: 1048575 bytes are too small to run: this machine needs at least 1M"
     );
 }
 
@@ -71,8 +71,8 @@ fn every_number_has_a_range() {
         (memory, other.as_str(), "node.memory: 18446744073709551615 bytes in all are more than 8T"),
         (memory, two_huge.as_str(), "node.memory: 36893488147419103230 bytes in all are more than 8T"),
         (memory, nine.as_str(), "node.memory: has 9 ranges, the most is 8"),
-        (memory, "size = 0, zone = \"normal\"", "node.memory: a node has less than 8M"),
-        ("[{ size = \"256M\", zone = \"dma32\" }]", "[]", "node.memory: a node has less than 8M"),
+        (memory, "size = 0, zone = \"normal\"", "node.memory: a node has less than 1M"),
+        ("[{ size = \"256M\", zone = \"dma32\" }]", "[]", "node.memory: a node has less than 1M"),
         ("cpus = 1", "cpus = 4294967295", "node.cpus: the machine has 4294967295 CPUs"),
         ("cpus = 1", "cpus = 0", "node.cpus: the machine has 0 CPUs"),
         ("ghz = 3.0", "ghz = nan", "cpu.ghz: is NaN, not between"),
@@ -136,7 +136,8 @@ fn memory_of_any_size_is_laid_out_or_refused() {
         for bytes in sizes {
             if let Ok(sized) = machine.clone().with_memory(bytes) {
                 assert!(
-                    bytes <= MOST && sized.memory().abs_diff(bytes) <= machine.nodes().len() as u64 * BLOCK
+                    bytes <= MOST && sized.memory() == bytes.next_multiple_of(PAGE_SIZE),
+                    "{name}, {bytes}"
                 );
             }
         }

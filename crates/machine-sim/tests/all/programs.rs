@@ -92,7 +92,7 @@ fn a_run_is_a_function_of_its_seed() {
 #[test]
 fn bad_input_is_told_apart_from_a_failed_run() {
     let program = builtin::from_name("uniform", MIB).unwrap();
-    let error = run(&config("small", MIB), &program).unwrap_err();
+    let error = run(&config("small", MIB - 1), &program).unwrap_err();
     assert_eq!((error.exit_code(), error.to_string().contains("at least")), (2, true));
     let mut config = config("small", 64 * MIB);
     config.knobs = vec![(mm::knobs::Knob::Swappiness, 900)];
@@ -159,5 +159,27 @@ fn the_cases_of_vm_scalability_do_what_they_claim() {
         let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
         let floods = name.starts_with("mmap-") || name.starts_with("lru-");
         assert!(!floods || stolen > 0, "{name}");
+    }
+}
+
+/// Memory is what was asked for, to the page: zones end where they end, not at whole blocks.
+#[test]
+fn memory_need_not_end_at_a_whole_block() {
+    const KIB: u64 = 1024;
+    for (machine, sizes) in [
+        ("small", [MIB, MIB + 4 * KIB, 5 * MIB + 12 * KIB]),
+        ("numa-4s-2015", [8 * MIB, 8 * MIB + 4 * KIB, 11 * MIB + 20 * KIB]),
+    ] {
+        for memory in sizes {
+            for name in ["zipf", "zipf-and-scan", "fork-write"] {
+                let config = RunConfig { validate_sometimes: true, ..config(machine, memory) };
+                let outcome = outcome(&config, &builtin::from_name(name, 2 * memory).unwrap());
+                assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0), "{name} in {memory}");
+                assert!(
+                    outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect) > 0,
+                    "{name} in {memory}"
+                );
+            }
+        }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Disks {
     /// What was written, by device and block.
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
     submitted: AtomicU64,
+    /// It stops when so many transfers have begun.
+    lasts: AtomicU64,
 }
 
 std::thread_local! {
@@ -56,6 +58,11 @@ impl Disks {
 
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(Relaxed)
+    }
+
+    /// Stop when one more transfer has begun.
+    pub(crate) fn stop_at_next_transfer(&self) {
+        self.lasts.store(self.submitted() + 1, Relaxed);
     }
 
     pub(crate) fn pending(&self) -> Vec<Io> {
@@ -149,7 +156,7 @@ impl Machine for Disks {
     }
     fn resched(&self) {}
     fn stopping(&self) -> bool {
-        false
+        self.submitted() >= self.lasts.load(Relaxed)
     }
     fn charge(&self, work: Work, count: u64) {
         self.inner.charge(work, count);
@@ -166,7 +173,12 @@ pub(crate) const ROOT: Gfp = Gfp { given_up: Order::ZERO, ..Gfp::user(GroupId(0)
 
 pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
     let inner = TestMachine::simple(1, frames);
-    let machine = Disks { inner, blocks: Lock::default(), submitted: AtomicU64::new(0) };
+    let machine = Disks {
+        inner,
+        blocks: Lock::default(),
+        submitted: AtomicU64::new(0),
+        lasts: AtomicU64::new(u64::MAX),
+    };
     let base = Ground::new(machine, Knobs::default());
     let alloc = Allocator::new(&base).unwrap();
     let lru = Lru::new(&base.machine);

@@ -1,6 +1,7 @@
-use super::flusher::{write_background, write_older_than};
+use super::flusher::{flusher, write_background, write_older_than};
 use super::*;
 use crate::cache::tests::{check, disk_file, store, write};
+use crate::knobs::Knob;
 use std_alloc::vec::Vec;
 
 #[test]
@@ -43,6 +44,19 @@ fn the_flusher_writes_the_oldest_first_down_to_the_background_share() {
     assert_eq!(files.map(|file| st.cache.is_dirty(file)), [false, false, true]);
     assert_eq!(st.cache.file(files[1]).dirtied_at(), None);
     check(&st);
+}
+
+/// It is told to stop while it waits for a device, and nobody tells it again.
+#[test]
+fn the_flusher_does_not_sleep_through_the_end() {
+    let st = store(4096, 8);
+    st.knobs.set(Knob::DirtyWritebackCentisecs, 0).unwrap();
+    let file = disk_file(&st, 0, 0);
+    write(&st, file, 0, PAGE_SIZE, 1);
+    st.cache.want_flusher(st.memory());
+    st.machine.stop_at_next_transfer();
+    flusher(&st, &Writeback::default());
+    assert_eq!(st.machine.submitted(), 1);
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Epochs {
 impl Writer {
     /// Begin a trace at `path`. `level` is zstd's (1 to 22).
     pub fn create(path: &Path, recorder: &str, command: &[String], level: i32) -> Result<Writer, TraceError> {
+        let path = &destination(path)?;
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -187,6 +188,25 @@ impl Writer {
         open_to_readers(file.as_file()).map_err(TraceError::io(&path, "set its rights"))?;
         file.persist(&path).map_err(|error| TraceError::io(&path, "put it in place")(error.error))?;
         Ok(header)
+    }
+}
+
+/// Where a file that is to replace `path` goes: a link stays, and what it leads to is replaced. Only a regular file may be: the new one
+/// takes its name, and a device or a pipe of that name would be gone.
+fn destination(path: &Path) -> Result<PathBuf, TraceError> {
+    let refuse = |why: &str| TraceError::io(path, "write")(std::io::Error::other(why.to_owned()));
+    let end = match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            std::fs::canonicalize(path).map_err(|_| refuse("it is a link that leads nowhere"))?
+        }
+        _ => path.to_owned(),
+    };
+    match std::fs::metadata(&end) {
+        Ok(found) if found.is_dir() => Err(refuse("it is a directory")),
+        Ok(found) if !found.is_file() => {
+            Err(refuse("it is not a regular file, and would be replaced by one"))
+        }
+        _ => Ok(end),
     }
 }
 
