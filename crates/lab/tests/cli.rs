@@ -340,7 +340,7 @@ fn the_keys_of_the_json_are_kept() {
 
 #[test]
 fn every_promised_metric_is_measured() {
-    let json = good_json("run zipf:32M --machine small --memory 60% --bound --optimum --quiet --json");
+    let json = good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
     let value = |metric: &str| {
         let rows = json["rows"].as_array().unwrap();
         rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
@@ -522,7 +522,7 @@ fn a_reproduction_stands_beside_what_was_published() {
 
 #[test]
 fn compactions_are_held_against_the_fewest_pages_that_must_move() {
-    let line = "run lru-file-mmap-read:64M --machine small --memory 16M --set file.max_order=5 --quiet";
+    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
     let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
     let value = |name: &str| {
         let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == name);
