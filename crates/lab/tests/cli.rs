@@ -340,7 +340,8 @@ fn the_keys_of_the_json_are_kept() {
 
 #[test]
 fn every_promised_metric_is_measured() {
-    let json = good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
+    let json =
+        good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
     let value = |metric: &str| {
         let rows = json["rows"].as_array().unwrap();
         rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())

@@ -93,8 +93,8 @@ impl Zone {
         super::watermark::above(whole, order, self.mark(mark), self.lowmem_reserve(highest))
     }
 
-    /// Has kcompactd something to do here that it can do: is there no block of `order` (`vm.defrag_mode`: too little in whole page blocks),
-    /// and could compaction make one?
+    /// Has kcompactd something to do here that it can do: is there no block of `order` (`vm.defrag_mode`: too little in
+    /// whole page blocks), and could compaction make one?
     pub fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
         let threshold = knobs.get(Knob::ExtfragThreshold);
         if knobs.get(Knob::DefragMode) != 0 {

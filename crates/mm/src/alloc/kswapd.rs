@@ -93,11 +93,12 @@ impl Allocator {
         self.zone(zone).watermark_ok(order, mark, highest, reserve)
     }
 
-    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? (For a block, under `vm.defrag_mode`: so much in
-    /// whole page blocks.) Also if it has no such zone.
+    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? (For a block, under
+    /// `vm.defrag_mode`: so much in whole page blocks.) Also if it has no such zone.
     pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mark = kswapd_mark(knobs);
-        // kswapd goes over to single pages once it has made room for a block to be put together: by kcompactd, which comes after it.
+        // kswapd goes over to single pages once it has made room for a block to be put together: by kcompactd, which
+        // comes after it.
         let whole = order > Order::ZERO && knobs.get(Knob::DefragMode) != 0;
         let enough = |zone: &Zone| {
             zone.watermark_ok(order, mark, highest, Reserve::None)
