@@ -53,6 +53,8 @@ impl Frames for Pagefold {
             reserve: Reserve::None,
             this_node_only: false,
             atomic: false,
+            mixes: true,
+            among: Nodes::ALL,
         };
         self.allocator.take(&self.base, black_box(&request), Mark::Low).expect("memory is left").into_pfn().0
     }

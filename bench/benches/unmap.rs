@@ -7,7 +7,7 @@
 
 use bench::IdleMachine;
 use divan::{Bencher, counter::ItemsCount};
-use mm::alloc::{Mark, Reserve};
+use mm::alloc::{Mark, Means, Reserve};
 use mm::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use mm::frame::{FolioPages, FrameFlags, Owner};
 use mm::knobs::{Knob, Knobs};
@@ -71,7 +71,7 @@ impl World {
             st.rmap.add_range(base, pages);
             st.lru.add(base, head, false);
             let mut tables = st.tables.lock(base, self.space);
-            let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Mark::Min, Reserve::None);
+            let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Mark::Min, Reserve::None));
             let (slot, page) = (slot.expect("memory is left"), Vpn(START.0 + at));
             tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));

@@ -47,6 +47,7 @@ impl<'k, H: Harness> Frames<'k, H> {
             this_node_only: false,
             among: Nodes::ALL,
             atomic: false,
+            mixes: true,
         };
         let short = |_| Stop::Failed(format!("no free block of {} pages", order.frames()));
         let pfn = mm.store().alloc.take(mm.ground(), &request, Mark::Min).map_err(short)?.into_pfn();

@@ -164,6 +164,7 @@ pub fn metrics() -> Listing {
             .iter()
             .chain(metrics::BOUND_ROWS)
             .chain(metrics::OPTIMUM_ROWS)
+            .chain(metrics::MOVES_ROWS)
             .map(|metric| row![metric.name, metric.unit, metric.help]),
     )
 }

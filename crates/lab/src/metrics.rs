@@ -202,6 +202,31 @@ pub const OPTIMUM_ROWS: &[Row] = &[
     },
 ];
 
+const fn compaction(name: &'static str, unit: &'static str, help: &'static str) -> Row {
+    Row { name, unit, help, source: Source::MachineCount(name) }
+}
+
+/// The rows that `--moves` adds.
+pub const MOVES_ROWS: &[Row] = &[
+    compaction(
+        "compaction_moved",
+        "pages",
+        "pages moved by compactions that made the wanted block (with --moves; docs/compaction.md)",
+    ),
+    compaction(
+        "compaction_moved_least",
+        "pages",
+        "the fewest that must be moved for these blocks (with --moves)",
+    ),
+    compaction("compaction_moved_in_vain", "pages", "pages moved by other compactions (with --moves)"),
+    compaction(
+        "compaction_pieces_before",
+        "%",
+        "free memory of no use for the wanted block before a compaction, on average (with --moves)",
+    ),
+    compaction("compaction_pieces_after", "%", "the same after it (with --moves)"),
+];
+
 /// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound and of the
 /// optimum if they were asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
@@ -214,10 +239,12 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let bounded = runs.iter().any(|run| run.bound.is_some());
     let bound = if bounded { BOUND_ROWS } else { &[] };
     let optimum = if runs.iter().any(|run| run.optimum.is_some()) { OPTIMUM_ROWS } else { &[] };
+    let moves = if runs.is_empty() { &[] } else { MOVES_ROWS };
     let mut metrics: Vec<Metric> = ROWS
         .iter()
         .chain(bound)
         .chain(optimum)
+        .chain(moves)
         .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),

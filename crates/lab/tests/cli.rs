@@ -340,7 +340,8 @@ fn the_keys_of_the_json_are_kept() {
 
 #[test]
 fn every_promised_metric_is_measured() {
-    let json = good_json("run zipf:32M --machine small --memory 60% --bound --optimum --quiet --json");
+    let json =
+        good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
     let value = |metric: &str| {
         let rows = json["rows"].as_array().unwrap();
         rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
@@ -498,7 +499,10 @@ fn a_reproduction_stands_beside_what_was_published() {
         assert_eq!(names, ["User", "System", "Elapsed", "lru-file-mmap-read-elapsed"]);
         for row in rows {
             assert!(row["values"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
-            assert!(row["ratio"].as_f64().unwrap() > 0.0 && row["published_ratio"].as_f64().unwrap() > 0.0);
+            let change = &row["changes"][0];
+            assert!(
+                change["ratio"].as_f64().unwrap() > 0.0 && change["published_ratio"].as_f64().unwrap() > 0.0
+            );
         }
         let reclaimed = &setting["counts"]["pgsteal_direct"];
         assert!(reclaimed["classic"].as_f64().unwrap() + reclaimed["list"].as_f64().unwrap() > 0.0);
@@ -510,10 +514,27 @@ fn a_reproduction_stands_beside_what_was_published() {
 
     // Every key is documented.
     let keys = include_str!("../../../docs/json.md");
-    let objects = [&json, &settings[0], &settings[0]["rows"][0]];
+    let row = &settings[0]["rows"][0];
+    let objects = [&json, &settings[0], row, &row["changes"][0]];
     for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
+}
+
+#[test]
+fn compactions_are_held_against_the_fewest_pages_that_must_move() {
+    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
+    let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
+    let value = |name: &str| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == name);
+        row.unwrap_or_else(|| panic!("{name}"))["value"].as_f64().unwrap()
+    };
+    assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
+    assert_eq!(value("pgscan_kswapd"), {
+        let rows = good_json(&format!("{line} --json"))["rows"].take();
+        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == "pgscan_kswapd").cloned();
+        row.unwrap()["value"].as_f64().unwrap()
+    });
 }
 
 #[test]

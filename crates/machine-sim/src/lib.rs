@@ -22,6 +22,7 @@ mod coroutine;
 pub mod device;
 mod histogram;
 mod machine;
+mod moves;
 mod optimum;
 mod oracle;
 mod os;

@@ -3,6 +3,7 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
+mod faults;
 mod load;
 mod memory;
 
@@ -11,6 +12,7 @@ use crate::content::Content;
 use crate::coroutine;
 use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
+use crate::moves::Moves;
 use crate::optimum::Optimum;
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
@@ -23,6 +25,7 @@ use load::Load;
 use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
+    ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -120,6 +123,8 @@ pub struct SimMachine {
     pub(crate) bound: Option<RefCell<Bound>>,
     /// Counts how few refaults there could have been; `None`: nobody asked.
     pub(crate) optimum: Option<RefCell<Optimum>>,
+    /// Holds compactions against the fewest pages to be moved; `None`: nobody asked.
+    pub(crate) moves: Option<RefCell<Moves>>,
     /// The first translation that was held where none could be, in words.
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
@@ -200,6 +205,7 @@ impl SimMachine {
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
+            moves: config.moves.then(RefCell::default),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
@@ -398,38 +404,6 @@ impl SimMachine {
             ended.parts().for_each(|io| content.borrow_mut().finish(io));
         }
         ended
-    }
-
-    /// Should this flush go wrong? It then is dropped, or kept for later.
-    fn goes_wrong(&self, what: Flush) -> bool {
-        let Some(fault) = self.fault else { return false };
-        if fault.remote.is_some_and(|remote| remote != (self.class.get() == Class::Interrupt)) {
-            return false;
-        }
-        self.flushes.set(self.flushes.get() + 1);
-        if self.flushes.get() != fault.nth {
-            return false;
-        }
-        if let Some(delay) = fault.delay {
-            let cpu = self.current.get();
-            let due = self.here().clock.get() + delay * 1000;
-            self.late.borrow_mut().push((due, cpu, what, self.asid[cpu].get()));
-        }
-        true
-    }
-
-    /// Flushes that were delayed and are due on the current CPU take place.
-    pub(crate) fn late_flushes(&self) {
-        let (cpu, now) = (self.current.get(), self.here().clock.get());
-        self.late.borrow_mut().retain(|&(due, on, what, asid)| {
-            let here = on == cpu && due <= now;
-            if here && asid == self.asid[cpu].get() {
-                self.here().tlb.flush(what);
-            } else if here {
-                self.here().tlb.flush(Flush::All);
-            }
-            !here
-        });
     }
 }
 
@@ -691,6 +665,16 @@ impl Machine for SimMachine {
         }
         if self.listens {
             self.tell(event, args);
+        }
+    }
+
+    fn looks_at_zones(&self) -> bool {
+        self.moves.is_some()
+    }
+
+    fn sees_zone(&self, sight: &ZoneSight<'_>) {
+        if let Some(moves) = &self.moves {
+            moves.borrow_mut().sees(self.task.get(), sight);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::bound::BoundReport;
 use crate::machine::{Class, Cpu, SimMachine};
+use crate::moves::MovesReport;
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
 use crate::profile::ProfileNode;
@@ -252,5 +253,41 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
             help: "what all tasks touched in their time, as the program measures it",
         });
     }
+    if let Some(moves) = &machine.moves {
+        metrics.extend(compactions(moves.borrow().report()));
+    }
     metrics
+}
+
+/// What compactions came to.
+fn compactions(report: MovesReport) -> Vec<Metric> {
+    let MovesReport { compactions, made, moved, least, exact, in_vain, useless } = report;
+    let metric = |name: &str, value, unit, help| Metric {
+        name: format!("compaction_{name}"),
+        value,
+        unit,
+        better: Better::Lower,
+        help,
+    };
+    let pieces = useless.map(|sum| if compactions == 0 { 0.0 } else { sum / compactions as f64 });
+    vec![
+        metric("zones", compactions as f64, "", "times that a zone was compacted"),
+        metric("made", made as f64, "", "of these, those for a block that was there then"),
+        metric("moved", moved as f64, "pages", "pages that were moved by those that made their block"),
+        metric(
+            "moved_least",
+            least as f64,
+            "pages",
+            "the fewest that must be moved for these blocks, added up",
+        ),
+        metric(
+            "least_exact",
+            exact as f64,
+            "",
+            "of these blocks, those that so few do for with all folios whole",
+        ),
+        metric("moved_in_vain", in_vain as f64, "pages", "pages moved by other compactions"),
+        metric("pieces_before", pieces[0], "%", "free memory of no use for the block, on average, before"),
+        metric("pieces_after", pieces[1], "%", "free memory of no use for the block, on average, after"),
+    ]
 }

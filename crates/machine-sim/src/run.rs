@@ -51,6 +51,9 @@ pub struct RunConfig {
     pub bound: bool,
     /// Count how few refaults there could have been ([`Outcome::optimum`]). Changes nothing else.
     pub optimum: bool,
+    /// Hold compactions against the fewest pages that they must move, and look how much in pieces memory is: metrics `compaction_...`
+    /// ([`Outcome::metrics`]). Changes nothing else.
+    pub moves: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
     /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
@@ -80,6 +83,7 @@ impl RunConfig {
             faulty: None,
             bound: false,
             optimum: false,
+            moves: false,
             profile: false,
             preempt: None,
             validate_every_op: false,

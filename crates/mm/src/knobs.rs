@@ -200,6 +200,9 @@ knobs! {
     ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""
         "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
          helps and compaction does not";
+    DefragMode "vm.defrag_mode" 0 0..=1 ""
+        "1: mix mobility groups within 2 MiB only once reclaim and compaction were of no use, and have kswapd and kcompactd keep whole \
+         page blocks free up to the high mark (Linux 6.15)";
     CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1 0..=1 ""
         "may compaction move pages that are locked in memory?";
     FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"

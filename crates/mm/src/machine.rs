@@ -326,6 +326,49 @@ pub trait Machine: Shared {
     /// A trace event happened. `args` are as the event's table entry names them.
     #[inline]
     fn event(&self, _event: Event, _args: [u64; 4]) {}
+    /// Is a zone to be shown before and after it is compacted ([`Machine::sees_zone`])?
+    #[inline]
+    fn looks_at_zones(&self) -> bool {
+        false
+    }
+    /// A zone is going to be compacted, or has been. No lock is held.
+    fn sees_zone(&self, _sight: &ZoneSight<'_>) {}
+}
+
+/// A zone as compaction finds it, or leaves it.
+pub struct ZoneSight<'a> {
+    /// Which.
+    pub zone: ZoneId,
+    /// Its first frame.
+    pub start: Pfn,
+    /// Its frames.
+    pub frames: u32,
+    /// The block that is wanted; `None`: all that can be made.
+    pub order: Option<Order>,
+    /// What the compaction has come to; `None`: it is going to begin.
+    pub ended: Option<Compacted>,
+    /// What is at a frame, at which a free block, a folio or a page begins, and how large that is.
+    pub look: &'a dyn Fn(Pfn) -> (FrameUse, Order),
+}
+
+/// What a compaction has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compacted {
+    /// Pages that it moved.
+    pub moved: u64,
+    /// There is a block of the wanted size.
+    pub made: bool,
+}
+
+/// What a frame is to compaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameUse {
+    /// Nobody uses it.
+    Free,
+    /// What it holds could be elsewhere.
+    Movable,
+    /// A page table, or no memory.
+    Fixed,
 }
 
 /// Code that runs on another CPU.

@@ -1,6 +1,6 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, Mark, Means, NeedsReclaim, Reserve};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::ground::Ground;
@@ -77,6 +77,8 @@ pub struct Gfp {
     pub read_ahead: bool,
     /// For folios of this order, and larger ones, has been done what was worth it, and smaller ones must do.
     pub given_up: Order,
+    /// May mobility groups be mixed whatever `vm.defrag_mode` says? Nothing else has helped.
+    pub mixes: bool,
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     pub faulted: bool,
     /// Where it is to come from.
@@ -94,10 +96,16 @@ impl Gfp {
             reserve: Reserve::None,
             read_ahead: true,
             given_up: Order(MAX_ORDER.0 + 1),
+            mixes: false,
             faulted: false,
             place: Place::NEAR,
             overwrites: false,
         }
+    }
+
+    /// What it may do to get memory.
+    pub const fn means(&self) -> Means {
+        Means { mark: self.mark, reserve: self.reserve, mixes: self.mixes }
     }
 }
 

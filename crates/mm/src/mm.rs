@@ -374,6 +374,7 @@ fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn
         this_node_only: false,
         among: Nodes::ALL,
         atomic: false,
+        mixes: true,
     };
     let zero = alloc.take(base, &request, Mark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
     base.machine.zero(zero, 1);

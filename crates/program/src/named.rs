@@ -2,7 +2,7 @@
 //! a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
 use crate::apps::{self, App, Ask, Refused};
-use crate::builtin::{self, Builtin, LruFileMmapRead, PageoutLoop, VmScalability};
+use crate::builtin::{self, Builtin, KernelBuild, LruFileMmapRead, PageoutLoop, VmScalability};
 use crate::chaos::{self, Chaos};
 use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
@@ -28,6 +28,8 @@ pub enum Named {
     LruFileMmapRead(LruFileMmapRead),
     /// Another case of vm-scalability.
     VmScalability(VmScalability),
+    /// Processes that compile beside bursts of large pages.
+    KernelBuild(KernelBuild),
     /// Private mappings of files given up again and again, for a second.
     PageoutLoop(PageoutLoop),
     /// What memory sees of a real program.
@@ -116,6 +118,7 @@ impl Named {
         let others = [
             (LruFileMmapRead::NAME, LruFileMmapRead::HELP),
             (PageoutLoop::NAME, PageoutLoop::HELP),
+            (KernelBuild::NAME, KernelBuild::HELP),
             (CHAOS, chaos::HELP),
         ];
         builtin::LIST.iter().chain(apps::LIST).copied().chain(VmScalability::list()).chain(others)
@@ -153,6 +156,9 @@ impl Named {
         if let Some(case) = VmScalability::from_name(name, bytes) {
             return Ok(Named::VmScalability(case.with_tasks(threads)));
         }
+        if name == KernelBuild::NAME {
+            return Ok(Named::KernelBuild(KernelBuild::new(bytes, threads)));
+        }
         if name == CHAOS {
             return Ok(Named::Chaos(Chaos::from_footprint(bytes, threads)));
         }
@@ -179,6 +185,7 @@ impl Program for Named {
             Named::Builtin(program) => program.name(),
             Named::LruFileMmapRead(program) => program.name(),
             Named::VmScalability(program) => program.name(),
+            Named::KernelBuild(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
             Named::App(program) => program.name(),
             Named::Chaos(program) => program.name(),
@@ -190,6 +197,7 @@ impl Program for Named {
             Named::Builtin(program) => program.footprint(),
             Named::LruFileMmapRead(program) => program.footprint(),
             Named::VmScalability(program) => program.footprint(),
+            Named::KernelBuild(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
             Named::App(program) => program.footprint(),
             Named::Chaos(program) => program.footprint(),
@@ -201,6 +209,7 @@ impl Program for Named {
             Named::Builtin(program) => program.run(os, role),
             Named::LruFileMmapRead(program) => program.run(os, role),
             Named::VmScalability(program) => program.run(os, role),
+            Named::KernelBuild(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
             Named::App(program) => program.run(os, role),
             Named::Chaos(program) => program.run(os, role),

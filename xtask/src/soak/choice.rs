@@ -33,6 +33,7 @@ const CHOICES: &[(&str, &[&str])] = &[
         ],
     ),
     ("vm.compaction_proactiveness", &["0", "20", "90"]),
+    ("vm.defrag_mode", &["0", "0", "1"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
     ("numa.demotion_enabled", &["0", "1"]),

@@ -352,6 +352,10 @@ pub struct ExperimentArgs {
     /// --preempt
     #[arg(long)]
     pub optimum: bool,
+    /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free memory is in
+    /// pieces before and after (slower; docs/compaction.md)
+    #[arg(long)]
+    pub moves: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

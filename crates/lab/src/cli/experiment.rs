@@ -53,6 +53,7 @@ pub(super) struct Plan {
 struct Counted {
     bound: bool,
     optimum: bool,
+    moves: bool,
     preempt: Option<u32>,
 }
 
@@ -76,6 +77,7 @@ fn carry_out(
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
     plan.count_bound(args.bound)?;
     plan.count_optimum(args.optimum)?;
+    plan.also.moves = args.moves;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
@@ -247,6 +249,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         verify: plan.verify,
         bound: plan.also.bound,
         optimum: plan.also.optimum,
+        moves: plan.also.moves,
         preempt: plan.also.preempt,
         profile_tree: plan.profile_tree,
         visits: &plan.visits,
@@ -270,6 +273,7 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) ->
     words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
     words.extend(also.bound.then(|| "--bound".to_owned()));
     words.extend(also.optimum.then(|| "--optimum".to_owned()));
+    words.extend(also.moves.then(|| "--moves".to_owned()));
     words.extend(also.preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
     replay::shell_line(words)
 }
@@ -313,9 +317,9 @@ mod tests {
             "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
              --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
         );
-        let also = Counted { bound: true, optimum: true, preempt: None };
+        let also = Counted { bound: true, optimum: true, moves: true, preempt: None };
         let all = replay_command(&setup(&["a"]), &profile, 7, also);
-        assert!(all.ends_with(" --verify --bound --optimum"));
+        assert!(all.ends_with(" --verify --bound --optimum --moves"));
         let also = Counted { preempt: Some(8), ..Counted::default() };
         let all = replay_command(&setup(&["a"]), &profile, 7, also);
         assert!(all.ends_with(" --verify --preempt 8"));

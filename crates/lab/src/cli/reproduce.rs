@@ -91,6 +91,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
         profile_tree: what.wants_profile(),
+        moves: what.wants_moves(),
         ..engine::Run::new(&case.machine, &case.program)
     };
     run.replayable(&profile.name, command)

@@ -37,6 +37,8 @@ pub struct Run<'a> {
     pub bound: bool,
     /// Count the fewest refaults that there could be?
     pub optimum: bool,
+    /// Count the fewest pages that compactions must move?
+    pub moves: bool,
     /// Stop CPUs in the middle of their work, at one point in so many?
     pub preempt: Option<u32>,
     /// Keep a tree of where CPU time went?
@@ -57,6 +59,7 @@ impl<'a> Run<'a> {
             verify: false,
             bound: false,
             optimum: false,
+            moves: false,
             preempt: None,
             profile_tree: false,
             visits: &[],
@@ -81,6 +84,7 @@ impl<'a> Run<'a> {
         config.verify = self.verify;
         config.bound = self.bound;
         config.optimum = self.optimum;
+        config.moves = self.moves;
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();

@@ -31,7 +31,7 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
     source: "cache_ext, SOSP 2025, on Linux 6.6.8: the gains that its text tells",
     scale: 1.0 / 16.0,
     knobs: &[],
-    sides: [
+    sides: &[
         Side { profile: "classic", published: "Linux 6.6.8" },
         Side { profile: "mglru", published: "MGLRU" },
     ],
@@ -43,6 +43,7 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
         setting("YCSB C", "lsm", ":0%", 10, &[rate("lfu", 37.0), p99("lfu", 55.0)]),
         setting("GET-SCAN", "get-scan", "", 10, &[rate("get-scan", 70.0), p99("get-scan", 57.0)]),
     ],
+    counts: super::gain::COUNTS,
     notes: &[
         "MRU is published as almost twice as fast, written here as 100 %. LFU's 37 % and 55 % are the most of all YCSB loads (\"up to\"), \
          so less is no contradiction.",

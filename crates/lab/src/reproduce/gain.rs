@@ -1,6 +1,6 @@
 //! Published gains: of how many per cent something is said to be better, where the figures themselves are not told.
 
-use super::{Measure, Outcome, Setting, SettingOutcome};
+use super::{Count, KSWAPD, Measure, Outcome, Setting, SettingOutcome};
 use crate::human;
 use crate::record::RunRecord;
 use crate::statistics::{Change, Interval};
@@ -19,15 +19,16 @@ pub struct Gain {
 }
 
 /// Counts that explain gains of replacement policies.
-pub(super) const COUNTS: &[&str] = &[
-    "pgscan_kswapd",
-    "pgscan_direct",
-    "pgsteal_kswapd",
-    "pgsteal_direct",
-    "workingset_refault_anon",
-    "workingset_refault_file",
-    "pgmajfault",
-    "pswpout",
+pub(super) const COUNTS: &[Count] = &[
+    Count::plain(&["pgscan_kswapd"]),
+    Count::plain(&["pgscan_direct"]),
+    Count::plain(&["pgsteal_kswapd"]),
+    Count::plain(&["pgsteal_direct"]),
+    Count::plain(&["workingset_refault_anon"]),
+    Count::plain(&["workingset_refault_file"]),
+    Count::plain(&["pgmajfault"]),
+    Count::plain(&["pswpout"]),
+    KSWAPD,
 ];
 
 /// A published gain, and ours.

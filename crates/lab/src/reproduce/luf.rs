@@ -9,7 +9,7 @@ pub(super) const LUF: Reproduction = Reproduction {
     source: "Byungchul Park, LUF (Lazy Unmap Flush), v10, May 2024: before and after, means of 10 sets of three processes",
     scale: 1.0 / 1024.0,
     knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2)],
-    sides: [Side { profile: "classic", published: "before" }, Side { profile: "lazy", published: "after" }],
+    sides: &[Side { profile: "classic", published: "before" }, Side { profile: "lazy", published: "after" }],
     context: &["eager", "lazy+tlb.lazy_max_order=0"],
     settings: &[Setting {
         title: "64 CPUs, 42 GB DRAM, 98 GB CXL",
@@ -17,21 +17,22 @@ pub(super) const LUF: Reproduction = Reproduction {
         // Three models of 70 GiB in 140 GiB.
         load: Load::Share { program: "llama", options: "", footprint: 210 << 30, percent: 66 },
         published: &[
-            Published::new("run time", Measure::Elapsed, [1052.527, 996.377]),
+            Published::new("run time", Measure::Elapsed, &[1052.527, 996.377]),
             Published::new(
                 "TLB shootdowns, all CPUs",
                 Measure::Metric("ipis_received"),
-                [1.2513e9, 5.6927e7],
+                &[1.2513e9, 5.6927e7],
             ),
-            Published::new("tlb:tlb_flush", Measure::Flushes, [1.357543886e9, 6.9175002e7]),
+            Published::new("tlb:tlb_flush", Measure::Flushes, &[1.357543886e9, 6.9175002e7]),
             Published::new(
                 "page walks, data and code",
                 Measure::Metric("stlb_misses"),
-                [5.508524091e9, 3.319894355e9],
+                &[5.508524091e9, 3.319894355e9],
             ),
         ],
         ..Setting::PLAIN
     }],
+    counts: super::TIMES,
     notes: &[
         "perf's counts of dTLB load misses (-24.3 %), dTLB store misses (-57.3 %) and iTLB misses (-80.4 %) are of walks that ended; \
          walks are counted together here, so the published sum stands beside them.",

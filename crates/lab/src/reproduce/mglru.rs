@@ -46,7 +46,7 @@ pub(super) const MGLRU: Reproduction = Reproduction {
     source: "Yu Zhao, Multi-Gen LRU Framework, v10, April 2022: 95 % intervals of an independent lab and of S. Zhai (fio)",
     scale: 1.0 / 16.0,
     knobs: &[],
-    sides: [
+    sides: &[
         Side { profile: "classic", published: "Linux 5.14, 5.15" },
         Side { profile: "mglru", published: "with the series" },
     ],
@@ -109,6 +109,7 @@ pub(super) const MGLRU: Reproduction = Reproduction {
         setting("fio, 2 jobs a CPU, Zipf", "fio", ":8:zipf", OVER, &[rate([9.44, 9.89])]),
         setting("fio, 2 jobs a CPU, Gaussian", "fio", ":8:gaussian", OVER, &[rate([20.99, 22.86])]),
     ],
+    counts: super::gain::COUNTS,
     notes: &[
         "The letter names programs, distributions, concurrency and whether memory was overcommitted. It tells no sizes, no machines \
          and no numbers of tasks. Here: the preset laptop (4 CPUs, NVMe), memory for half of what the program touches where it is \

@@ -9,6 +9,8 @@
 //! shown divided by it, as if everything grew with it.
 
 mod cache_ext;
+mod compaction;
+mod defrag_mode;
 mod gain;
 mod luf;
 mod mglru;
@@ -18,19 +20,27 @@ mod rmap;
 mod text;
 
 pub use gain::{Gain, GainOutcome};
-pub use result::{Outcome, Row, SettingOutcome};
+pub use result::{Change, Outcome, Row, SettingOutcome};
 pub use text::render;
 
 use crate::engine::{Machine, Program};
 use crate::error::{Error, Result};
+use crate::metrics;
 use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 
 /// All that there are.
-pub const ALL: &[Reproduction] =
-    &[pfn_flush::PFN_FLUSH, rmap::RMAP, mglru::MGLRU, cache_ext::CACHE_EXT, luf::LUF];
+pub const ALL: &[Reproduction] = &[
+    pfn_flush::PFN_FLUSH,
+    rmap::RMAP,
+    mglru::MGLRU,
+    cache_ext::CACHE_EXT,
+    luf::LUF,
+    compaction::COMPACTION,
+    defrag_mode::DEFRAG_MODE,
+];
 
 /// A published comparison that can be done again.
 #[derive(Debug)]
@@ -45,12 +55,14 @@ pub struct Reproduction {
     pub scale: f64,
     /// Knobs that differ from their defaults under all profiles.
     pub knobs: &'static [(Knob, u64)],
-    /// The two sides.
-    pub sides: [Side; 2],
+    /// What was compared: each with the first.
+    pub sides: &'static [Side],
     /// Further profiles, without published figures.
     pub context: &'static [&'static str],
     /// Where it is done.
     pub settings: &'static [Setting],
+    /// Counts that explain the figures.
+    pub counts: &'static [Count],
     /// What a reader of the numbers must know.
     pub notes: &'static [&'static str],
 }
@@ -64,6 +76,49 @@ pub struct Side {
     pub published: &'static str,
 }
 
+/// What stands below the figures: the sum of counters or of what the machine counted, or a share.
+#[derive(Debug)]
+pub struct Count {
+    /// For people.
+    pub name: &'static str,
+    /// What is added up.
+    pub of: &'static [&'static str],
+    /// What it is a share of, in per cent; empty: it is none.
+    pub per: &'static [&'static str],
+}
+
+impl Count {
+    /// One that has the name of a counter.
+    const fn plain<const ONE: usize>(of: &'static [&'static str; ONE]) -> Count {
+        Count { name: of[0], of, per: &[] }
+    }
+
+    const fn sum(name: &'static str, of: &'static [&'static str]) -> Count {
+        Count { name, of, per: &[] }
+    }
+
+    const fn share(name: &'static str, of: &'static [&'static str], per: &'static [&'static str]) -> Count {
+        Count { name, of, per }
+    }
+}
+
+/// kswapd's CPU time; its name says the unit.
+const KSWAPD: Count = Count::sum("kswapd_seconds", &["cpu_kswapd"]);
+
+/// Counts that explain times of processes.
+const TIMES: &[Count] = &[
+    Count::plain(&["tlb_rounds"]),
+    Count::plain(&["ipis_received"]),
+    Count::plain(&["nr_tlb_local_flush_all"]),
+    Count::plain(&["nr_tlb_local_flush_one"]),
+    Count::plain(&["dtlb_misses"]),
+    Count::plain(&["stlb_misses"]),
+    Count::plain(&["pgfault"]),
+    Count::plain(&["pgsteal_kswapd"]),
+    Count::plain(&["pgsteal_direct"]),
+    KSWAPD,
+];
+
 /// A machine with a program, and what was published of it.
 #[derive(Debug)]
 pub struct Setting {
@@ -73,7 +128,7 @@ pub struct Setting {
     pub machine: &'static str,
     /// What runs on it.
     pub load: Load,
-    /// Pairs of figures.
+    /// Figures of the sides.
     pub published: &'static [Published],
     /// Gains, where no figures are told.
     pub gains: &'static [Gain],
@@ -127,20 +182,43 @@ pub enum Load {
     },
 }
 
-/// A published pair of values.
+/// Published values of the sides.
 #[derive(Debug)]
 pub struct Published {
     /// As it was published.
     pub name: &'static str,
     /// What we hold against it.
     pub measure: Measure,
-    /// Of the first side and of the second, in the measure's unit.
-    pub values: [f64; 2],
+    /// The values.
+    pub figures: Figures,
+    /// Is it a test of ours? Not if what was published is known to be a fault of what was measured.
+    pub judged: bool,
+}
+
+/// How values were published: side by side, in the measure's unit. The last sides may have none.
+#[derive(Clone, Copy, Debug)]
+pub enum Figures {
+    /// All of them.
+    Values(&'static [f64]),
+    /// That of the first side, and the others' changes from it in per cent.
+    Changes(f64, &'static [f64]),
+}
+
+impl Figures {
+    /// Of all sides that have one.
+    pub fn values(self) -> Vec<f64> {
+        match self {
+            Figures::Values(values) => values.to_vec(),
+            Figures::Changes(first, changes) => std::iter::once(first)
+                .chain(changes.iter().map(|percent| first * (1.0 + percent / 100.0)))
+                .collect(),
+        }
+    }
 }
 
 impl Published {
-    const fn new(name: &'static str, measure: Measure, values: [f64; 2]) -> Published {
-        Published { name, measure, values }
+    const fn new(name: &'static str, measure: Measure, values: &'static [f64]) -> Published {
+        Published { name, measure, figures: Figures::Values(values), judged: true }
     }
 }
 
@@ -160,8 +238,12 @@ pub enum Measure {
     Rate,
     /// What 99 of 100 of the program's operations took at most.
     P99,
+    /// What all tasks did in a second, as the program measures it.
+    Throughput,
     /// What the machine counts under this name.
     Metric(&'static str),
+    /// The sum of these counters.
+    Counters(&'static [&'static str]),
     /// Flushes that CPUs did, for themselves or because others asked.
     Flushes,
     /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
@@ -182,7 +264,11 @@ impl Measure {
         let metric = |name: &str| number(name) / 1e9;
         let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
         match self {
+            Measure::Throughput => number("throughput"),
             Measure::Metric(name) => number(name),
+            Measure::Counters(names) => {
+                names.iter().map(|&name| run.counters.get(name).map_or(0.0, |&value| value as f64)).sum()
+            }
             Measure::Flushes => {
                 [Stat::NrTlbRemoteFlushReceived, Stat::NrTlbLocalFlushAll, Stat::NrTlbLocalFlushOne]
                     .map(counter)
@@ -209,15 +295,16 @@ impl Measure {
         match self {
             Measure::User | Measure::System | Measure::Elapsed | Measure::P99 => "s",
             Measure::Rate => "1/s",
+            Measure::Throughput => "KiB/s",
             Measure::Progress => "loops",
-            Measure::Metric(_) | Measure::Flushes => "",
+            Measure::Metric(_) | Measure::Counters(_) | Measure::Flushes => "",
             Measure::Share { .. } => "% of CPU time",
         }
     }
 
     /// Does it grow with the scale?
     pub const fn scales(self) -> bool {
-        !matches!(self, Measure::Share { .. } | Measure::Rate | Measure::P99)
+        !matches!(self, Measure::Share { .. } | Measure::Rate | Measure::P99 | Measure::Throughput)
     }
 }
 
@@ -236,7 +323,13 @@ impl Reproduction {
         rows.any(|row| matches!(row.measure, Measure::Share { .. }))
     }
 
-    /// Profiles: the two sides, then the context.
+    /// Do runs have to look at zones that are compacted?
+    pub fn wants_moves(&self) -> bool {
+        let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
+        metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name))
+    }
+
+    /// Profiles: the sides, then the context.
     pub fn profiles(&self) -> Vec<&'static str> {
         self.sides.iter().map(|side| side.profile).chain(self.context.iter().copied()).collect()
     }
@@ -313,7 +406,11 @@ mod tests {
                 if let Load::Filling { times_memory, .. } = setting.load {
                     assert_eq!(case.program.footprint(), case.memory * times_memory);
                 }
-                assert!(setting.published.iter().all(|row| row.values.iter().all(|&value| value > 0.0)));
+                let fits = |row: &Published| (2..=one.sides.len()).contains(&row.figures.values().len());
+                assert!(setting.published.iter().all(fits), "{}", setting.title);
+                assert!(
+                    setting.published.iter().all(|row| row.figures.values().iter().all(|&value| value > 0.0))
+                );
                 let known = |gain: &Gain| {
                     one.profiles().contains(&gain.profile) && gain.percent[0] <= gain.percent[1]
                 };

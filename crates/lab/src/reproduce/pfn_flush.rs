@@ -8,7 +8,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     source: "Mel Gorman, batched unmap TLB flush, v6, June 2015: batchdirty-v6 against batchunmap-v6 on 4.1.0-rc6",
     scale: 1.0 / 16.0,
     knobs: &[],
-    sides: [
+    sides: &[
         Side { profile: "classic", published: "batchdirty-v6" },
         Side { profile: "list", published: "batchunmap-v6" },
     ],
@@ -19,10 +19,10 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
             machine: "uma-1s-2015",
             load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
-                Published::new("User", Measure::User, [58.02, 60.70]),
-                Published::new("System", Measure::System, [77.57, 81.92]),
-                Published::new("Elapsed", Measure::Elapsed, [22.14, 23.16]),
-                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, [20.35, 21.52]),
+                Published::new("User", Measure::User, &[58.02, 60.70]),
+                Published::new("System", Measure::System, &[77.57, 81.92]),
+                Published::new("Elapsed", Measure::Elapsed, &[22.14, 23.16]),
+                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, &[20.35, 21.52]),
             ],
             ..Setting::PLAIN
         },
@@ -31,14 +31,15 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
             machine: "numa-4s-2015",
             load: Load::Filling { program: "lru-file-mmap-read", times_memory: 10 },
             published: &[
-                Published::new("User", Measure::User, [620.84, 608.48]),
-                Published::new("System", Measure::System, [4245.35, 4152.89]),
-                Published::new("Elapsed", Measure::Elapsed, [122.65, 120.15]),
-                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, [121.27, 118.79]),
+                Published::new("User", Measure::User, &[620.84, 608.48]),
+                Published::new("System", Measure::System, &[4245.35, 4152.89]),
+                Published::new("Elapsed", Measure::Elapsed, &[122.65, 120.15]),
+                Published::new("lru-file-mmap-read-elapsed", Measure::Elapsed, &[121.27, 118.79]),
             ],
             ..Setting::PLAIN
         },
     ],
+    counts: super::TIMES,
     notes: &[
         "The patch as published gives each page's physical address to INVLPG, which takes a linear address. So the user's \
          stale entries stayed, and it measured the cost of the instructions without the loss of those entries. Here the \

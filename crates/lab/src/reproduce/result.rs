@@ -1,27 +1,14 @@
 //! What a reproduction has shown.
 
 use super::gain::{self, GainOutcome};
-use super::{Case, Load, Reproduction};
+use super::{Case, Count, Load, Published, Reproduction};
 use crate::record::{RunRecord, WorkDone};
-use crate::statistics::{CONFIDENCE, Change, Interval, mean};
+use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the JSON document.
-const SCHEMA: u32 = 2;
-
-/// Counts that explain the times.
-const COUNTS: &[&str] = &[
-    "tlb_rounds",
-    "ipis_received",
-    "nr_tlb_local_flush_all",
-    "nr_tlb_local_flush_one",
-    "dtlb_misses",
-    "stlb_misses",
-    "pgfault",
-    "pgsteal_kswapd",
-    "pgsteal_direct",
-];
+const SCHEMA: u32 = 3;
 
 /// The result of a reproduction; keys as in docs/json.md.
 #[derive(Debug, Serialize)]
@@ -46,10 +33,10 @@ pub struct Outcome {
     pub runs: u32,
     /// Knobs that differ from their defaults under all profiles, with their values.
     pub knobs: BTreeMap<String, u64>,
-    /// The first two are the sides.
+    /// The sides, then others.
     pub profiles: Vec<String>,
-    /// What the publication calls the two sides.
-    pub published_sides: [String; 2],
+    /// What the publication calls the sides.
+    pub published_sides: Vec<String>,
     /// Probability of intervals.
     pub confidence: f64,
     /// Setting by setting; those that nothing was finished of are left out.
@@ -60,6 +47,9 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// How long it took on this computer.
     pub host_seconds: f64,
+    /// What is counted beside the figures.
+    #[serde(skip)]
+    counted: &'static [Count],
 }
 
 /// The result on one machine.
@@ -88,20 +78,31 @@ pub struct SettingOutcome {
     pub same_work: Option<bool>,
 }
 
-/// A published pair, and ours.
+/// What was published of all sides, and ours.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// As published.
     pub name: String,
     /// Of what the values are a number: `s`, `loops`, `% of CPU time`.
     pub unit: String,
-    /// As published: of the first side and of the second.
-    pub published: [f64; 2],
-    /// Second / first, as published.
-    pub published_ratio: f64,
+    /// Is it a test of ours?
+    pub judged: bool,
+    /// As published, side by side; the last sides may have none.
+    pub published: Vec<f64>,
     /// By profile: our values; times and loops divided by the scale.
     pub values: BTreeMap<String, f64>,
-    /// Second / first, ours.
+    /// Of all profiles but the first.
+    pub changes: Vec<Change>,
+}
+
+/// A profile against the first.
+#[derive(Debug, Serialize)]
+pub struct Change {
+    /// Which.
+    pub profile: String,
+    /// Its value by that of the first side, as published; `None`: it was not.
+    pub published_ratio: Option<f64>,
+    /// The same, ours.
     pub ratio: Option<f64>,
     /// Its interval.
     pub ratio_ci: Option<Interval>,
@@ -124,12 +125,13 @@ impl Outcome {
             runs,
             knobs: of.knobs.iter().map(|(knob, value)| (knob.info().name.to_owned(), *value)).collect(),
             profiles: of.profiles().into_iter().map(str::to_owned).collect(),
-            published_sides: of.sides.each_ref().map(|side| side.published.to_owned()),
+            published_sides: of.sides.iter().map(|side| side.published.to_owned()).collect(),
             confidence: CONFIDENCE,
             settings: Vec::new(),
             complete: false,
             notes: of.notes.iter().map(|&note| note.to_owned()).collect(),
             host_seconds: 0.0,
+            counted: of.counts,
         }
     }
 
@@ -152,28 +154,7 @@ impl Outcome {
             let of = |name: &String| mean(&of_profile(name).into_iter().map(value).collect::<Vec<_>>());
             self.profiles.iter().map(|name| (name.clone(), of(name))).collect()
         };
-        let row = |published: &super::Published| {
-            let size = if published.measure.scales() { self.scale } else { 1.0 };
-            let measure = |run: &RunRecord| published.measure.of(run) / size;
-            let side = |i: usize| of_profile(&self.profiles[i]).into_iter().map(measure).collect::<Vec<_>>();
-            let change = Change::of(&side(0), &side(1));
-            let published_ratio = published.values[1] / published.values[0];
-            Row {
-                name: published.name.to_owned(),
-                unit: published.measure.unit().to_owned(),
-                published: published.values,
-                published_ratio,
-                values: by_profile(&measure),
-                ratio: change.ratio,
-                ratio_ci: change.ratio_interval,
-                miss_pct: change.ratio.map(|ratio| (ratio / published_ratio - 1.0) * 100.0),
-            }
-        };
-        let names = if case.setting.gains.is_empty() { COUNTS } else { gain::COUNTS };
-        let counted = |name: &str| by_profile(&|run: &RunRecord| count(run, name));
-        let mut counts: BTreeMap<String, _> =
-            names.iter().map(|&name| (name.to_owned(), counted(name))).collect();
-        counts.insert("kswapd_seconds".to_owned(), by_profile(&|run| count(run, "cpu_kswapd") / 1e9));
+        let counted = |count: &Count| (count.name.to_owned(), by_profile(&|run: &RunRecord| count.of(run)));
         let same = |seed: &u64| {
             let work: Vec<WorkDone> =
                 runs.iter().filter(|run| run.seed == *seed).map(|run| run.work).collect();
@@ -186,27 +167,70 @@ impl Outcome {
             memory: case.memory,
             footprint: case.program.footprint(),
             finished: seeds.len() as u32,
-            rows: case.setting.published.iter().map(row).collect(),
+            rows: case.setting.published.iter().map(|figures| self.row(figures, &of_profile)).collect(),
             gains: gain::outcomes(case.setting, &self.profiles, &of_profile),
-            counts,
+            counts: self.counted.iter().map(counted).collect(),
             same_work: (!matches!(case.setting.load, Load::Timed { .. })).then(|| seeds.iter().all(same)),
         };
         self.settings.push(setting);
     }
+
+    fn row<'a>(&self, published: &Published, runs: &dyn Fn(&str) -> Vec<&'a RunRecord>) -> Row {
+        let size = if published.measure.scales() { self.scale } else { 1.0 };
+        let values = |name: &String| -> Vec<f64> {
+            runs(name).into_iter().map(|run| published.measure.of(run) / size).collect()
+        };
+        let (first, told) = (values(&self.profiles[0]), published.figures.values());
+        let change = |(i, name): (usize, &String)| {
+            let change = statistics::Change::of(&first, &values(name));
+            let published_ratio = told.get(i).map(|value| value / told[0]);
+            let against = |(ratio, published): (f64, f64)| (ratio / published - 1.0) * 100.0;
+            Change {
+                profile: name.clone(),
+                published_ratio,
+                ratio: change.ratio,
+                ratio_ci: change.ratio_interval,
+                miss_pct: change.ratio.zip(published_ratio).map(against),
+            }
+        };
+        Row {
+            name: published.name.to_owned(),
+            unit: published.measure.unit().to_owned(),
+            judged: published.judged,
+            values: self.profiles.iter().map(|name| (name.clone(), mean(&values(name)))).collect(),
+            changes: self.profiles.iter().enumerate().skip(1).map(change).collect(),
+            published: told,
+        }
+    }
 }
 
-/// A counter or something that the machine counted.
+impl Count {
+    /// Of a run.
+    fn of(&self, run: &RunRecord) -> f64 {
+        let sum = |names: &[&str]| names.iter().map(|name| count(run, name)).sum::<f64>();
+        match sum(self.per) {
+            _ if self.per.is_empty() => sum(self.of),
+            0.0 => 0.0,
+            all => sum(self.of) * 100.0 / all,
+        }
+    }
+}
+
+/// A counter or something that the machine counted, in seconds if it is a time.
 fn count(run: &RunRecord, name: &str) -> f64 {
-    let metric = run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
-    metric.or_else(|| run.counters.get(name).map(|&value| value as f64)).unwrap_or(0.0)
+    match run.metrics.iter().find(|metric| metric.name == name) {
+        Some(metric) if metric.unit == "ns" => metric.value / 1e9,
+        Some(metric) => metric.value,
+        None => run.counters.get(name).map_or(0.0, |&value| value as f64),
+    }
 }
 
-impl Row {
-    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1.
+impl Change {
+    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1, or there is none to hold it against.
     pub fn agrees(&self) -> Option<bool> {
-        let ratio = self.ratio?;
+        let (ratio, published) = (self.ratio?, self.published_ratio?);
         let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0) && ratio != 1.0;
-        told.then_some((ratio > 1.0) == (self.published_ratio > 1.0))
+        told.then_some((ratio > 1.0) == (published > 1.0))
     }
 }
 
@@ -249,12 +273,15 @@ pub(super) mod tests {
         let setting = &outcome.settings[0];
         assert_eq!((setting.finished, setting.memory, setting.same_work), (2, 4 << 30, Some(true)));
         let user = &setting.rows[0];
-        assert!((user.ratio.unwrap() - 11.0 / 10.005).abs() < 1e-9);
+        let list = &user.changes[0];
+        assert!((list.ratio.unwrap() - 11.0 / 10.005).abs() < 1e-9);
         assert!((user.values["eager"] - 20.0).abs() < 1e-9);
-        assert!((user.published_ratio - 60.70 / 58.02).abs() < 1e-12);
-        assert!((user.miss_pct.unwrap() - (11.0 / 10.005 / (60.70 / 58.02) - 1.0) * 100.0).abs() < 1e-9);
-        let agree: Vec<_> = setting.rows.iter().map(Row::agrees).collect();
+        assert!((list.published_ratio.unwrap() - 60.70 / 58.02).abs() < 1e-12);
+        assert!((list.miss_pct.unwrap() - (11.0 / 10.005 / (60.70 / 58.02) - 1.0) * 100.0).abs() < 1e-9);
+        let agree: Vec<_> = setting.rows.iter().map(|row| row.changes[0].agrees()).collect();
         assert_eq!(agree, [Some(true), Some(false), None, None]);
+        let eager = &setting.rows[1].changes[1];
+        assert_eq!((eager.published_ratio, eager.agrees(), eager.ratio), (None, None, Some(2.0)));
         assert_eq!(setting.counts["ipis_received"]["list"], 5.0);
     }
 

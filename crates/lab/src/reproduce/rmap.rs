@@ -7,9 +7,9 @@ const fn share(
     name: &'static str,
     within: &'static str,
     of: &'static [&'static str],
-    values: [f64; 2],
+    values: &'static [f64],
 ) -> Published {
-    Published { name, measure: Measure::Share { within, of }, values }
+    Published::new(name, Measure::Share { within, of }, values)
 }
 
 const UNMAP: &str = "try_to_unmap_one";
@@ -21,7 +21,7 @@ pub(super) const RMAP: Reproduction = Reproduction {
     source: "Yin Fengwei, batched remove rmap in try_to_unmap_one(), v4, March 2023, on next-20230310: without and with the series",
     scale: 0.25,
     knobs: &[(Knob::FileMaxOrder, 9)],
-    sides: [
+    sides: &[
         Side { profile: "eager+rmap.batch=0", published: "without" },
         Side { profile: "eager", published: "with the series" },
     ],
@@ -31,14 +31,15 @@ pub(super) const RMAP: Reproduction = Reproduction {
         machine: "icelake-96",
         load: Load::Timed { program: "pageout-loop:192M", memory: 8 << 30 },
         published: &[
-            Published { name: "loops", measure: Measure::Progress, values: [58865.0, 63247.0] },
-            share("try_to_unmap_one", UNMAP, &[UNMAP], [18.26, 9.87]),
-            share("- removal of the reverse map", UNMAP, &[REMOVAL], [10.71, 1.18]),
-            share("  - of that, statistics", REMOVAL, &["stat_update"], [9.81, 0.53]),
-            share("- ptep_clear_flush", UNMAP, &["entry_clear", "flush_tlb_mm_range"], [5.41, 5.21]),
+            Published::new("loops", Measure::Progress, &[58865.0, 63247.0]),
+            share("try_to_unmap_one", UNMAP, &[UNMAP], &[18.26, 9.87]),
+            share("- removal of the reverse map", UNMAP, &[REMOVAL], &[10.71, 1.18]),
+            share("  - of that, statistics", REMOVAL, &["stat_update"], &[9.81, 0.53]),
+            share("- ptep_clear_flush", UNMAP, &["entry_clear", "flush_tlb_mm_range"], &[5.41, 5.21]),
         ],
         ..Setting::PLAIN
     }],
+    counts: super::TIMES,
     notes: &[
         "The seed changes the removal of the reverse map and of references only. Here a run of entries is cleared, flushed and \
          forgotten in one step, and mapped in one step, too (knob rmap.batch), so more is saved than the seed could save.",

@@ -1,23 +1,35 @@
 //! A reproduction for people.
 
-use super::{Outcome, Row, SettingOutcome};
+use super::{Change, Outcome, Row, SettingOutcome};
 use crate::human;
 use crate::table::Grid;
 use std::fmt::Write;
 
 /// Columns of running text.
 const WIDTH: usize = 110;
+/// More settings than so many stand in one table.
+const MANY: usize = 4;
 
 /// The whole result.
 pub fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
     text.push_str(&super::gain::render(outcome));
-    for setting in outcome.settings.iter().filter(|setting| setting.gains.is_empty()) {
-        let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, setting));
-        let _ = write!(text, "\n{}", counts(outcome, setting));
-        if setting.same_work == Some(false) {
-            text.push_str("WARNING: the profiles did not do the same work, so the ratios mean nothing\n");
+    let settings: Vec<_> = outcome.settings.iter().filter(|setting| setting.gains.is_empty()).collect();
+    if settings.len() > MANY {
+        let _ = write!(text, "\n{}", values(outcome, &settings));
+        let _ = write!(text, "\n{}", counts(outcome, &settings));
+    } else {
+        for setting in &settings {
+            let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, &[setting]));
+            let _ = write!(text, "\n{}", counts(outcome, &[setting]));
         }
+    }
+    for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
+        let _ = writeln!(
+            text,
+            "WARNING: {}: the profiles did not do the same work, so the ratios mean nothing",
+            setting.title
+        );
     }
     text.push('\n');
     for note in explanations(outcome).iter().chain(&outcome.notes) {
@@ -30,8 +42,10 @@ pub fn render(outcome: &Outcome) -> String {
 }
 
 fn heading(outcome: &Outcome) -> String {
-    let [first, second] =
-        [0, 1].map(|i| format!("{} (published: {})", outcome.profiles[i], outcome.published_sides[i]));
+    let sides = outcome.profiles.iter().zip(&outcome.published_sides);
+    let sides: Vec<String> =
+        sides.map(|(profile, published)| format!("{profile} (published: {published})")).collect();
+    let sides = sides.join(if sides.len() > 2 { "\n              " } else { " against " });
     let seeds = match outcome.runs {
         0 | 1 => format!("seed {}", outcome.seed),
         runs => format!("seeds {}..{}", outcome.seed, outcome.seed + u64::from(runs) - 1),
@@ -41,7 +55,7 @@ fn heading(outcome: &Outcome) -> String {
         if knobs.is_empty() { String::new() } else { format!("\nknobs         {}", knobs.join(", ")) };
     let partial = if outcome.complete { "" } else { "; INTERRUPTED, not all were finished" };
     format!(
-        "reproduction  {}\nsource        {}\nsides         {first} against {second}\nscale         {}{knobs}\n\
+        "reproduction  {}\nsource        {}\nsides         {sides}\nscale         {}{knobs}\n\
          runs          {} ({seeds}){partial}\n",
         outcome.reproduction,
         outcome.source,
@@ -70,58 +84,109 @@ fn title(setting: &SettingOutcome) -> String {
     )
 }
 
-fn values(outcome: &Outcome, setting: &SettingOutcome) -> String {
-    let [first, second] = &outcome.published_sides;
-    let mut headings =
-        vec!["".to_owned(), "unit".to_owned(), first.clone(), second.clone(), "ratio".to_owned()];
-    headings.extend(outcome.profiles[..2].iter().cloned());
-    headings.extend(["ratio", "95% interval", "miss", "direction"].map(str::to_owned));
-    headings.extend(outcome.profiles[2..].iter().cloned());
-    let words = headings.len() - 1 - outcome.profiles[2..].len();
+/// Values and ratios: a line for each profile but the first. Of several settings each line names its own.
+fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+    let many = settings.len() > 1;
+    let mut headings = if many { vec!["".to_owned()] } else { Vec::new() };
+    let first = (&outcome.published_sides[0], &outcome.profiles[0]);
+    headings.extend(["", "unit", "profile", first.0, "published", "ratio"].map(str::to_owned));
+    headings.extend([first.1, "ours", "ratio", "95% interval", "miss", "direction"].map(str::to_owned));
+    let (words, last) = (headings.len() - 9, headings.len() - 1);
     let mut grid = Grid::new(headings);
-    for row in &setting.rows {
-        let ours = |name: &String| value(row, row.values[name]);
-        let mut cells = vec![row.name.clone(), row.unit.clone()];
-        cells.extend(row.published.map(|published| value(row, published)));
-        cells.push(format!("{:.3}", row.published_ratio));
-        cells.extend(outcome.profiles[..2].iter().map(ours));
-        cells.push(row.ratio.map_or("n/a".into(), |ratio| format!("{ratio:.3}")));
-        cells.push(row.ratio_ci.map_or("n/a".into(), |[low, high]| format!("{low:.3} .. {high:.3}")));
-        cells.push(row.miss_pct.map_or("n/a".into(), human::percent));
-        cells.push(direction(row).to_owned());
-        cells.extend(outcome.profiles[2..].iter().map(ours));
-        grid.row(cells);
+    let mut directions = Directions::default();
+    for (setting, row) in settings.iter().flat_map(|one| one.rows.iter().map(move |row| (one, row))) {
+        // What was published twice is measured once.
+        let earlier = setting.rows.iter().take_while(|other| !std::ptr::eq(*other, row));
+        let again = earlier.into_iter().any(|other| other.values == row.values);
+        let shown = |change: &Change| change.published_ratio.is_some() || !again;
+        for (i, change) in row.changes.iter().enumerate().filter(|(_, change)| shown(change)) {
+            let title = (if many { Some(setting.title.clone()) } else { None }).into_iter();
+            let published = |i: usize| row.published.get(i).map_or(String::new(), |&known| value(row, known));
+            let ratio =
+                |ratio: Option<f64>, none: &str| ratio.map_or(none.to_owned(), |it| format!("{it:.3}"));
+            grid.row(title.chain([
+                row.name.clone(),
+                row.unit.clone(),
+                change.profile.clone(),
+                published(0),
+                published(i + 1),
+                ratio(change.published_ratio, ""),
+                value(row, row.values[&outcome.profiles[0]]),
+                value(row, row.values[&change.profile]),
+                ratio(change.ratio, "n/a"),
+                change.ratio_ci.map_or("n/a".into(), |[low, high]| format!("{low:.3} .. {high:.3}")),
+                change.miss_pct.map_or(String::new(), human::percent),
+                directions.count(row, change).to_owned(),
+            ]));
+        }
     }
-    grid.render(|column| column < 2 || column == words)
+    grid.render(|column| column < words || column == last) + &directions.to_text()
+}
+
+/// How many changes have the direction that was published.
+#[derive(Default)]
+struct Directions {
+    all: u32,
+    same: u32,
+    opposite: u32,
+}
+
+impl Directions {
+    fn count(&mut self, row: &Row, change: &Change) -> &'static str {
+        if change.published_ratio.is_none() {
+            return "";
+        }
+        if !row.judged {
+            return "not judged";
+        }
+        self.all += 1;
+        match change.agrees() {
+            Some(true) => {
+                self.same += 1;
+                "same"
+            }
+            Some(false) => {
+                self.opposite += 1;
+                "opposite"
+            }
+            None => "none told",
+        }
+    }
+
+    fn to_text(&self) -> String {
+        format!("{} of {} in the same direction, {} in the opposite\n", self.same, self.all, self.opposite)
+    }
 }
 
 /// A value of a row, without its unit.
 fn value(row: &Row, value: f64) -> String {
-    if row.unit == "loops" { format!("{value:.0}") } else { format!("{value:.2}") }
-}
-
-fn direction(row: &Row) -> &'static str {
-    match row.agrees() {
-        Some(true) => "same",
-        Some(false) => "opposite",
-        None => "none told",
+    if ["loops", "KiB/s"].contains(&row.unit.as_str()) {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
     }
 }
 
-fn counts(outcome: &Outcome, setting: &SettingOutcome) -> String {
-    let headings =
-        std::iter::once("counts (at this scale)").chain(outcome.profiles.iter().map(String::as_str));
+fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+    let many = settings.len() > 1;
+    let mut headings = if many { vec!["".to_owned()] } else { Vec::new() };
+    headings.push("counts (at this scale)".to_owned());
+    headings.extend(outcome.profiles.iter().cloned());
+    let words = headings.len() - outcome.profiles.len();
     let mut grid = Grid::new(headings);
-    for (name, values) in &setting.counts {
+    for (setting, (name, values)) in
+        settings.iter().flat_map(|one| one.counts.iter().map(move |of| (one, of)))
+    {
         let unit = if name.ends_with("_seconds") { "s" } else { "" };
+        let title = (if many { Some(setting.title.clone()) } else { None }).into_iter();
         let cells = outcome.profiles.iter().map(|profile| human::number(values[profile], unit));
-        grid.row(std::iter::once(name.clone()).chain(cells));
+        grid.row(title.chain(std::iter::once(name.clone())).chain(cells));
     }
-    grid.render(|column| column == 0)
+    grid.render(|column| column < words)
 }
 
 fn explanations(outcome: &Outcome) -> Vec<String> {
-    let [first, second] = [0, 1].map(|i| outcome.profiles[i].as_str());
+    let first = &outcome.profiles[0];
     if outcome.settings.iter().any(|setting| !setting.gains.is_empty()) {
         return vec![format!(
             "A gain is more work a second or less time than {first}; + is better. Refaults are the memory manager's count \
@@ -129,7 +194,7 @@ fn explanations(outcome: &Outcome) -> Vec<String> {
         )];
     }
     vec![format!(
-        "Ratios are {second} / {first}. miss = our ratio against the published one. Our times and loops are divided by the \
+        "Ratios are to {first}. miss = our ratio against the published one. Our times and loops are divided by the \
          scale. No number of the machines is tuned so that a published result comes out."
     )]
 }
@@ -167,12 +232,18 @@ mod tests {
         assert_eq!(
             line("User"),
             [
-                "User", "s", "58.02", "60.70", "1.046", "20.01", "22.00", "1.099", "1.093", "..", "1.106",
-                "+5.09%", "same", "20.00"
+                "User", "s", "list", "58.02", "60.70", "1.046", "20.01", "22.00", "1.099", "1.093", "..",
+                "1.106", "+5.09%", "same"
             ]
         );
-        assert_eq!(line("System").last_chunk(), Some(&["opposite", "80.00"]));
-        assert_eq!(line("Elapsed")[7..12], ["1.000", "1.000", "..", "1.000", "-4.40%"]);
+        assert_eq!(line("System").last(), Some(&"opposite"));
+        assert_eq!(line("Elapsed")[8..13], ["1.000", "1.000", "..", "1.000", "-4.40%"]);
+        assert!(text.contains("1 of 4 in the same direction, 1 in the opposite"), "{text}");
+        let eager = text.lines().find(|line| line.starts_with("System") && line.contains("eager")).unwrap();
+        assert_eq!(
+            eager.split_whitespace().collect::<Vec<_>>()[2..],
+            ["eager", "77.57", "40.00", "80.00", "2.000", "2.000", "..", "2.000"]
+        );
         assert_eq!(line("ipis_received"), ["ipis_received", "5", "5", "5"]);
         assert_eq!(line("scale"), ["scale", "1/2", "of", "full", "size"]);
         assert!(text.contains("INTERRUPTED") && text.contains("INVLPG"));

@@ -117,6 +117,25 @@ fn every_step_of_the_knob_runs_clean() {
     }
 }
 
+/// Nobody frees anything meanwhile, so what is moved for a block is no less than must be.
+#[test]
+fn no_block_is_made_by_fewer_moves_than_it_needs() {
+    let machine = MachineSpec::preset("laptop").unwrap();
+    let config = |moves| RunConfig {
+        memory: Some(MEMORY),
+        knobs: vec![(Knob::ThpDefrag, 0)],
+        moves,
+        ..RunConfig::new(machine.clone())
+    };
+    let program = Pieces { size: None, background: false };
+    let [seen, unseen] = [true, false].map(|moves| outcome(&config(moves), &program));
+    let metric = |name: &str| seen.metric(&format!("compaction_{name}")).unwrap();
+    assert!(metric("made") > 0.0 && metric("moved_least") > 0.0);
+    assert!(metric("moved") >= metric("moved_least"), "{} {}", metric("moved"), metric("moved_least"));
+    assert!(metric("pieces_after") < metric("pieces_before"));
+    assert_eq!((seen.nanos, &seen.stats), (unseen.nanos, &unseen.stats), "to look changes nothing");
+}
+
 #[test]
 fn kcompactd_and_the_user_make_blocks_for_those_that_do_not_wait() {
     // The smallest size, so that there is a kcompactd from the start.

@@ -4,6 +4,7 @@ use super::buddy::ORDERS;
 use super::watermark::{Mark, Reserve};
 use super::zone::Zone;
 use crate::frame::Mobility;
+use crate::knobs::{Knob, Knobs};
 use crate::machine::ZoneKind;
 use crate::units::*;
 
@@ -84,6 +85,23 @@ impl Zone {
         }
         let index = if order > COSTLY_ORDER { self.blocks().fragmentation_index(order) } else { -1000 };
         !(0..=threshold as i64).contains(&index)
+    }
+
+    /// Does its free memory in whole page blocks, as only such are for others to take, reach above a mark?
+    pub fn whole_blocks_ok(&self, order: Order, mark: Mark, highest: ZoneKind) -> bool {
+        let whole = self.blocks().suitable(PAGEBLOCK_ORDER) << PAGEBLOCK_ORDER.0;
+        super::watermark::above(whole, order, self.mark(mark), self.lowmem_reserve(highest))
+    }
+
+    /// Has kcompactd something to do here that it can do: is there no block of `order` (`vm.defrag_mode`: too little in
+    /// whole page blocks), and could compaction make one?
+    pub fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
+        let threshold = knobs.get(Knob::ExtfragThreshold);
+        if knobs.get(Knob::DefragMode) != 0 {
+            return !self.whole_blocks_ok(order, Mark::High, highest)
+                && self.compaction_suitable(order, highest, threshold);
+        }
+        self.suits_allocation(order, Mark::Min, highest, threshold) == Some(false)
     }
 
     /// Is a block of `order` there for a request that may go down to `mark` (`Some(true)`), or could compaction make

@@ -98,11 +98,19 @@ impl Allocator {
         self.zone(zone).allows(order, Mark::Min, highest, Reserve::Boost)
     }
 
-    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? Also if it has no such zone.
+    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? (For a block, under
+    /// `vm.defrag_mode`: so much in whole page blocks.) Also if it has no such zone.
     pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mark = kswapd_mark(knobs);
+        // kswapd goes over to single pages once it has made room for a block to be put together: by kcompactd, which
+        // comes after it.
+        let whole = order > Order::ZERO && knobs.get(Knob::DefragMode) != 0;
+        let enough = |zone: &Zone| {
+            zone.watermark_ok(order, mark, highest, Reserve::None)
+                && (!whole || zone.whole_blocks_ok(order, mark, highest))
+        };
         let mut zones = self.zones_of(node, highest).peekable();
-        zones.peek().is_none() || zones.any(|zone| zone.watermark_ok(order, mark, highest, Reserve::None))
+        zones.peek().is_none() || zones.any(enough)
     }
 
     /// Zones of a node up to a kind, ascending.
@@ -162,8 +170,7 @@ impl Allocator {
     /// Have a node's kcompactd make blocks of an order, if that is larger than a page, and if it can.
     pub fn wake_kcompactd<M: Machine>(&self, base: &Ground<M>, node: NodeId, wanted: KswapdRequest) {
         let KswapdRequest { order, highest } = wanted;
-        let threshold = base.knobs.get(Knob::ExtfragThreshold);
-        let suits = |zone: &Zone| zone.suits_allocation(order, Mark::Min, highest, threshold) == Some(false);
+        let suits = |zone: &Zone| zone.suits_kcompactd(&base.knobs, order, highest);
         if order == Order::ZERO
             || !self.zones_of(node, highest).any(suits)
             || !record(&self.nodes[node.index()].compaction, wanted)
@@ -204,6 +211,9 @@ impl Allocator {
     /// Wake the kswapd of each node that a request could have used.
     pub(super) fn wake_kswapds<M: Machine>(&self, base: &Ground<M>, request: &Request) {
         let mut last = None;
+        // Where groups are kept apart, any request can come to need a whole page block.
+        let whole = base.knobs.get(Knob::DefragMode) != 0;
+        let order = if whole { request.order.max(PAGEBLOCK_ORDER) } else { request.order };
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
             let among = request.among.contains(zone.node());
@@ -211,7 +221,7 @@ impl Allocator {
             // The zones of a node stand next to each other.
             if wanted && last != Some(zone.node()) {
                 last = Some(zone.node());
-                self.wake_kswapd(base, zone, request.order, request.highest);
+                self.wake_kswapd(base, zone, order, request.highest);
             }
         }
     }

@@ -38,12 +38,13 @@ pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
 pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};
-pub use watermark::{Mark, Reserve};
+pub use watermark::{Mark, Means, Reserve};
 pub use zone::{PcpSizes, Zone};
 
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Mobility};
 use crate::ground::Ground;
+use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::primitive::AtomicU64;
@@ -77,6 +78,9 @@ pub struct Request {
     pub among: Nodes,
     /// The caller may not send interrupts: only frames for which no flush is owed will do. Some are kept for this.
     pub atomic: bool,
+    /// It may mix mobility groups within a page block even where `vm.defrag_mode` keeps them apart: nothing else has helped, or nobody
+    /// will try anything else.
+    pub mixes: bool,
 }
 
 impl Request {
@@ -312,11 +316,13 @@ impl Allocator {
         // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
         // mobility groups.
         let near = zones.iter().take_while(|&&id| self.zone(id).node() == self.zone(zones[0]).node()).count();
-        let spread = near > 1 && self.zone(zones[0]).kind() == ZoneKind::Normal;
+        let apart = !request.mixes && base.knobs.get(Knob::DefragMode) != 0;
+        let last = if apart { Mixing::WholeBlocks } else { Mixing::Allowed };
+        let spread = !apart && near > 1 && self.zone(zones[0]).kind() == ZoneKind::Normal;
         let taken = spread
             .then(|| self.take_from(base, &zones[..near], request, mark, Mixing::WholeBlocks))
             .flatten()
-            .or_else(|| self.take_from(base, zones, request, mark, Mixing::Allowed));
+            .or_else(|| self.take_from(base, zones, request, mark, last));
         match taken {
             Some(fresh) => Ok(fresh),
             None => {

@@ -30,6 +30,7 @@ fn request(order: u8) -> Request {
         this_node_only: false,
         among: Nodes::ALL,
         atomic: false,
+        mixes: true,
     }
 }
 
@@ -177,6 +178,7 @@ proptest! {
                         this_node_only: only,
                         among: Nodes::ALL,
                         atomic: false,
+                        mixes: true,
                     };
                     if let Some(pfn) = take(&base, &allocator, &request) {
                         let end = pfn.add(request.order.frames());
@@ -564,6 +566,32 @@ fn mixing_groups_boosts_the_watermarks() {
     free(&base, &allocator, stolen);
     held.drain(..).for_each(|pfn| free(&base, &allocator, pfn));
     assert_whole(&base, &allocator);
+}
+
+/// Under `vm.defrag_mode` what is free in another group's page blocks is no memory, to requests and to kswapd, until nothing else helps.
+#[test]
+fn groups_can_be_kept_apart() {
+    let (base, allocator) = world(TestMachine::simple(1, 8192));
+    let everything = Request { reserve: Reserve::All, ..request(5) };
+    let held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
+    held.iter().step_by(2).for_each(|&pfn| free(&base, &allocator, pfn));
+    let balanced = || allocator.balanced(&base.knobs, NodeId(0), Order(5), ZoneKind::Normal);
+    assert!(balanced());
+    base.knobs.set(Knob::DefragMode, 1).unwrap();
+    assert!(!balanced());
+    let mixes = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
+    let apart = Request { mixes: false, ..mixes };
+    assert!(allocator.take(&base, &apart, Mark::Low).is_err());
+    let wanted = allocator.take_kswapd_request(NodeId(0)).unwrap();
+    assert_eq!(wanted.order, PAGEBLOCK_ORDER, "kswapd is to make a block that can go over");
+    assert!(
+        take(&base, &allocator, &Request { mixes: false, ..request(0) }).is_some(),
+        "its own group has some"
+    );
+    assert!(take(&base, &allocator, &mixes).is_some());
+    base.knobs.set(Knob::DefragMode, 0).unwrap();
+    assert!(take(&base, &allocator, &apart).is_some());
+    allocator.validate(&base).unwrap();
 }
 
 #[test]

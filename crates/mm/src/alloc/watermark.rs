@@ -27,6 +27,24 @@ impl Mark {
     pub const COUNT: usize = 4;
 }
 
+/// What a request may do to get memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Means {
+    /// The mark that must stay.
+    pub mark: Mark,
+    /// How far below it it may go.
+    pub reserve: Reserve,
+    /// May it mix mobility groups even where `vm.defrag_mode` keeps them apart?
+    pub mixes: bool,
+}
+
+impl Means {
+    /// Those of somebody who tries nothing else.
+    pub const fn new(mark: Mark, reserve: Reserve) -> Means {
+        Means { mark, reserve, mixes: true }
+    }
+}
+
 /// How far below a mark a request may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {

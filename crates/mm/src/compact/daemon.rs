@@ -5,7 +5,7 @@
 //! looks twice a second how much of the free memory is in pieces, and compacts if that is more than
 //! `vm.compaction_proactiveness` allows.
 
-use super::zone::{compact_zone, extfrag_threshold, score_mark};
+use super::zone::{compact_zone, score_mark};
 use super::{Control, Outcome};
 use crate::alloc::{KswapdRequest, Mark, Zone};
 use crate::event::Event;
@@ -58,9 +58,7 @@ pub(super) fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdReques
     st.event(Event::MmCompactionKcompactdWake, [node.0 as u64, order.0 as u64, highest as u64, 0]);
     st.count(Stat::CompactDaemonWake, 1);
     for zone in st.alloc.zones_of(node, highest) {
-        if zone.compaction.deferred(order)
-            || zone.suits_allocation(order, Mark::Min, zone.kind(), extfrag_threshold(st)) != Some(false)
-        {
+        if zone.compaction.deferred(order) || !zone.suits_kcompactd(&st.knobs, order, zone.kind()) {
             continue;
         }
         if st.machine.stopping() {
@@ -77,6 +75,7 @@ pub(super) fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdReques
             whole_zone: false,
             ignore_skip: false,
             ignore_suitable: false,
+            whole_blocks: st.knobs.get(Knob::DefragMode) != 0,
         };
         match compact(st, zone, how) {
             Outcome::Success => zone.compaction.succeeded(order, false),

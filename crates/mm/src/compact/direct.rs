@@ -75,6 +75,7 @@ fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
         whole_zone: full,
         ignore_skip: full,
         ignore_suitable: full,
+        whole_blocks: false,
     }
 }
 

@@ -120,6 +120,8 @@ struct Control {
     ignore_skip: bool,
     /// Move to page blocks of any mobility.
     ignore_suitable: bool,
+    /// Until the zone's high mark is met in whole page blocks, and not only until there is one.
+    whole_blocks: bool,
 }
 
 impl Control {
@@ -136,6 +138,7 @@ impl Control {
             whole_zone: true,
             ignore_skip: true,
             ignore_suitable: false,
+            whole_blocks: false,
         }
     }
 }
@@ -166,6 +169,8 @@ struct Run<'a, M> {
     finish_block: bool,
     migrate_scanned: u64,
     free_scanned: u64,
+    /// Pages that were moved.
+    moved: u64,
 }
 
 /// Where a linear search begins once searches by list fail.

@@ -146,6 +146,7 @@ impl Bench {
             this_node_only: false,
             among: Nodes::ALL,
             atomic: false,
+            mixes: true,
         };
         let alloc = &self.st().alloc;
         while self.huge() > 0 {
@@ -256,6 +257,7 @@ fn large_folios_are_moved_for_a_larger_block() {
         highest: ZoneKind::Movable,
         mark: crate::alloc::Mark::Min,
         mode: Mode::SyncLight,
+        whole_blocks: false,
         direct: true,
         proactive: false,
         whole_zone: true,
@@ -346,6 +348,66 @@ fn a_store_does_for_a_large_folio_what_defrag_says() {
     }
 }
 
+/// What lies between the marks is for those who find nothing above the low one: nobody compacts or reclaims before it has been asked for.
+#[test]
+fn a_block_between_the_marks_is_had_without_compaction() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
+    bench.map(0, u64::from(FRAMES));
+    let mut at = 0;
+    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Mark::Low) {
+        bench.store(at);
+        at += 1;
+    }
+    bench.set(huge_knob(), 2);
+    bench.set(Knob::ThpDefrag, 0);
+    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
+    bench.map(place, 512);
+    bench.store(place);
+    let counts = [Stat::ThpFaultAlloc, Stat::CompactStall, Stat::PgscanDirect].map(|stat| bench.stat(stat));
+    assert_eq!(counts, [1, 0, 0]);
+    bench.check();
+}
+
+/// A block of which a part lies on another CPU's list is had once reclaim has freed something and not helped.
+#[test]
+fn other_cpus_give_back_what_makes_a_block_whole() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.set(Knob::WatermarkBoostFactor, 0);
+    bench.map(0, u64::from(FRAMES));
+    let mut at = 0;
+    while bench.zone().free_pages() > 400 {
+        bench.store(at);
+        at += 1;
+    }
+    // The pages of a block of frames that is in use as a whole; one of its pages goes to the list of CPU 1.
+    let page_in: BTreeMap<u32, u64> = (0..at).map(|page| (bench.frame(page).unwrap().0, page)).collect();
+    let whole = |first: &u32| (*first..*first + 512).all(|frame| page_in.contains_key(&frame));
+    let first = (0..FRAMES - 511).step_by(512).find(whole).unwrap();
+    let gone: Vec<u64> = (first..first + 512).map(|frame| page_in[&frame]).collect();
+    for (i, &page) in gone.iter().enumerate() {
+        bench.mm.machine().run_on(u16::from(i == 100));
+        bench.forget(page, 1);
+    }
+    bench.mm.machine().run_on(0);
+    bench.st().alloc.drain_cpu(bench.mm.ground(), CpuId(0));
+    // Something for reclaim.
+    let free: Vec<u64> = (0..at).filter(|page| !gone.contains(page)).take(128).collect();
+    for page in free {
+        bench.mm.madvise(bench.space, Vpn(AT.0 + page), 1, Advice::Free).unwrap();
+        bench.holds.remove(&page);
+    }
+    bench.set(huge_knob(), 2);
+    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
+    bench.map(place, 512);
+    bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+    assert_eq!(bench.huge(), 0, "it lacks a page");
+    bench.store(place);
+    assert!(bench.stat(Stat::PgscanDirect) > 0);
+    assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
+    bench.check();
+}
+
 #[test]
 fn kcompactd_makes_the_block_that_it_was_woken_for() {
     let mut bench = Bench::new(Folios::FreeSplit);
@@ -362,6 +424,40 @@ fn kcompactd_makes_the_block_that_it_was_woken_for() {
     // Now there is nothing to do for it.
     bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
     assert_eq!(bench.st().alloc.kcompactd_request(NodeId(0)), None);
+    bench.check();
+}
+
+/// Under `vm.defrag_mode` it goes on until the high mark is met in whole page blocks.
+#[test]
+fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
+    let made = [0, 1].map(|mode| {
+        let mut bench = Bench::new(Folios::FreeSplit);
+        bench.fragment(0, 4);
+        bench.take_huge();
+        bench.mm.set_knob(Knob::WatermarkScaleFactor, 1000).unwrap();
+        bench.set(Knob::DefragMode, mode);
+        let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
+        daemon::work(bench.st(), NodeId(0), wanted);
+        bench.check();
+        (bench.huge() * 512, bench.zone().mark(crate::alloc::Mark::High))
+    });
+    assert!(made[0].0 < made[0].1 && made[1].0 > made[1].1, "{made:?}");
+}
+
+/// Page tables find memory where no page block is free: what `vm.defrag_mode` keeps apart is mixed before memory is out.
+#[test]
+fn groups_that_are_kept_apart_are_mixed_before_memory_is_out() {
+    let mut bench = Bench::new(Folios::FreeSplit);
+    bench.fragment(0, 2);
+    bench.take_huge();
+    bench.set(Knob::DefragMode, 1);
+    // A table for each page: more than one page block of them.
+    for i in 0..700 {
+        let at = 40_000 + i * 512;
+        bench.map(at, 1);
+        bench.store(at);
+    }
+    assert!(bench.mm.oom_reports().is_empty());
     bench.check();
 }
 

@@ -1,11 +1,11 @@
 //! One zone: when it is worth compacting, when that has come to an end, and the loop between.
 
 use super::{Control, FastStart, Folios, Outcome, Run};
-use crate::alloc::Zone;
+use crate::alloc::{Mark, Zone};
 use crate::event::Event;
-use crate::frame::{List, Mobility};
+use crate::frame::{FrameFlags, List, Mobility};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope};
+use crate::machine::{Compacted, FrameUse, Machine, Scope, ZoneSight};
 use crate::migrate::{self, Mode, Why};
 use crate::stat::Stat;
 use crate::store::Store;
@@ -24,7 +24,11 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
     let none = |outcome| Ended { outcome, migrate_scanned: 0, free_scanned: 0 };
     let _scope = st.scope(Scope::CompactZone);
     if let Some(order) = how.order {
-        match zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)) {
+        let suits = match how.whole_blocks {
+            true => zone.suits_kcompactd(&st.knobs, order, how.highest).then_some(false),
+            false => zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)),
+        };
+        match suits {
             Some(true) => return none(Outcome::Success),
             None => return none(Outcome::Skipped),
             Some(false) => {}
@@ -33,6 +37,7 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
             zone.compaction.forget_if_wanted(&st.frames);
         }
     }
+    show(st, zone, how.order, None);
     let mut run = Run::new(st, zone, how);
     let order = how.order.map_or(u64::MAX, |order| order.0 as u64);
     st.event(
@@ -41,7 +46,30 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
     );
     let outcome = run.go();
     run.end(outcome);
+    show(st, zone, how.order, Some(Compacted { moved: run.moved, made: outcome == Outcome::Success }));
     Ended { outcome, migrate_scanned: run.migrate_scanned, free_scanned: run.free_scanned }
+}
+
+/// Show a zone to a machine that wants to see it.
+fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Option<Compacted>) {
+    if !st.machine.looks_at_zones() {
+        return;
+    }
+    let look = |pfn: Pfn| {
+        let frame = &st.frames[pfn];
+        let flags = frame.flags();
+        if flags.intersects(FrameFlags::TABLE | FrameFlags::RESERVED) {
+            (FrameUse::Fixed, Order::ZERO)
+        } else if flags.intersects(FrameFlags::BUDDY | FrameFlags::HELD) {
+            (FrameUse::Free, Order(frame.private() as u8))
+        } else if flags.contains(FrameFlags::PCP) || frame.refs() == 0 {
+            (FrameUse::Free, Order::ZERO)
+        } else {
+            (FrameUse::Movable, frame.order())
+        }
+    };
+    let (start, frames) = (zone.start(), zone.end().0 - zone.start().0);
+    st.machine.sees_zone(&ZoneSight { zone: zone.id(), start, frames, order, ended, look: &look });
 }
 
 /// The largest fragmentation index at which compaction for a costly order is no use.
@@ -80,6 +108,7 @@ impl<'a, M: Machine> Run<'a, M> {
             finish_block: false,
             migrate_scanned: 0,
             free_scanned: 0,
+            moved: 0,
         }
     }
 
@@ -133,6 +162,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let mode = self.how.mode;
         let done = migrate::folios(st, sources, self, mode, Why::Compaction);
         self.waiting = 0;
+        self.moved += done.moved;
         st.event(Event::MmCompactionMigratepages, [pages, done.moved, done.failed, 0]);
         done
     }
@@ -173,7 +203,11 @@ impl<'a, M: Machine> Run<'a, M> {
         if self.migrate_at.align_down(PAGEBLOCK_ORDER) != self.migrate_at {
             return Outcome::Continue;
         }
-        if self.has_block(order) { Outcome::Success } else { Outcome::Continue }
+        let enough = match self.how.whole_blocks {
+            true => self.zone.whole_blocks_ok(order, Mark::High, self.how.highest),
+            false => self.has_block(order),
+        };
+        if enough { Outcome::Success } else { Outcome::Continue }
     }
 
     /// Is there a block for who wants it: of its own mobility, or one that would be given to it?

@@ -40,6 +40,7 @@ impl<M: Machine> Memory<M> {
             this_node_only: false,
             among,
             atomic: false,
+            mixes: gfp.mixes,
         };
         match self.alloc.take(self.ground(), &request, gfp.mark) {
             Ok(fresh) => {

@@ -4,7 +4,7 @@ use super::{Done, Mode, Target, note_isolated};
 use crate::alloc::Fresh;
 use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::store::Store;
 use crate::table::Landing;
 use crate::tlb::Batch;
@@ -315,6 +315,7 @@ impl<M: Machine> Mover<'_, '_, M> {
     fn count_moved(&mut self, order: Order) {
         self.done.moved += u64::from(order.frames());
         self.done.large_moved += u64::from(order > Order::ZERO);
+        self.st.sizes.count(SizeStat::MovedWhole, order, 1);
         self.st.count(Stat::ThpMigrationSuccess, i64::from(order == PAGEBLOCK_ORDER));
     }
 
@@ -331,6 +332,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         }
         self.parts.push_tail(&st.frames, head);
         self.done.split += 1;
+        st.sizes.count(SizeStat::MovedSplit, order, 1);
         st.count(Stat::ThpMigrationSplit, i64::from(order == PAGEBLOCK_ORDER));
         true
     }

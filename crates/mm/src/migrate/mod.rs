@@ -77,6 +77,7 @@ pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mar
         this_node_only: true,
         among: Nodes::ALL,
         atomic: false,
+        mixes: true,
     };
     st.alloc.take(st.memory().ground(), &request, mark).ok()
 }

@@ -8,6 +8,7 @@ use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
+use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
 use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
@@ -103,6 +104,7 @@ impl<M: Machine> Mm<M> {
                     freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
                     reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
                         || freed > 0
+                        || self.may_mix(gfp)
                         || self.has_hidden_room(&needs, gfp)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
@@ -153,10 +155,20 @@ impl<M: Machine> Mm<M> {
         alloc.zonelist(node, highest).iter().any(enough)
     }
 
+    /// Reclaim was of no use. Where mobility groups are kept apart, they are mixed now; `false`: they have been.
+    fn may_mix(&self, gfp: &mut Gfp) -> bool {
+        let apart = self.store.knobs.get(Knob::DefragMode) != 0;
+        apart && !core::mem::replace(&mut gfp.mixes, true)
+    }
+
     /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait
     /// for others. Is there one then?
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
+        // It was looked for above the low mark. What lies between the marks is for the meantime.
+        if compact::has_block(st, needs) {
+            return true;
+        }
         let mut attempts = Attempts::default();
         if costly {
             // There is likely to be enough free memory, in pieces.
@@ -169,10 +181,18 @@ impl<M: Machine> Mm<M> {
                 attempts = Attempts::only_async();
             }
         }
+        let mut drained = false;
         for _ in 0..MAX_RECLAIM_RETRIES {
             let freed = reclaim::direct(st, &self.reclaim, self, needs);
             if compact::has_block(st, needs) {
                 return true;
+            }
+            if freed > 0 && !core::mem::replace(&mut drained, true) {
+                // Parts of a block may lie on other CPUs' lists.
+                st.alloc.drain_all(st.memory().ground());
+                if compact::has_block(st, needs) {
+                    return true;
+                }
             }
             let made = compact::direct(st, needs, attempts.priority());
             if made.there || !hard || costly || freed == 0 || !attempts.again(st, needs, made.outcome) {

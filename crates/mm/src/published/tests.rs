@@ -4,7 +4,7 @@
 //! policy: no CPU reads a frame that is handed out for a new use, or a page that has changed.
 
 use super::*;
-use crate::alloc::{Allocator, Mark, Request, Reserve};
+use crate::alloc::{Allocator, Mark, Means, Request, Reserve};
 use crate::base::Base;
 use crate::frame::{FolioPages, Mobility, Owner};
 use crate::ground::Ground;
@@ -58,7 +58,7 @@ impl World {
 
     fn space(&self) -> SpaceId {
         let space = self.tlb.create();
-        self.tables.create(self, &self.alloc, space, Mark::Min, Reserve::All).unwrap();
+        self.tables.create(self, &self.alloc, space, Means::new(Mark::Min, Reserve::All)).unwrap();
         space
     }
 
@@ -92,6 +92,7 @@ impl World {
             this_node_only: false,
             among: Nodes::ALL,
             atomic: false,
+            mixes: true,
         }
     }
 
@@ -352,7 +353,7 @@ fn change_what_a_page_shows(at: bool) {
     let space = world.space();
     let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
     tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
@@ -367,7 +368,7 @@ fn change_what_a_page_shows(at: bool) {
     // A store by the other thread.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
     let mut tables = if at { tables.settle_at(slot, PAGE) } else { tables.settle() };
     let pages = FolioPages::one(&world.frames, new);
     tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
@@ -446,12 +447,12 @@ fn f14_an_entry_is_used_after_its_tree_was_unlocked() {
     let world = World::new();
     let space = world.space();
     let lock = || world.tables.lock(world, space);
-    let slot = lock().reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
     let late = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| lock().read(slot)));
     let said = *late.unwrap_err().downcast::<String>().unwrap();
     assert!(said.contains("was found before the tree was unlocked"), "{said}");
     let mut tables = lock();
-    let slot = tables.reserve(&world.alloc, PAGE, Mark::Min, Reserve::All).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
     assert!(tables.read(slot).is_none());
 }
 

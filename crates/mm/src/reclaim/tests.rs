@@ -4,7 +4,7 @@ mod large;
 
 use super::spaces::NoSpaces;
 use super::*;
-use crate::alloc::{Allocator, KswapdRequest, Mark, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, KswapdRequest, Mark, Means, NeedsReclaim, Reserve};
 use crate::api::{FileKind, GroupLimits, SwapArea};
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Owner};
@@ -47,7 +47,9 @@ impl Bench {
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
         let st = Store::new(memory, Cache::new(), zero);
         let space = st.tlb.create();
-        st.tables.create(st.memory().ground(), &st.alloc, space, Mark::Min, Reserve::None).unwrap();
+        st.tables
+            .create(st.memory().ground(), &st.alloc, space, Means::new(Mark::Min, Reserve::None))
+            .unwrap();
         let set = st.rmap.create_anon();
         let file = st.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
         let bench = Bench { st, state, space, set, file };
@@ -74,7 +76,8 @@ impl Bench {
         frame.set(FrameFlags::SWAPBACKED | FrameFlags::UPTODATE | FrameFlags::EXCLUSIVE);
         st.rmap.add(base, pfn);
         let mut tables = st.tables.lock(base, self.space);
-        let slot = tables.reserve(&st.alloc, Vpn(START.0 + index), Mark::Min, Reserve::None).unwrap();
+        let slot =
+            tables.reserve(&st.alloc, Vpn(START.0 + index), Means::new(Mark::Min, Reserve::None)).unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);

@@ -1,7 +1,7 @@
 //! Folios mapped by hand in two spaces.
 
 use super::*;
-use crate::alloc::{Allocator, Mark, Reserve};
+use crate::alloc::{Allocator, Mark, Means, Reserve};
 use crate::api::SwapArea;
 use crate::event::Event;
 use crate::frame::FrameFlags;
@@ -35,7 +35,10 @@ impl Bench {
         let rmap = Rmap::default();
         let spaces = [memory.tlb.create(), memory.tlb.create()];
         for space in spaces {
-            memory.tables.create(memory.ground(), &memory.alloc, space, Mark::Min, Reserve::None).unwrap();
+            memory
+                .tables
+                .create(memory.ground(), &memory.alloc, space, Means::new(Mark::Min, Reserve::None))
+                .unwrap();
         }
         let set = rmap.create_anon();
         let bench = Bench { memory, rmap, spaces, set };
@@ -78,7 +81,8 @@ impl Bench {
         self.memory.frames[self.memory.frames.head(pfn)].get(1);
         self.rmap.add(self.memory.ground(), pfn);
         let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
-        let slot = tables.reserve(&self.memory.alloc, Vpn(page), Mark::Min, Reserve::None).unwrap();
+        let slot =
+            tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Mark::Min, Reserve::None)).unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | bits);
         tables.counts().add(Resident::Anon, 1);
     }

@@ -290,7 +290,7 @@ impl World {
         while done < all.count {
             let page = Vpn(at + done as u64);
             let mut tables = st.tables.lock(self.base(), id);
-            let slot = tables.reserve(&st.alloc, page, gfp().mark, gfp().reserve).unwrap();
+            let slot = tables.reserve(&st.alloc, page, gfp().means()).unwrap();
             let count = (all.count - done).min(slot.room());
             let pages = FolioPages { first: all.first.add(done), count, ..all };
             st.frames[all.head].get(count);

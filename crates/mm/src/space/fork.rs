@@ -85,7 +85,7 @@ impl Spaces {
                 }
             } else if outcome.is_ok() {
                 outcome = to
-                    .reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)
+                    .reserve(&st.alloc, run.page, gfp.means())
                     .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut changes))
                     .map_err(Stop::from);
             }
@@ -112,9 +112,8 @@ fn copy_large<M: Machine>(
     tightening: &mut Tightening,
 ) -> Result<(), Stop> {
     let base = st.memory().ground();
-    let slot =
-        to.reserve_large(&st.alloc, run.page, gfp.mark, gfp.reserve)?.expect("the child has nothing there");
-    to.deposit(&st.alloc, gfp.mark, gfp.reserve)?;
+    let slot = to.reserve_large(&st.alloc, run.page, gfp.means())?.expect("the child has nothing there");
+    to.deposit(&st.alloc, gfp.means())?;
     st.charge(Work::EntrySet, 1);
     let pages = run.mapped(&st.frames);
     if run.entry.has(Bits::WRITE) {
@@ -143,10 +142,10 @@ fn copy_migrating<M: Machine>(
     let head = st.frames.head(migrating.page());
     let anon = st.frames[head].is_anon();
     let slot = if !run.is_large() {
-        to.reserve(&st.alloc, run.page, gfp.mark, gfp.reserve)?
+        to.reserve(&st.alloc, run.page, gfp.means())?
     } else if anon {
-        let slot = to.reserve_large(&st.alloc, run.page, gfp.mark, gfp.reserve)?;
-        to.deposit(&st.alloc, gfp.mark, gfp.reserve)?;
+        let slot = to.reserve_large(&st.alloc, run.page, gfp.means())?;
+        to.deposit(&st.alloc, gfp.means())?;
         slot.expect("the child has nothing there")
     } else {
         // It can be faulted in again.

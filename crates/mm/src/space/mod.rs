@@ -175,7 +175,7 @@ impl Spaces {
     /// A new, empty space.
     pub fn create<M: Machine>(&self, st: &Store<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
         let id = st.tlb.create();
-        if let Err(needs) = st.tables.create(st.memory().ground(), &st.alloc, id, gfp.mark, gfp.reserve) {
+        if let Err(needs) = st.tables.create(st.memory().ground(), &st.alloc, id, gfp.means()) {
             st.tlb.destroy(st.memory().ground(), id);
             st.tlb.release(id);
             return Err(needs.into());

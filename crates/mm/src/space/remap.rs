@@ -150,9 +150,9 @@ fn move_entries<M: Machine>(
         let from = Vpn(start.0 + (at.0 - to.0));
         let (first, last) = (tables.find(from), tables.find(Vpn(from.0 + (next.0 - at.0) - 1)));
         if first.is_some_and(|run| run.is_large()) {
-            tables.reserve_large(&st.alloc, at, gfp.mark, gfp.reserve)?;
+            tables.reserve_large(&st.alloc, at, gfp.means())?;
         } else if first.is_some() || last.is_some() {
-            tables.reserve(&st.alloc, at, gfp.mark, gfp.reserve)?;
+            tables.reserve(&st.alloc, at, gfp.means())?;
         }
         at = next;
     }

@@ -24,6 +24,8 @@ named_table! {
         SwpoutFallback "swpout_fallback" "folios that were split to be swapped out";
         Split "split" "folios split into smaller ones";
         SplitFailed "split_failed" "folios that could not be split because somebody used them";
+        MovedWhole "moved_whole" "folios that were moved to other frames as they were";
+        MovedSplit "moved_split" "folios that were split to be moved";
         SplitDeferred "split_deferred" "folios that were left partly mapped, and so to be split when memory is wanted";
     }
 }

@@ -21,7 +21,7 @@
 //! ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
 use super::{Bits, Entry, LEVELS, Locked, Rights, Run, Settled, Slot, Writes, new_table};
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, Means, NeedsReclaim};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
 use crate::machine::{Machine, Work};
@@ -35,16 +35,14 @@ impl<M: Machine> Locked<'_, M> {
         &mut self,
         alloc: &Allocator,
         page: Vpn,
-        mark: Mark,
-        reserve: Reserve,
+        means: Means,
     ) -> Result<Option<Slot>, NeedsReclaim> {
         assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64), "{page} begins no large entry");
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
             let slot = self.slot(table, page, level);
             let entry = self.read(slot);
-            table =
-                if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, mark, reserve)? };
+            table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
         }
         self.base.charge(Work::TableLevel, LEVELS as u64 - 1);
         let slot = self.slot(table, page, 1);
@@ -63,8 +61,8 @@ impl<M: Machine> Locked<'_, M> {
     }
 
     /// Set a table aside for an entry of anonymous memory that is about to be made.
-    pub fn deposit(&mut self, alloc: &Allocator, mark: Mark, reserve: Reserve) -> Result<(), NeedsReclaim> {
-        let table = new_table(self.base, alloc, mark, reserve)?;
+    pub fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
+        let table = new_table(self.base, alloc, means)?;
         self.counts.deposits.push(table);
         Ok(())
     }

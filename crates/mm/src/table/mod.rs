@@ -33,7 +33,7 @@ pub use run::Run;
 pub use settled::{Moving, Settled, Writes};
 pub use window::Window;
 
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
+use crate::alloc::{Allocator, Means, NeedsReclaim, Request};
 use crate::arena::Arena;
 use crate::event::Event;
 use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
@@ -256,11 +256,10 @@ impl Tables {
         base: &Ground<M>,
         alloc: &Allocator,
         space: SpaceId,
-        mark: Mark,
-        reserve: Reserve,
+        means: Means,
     ) -> Result<(), NeedsReclaim> {
         let tree = self.trees.ensure(space.0);
-        let root = new_table(base, alloc, mark, reserve)?;
+        let root = new_table(base, alloc, means)?;
         *tree.counts.lock() = Counts { tables: 1, ..Counts::default() };
         tree.root.store(root.0, Release);
         Ok(())
@@ -319,23 +318,19 @@ impl Tables {
     }
 }
 
-fn new_table<M: Machine>(
-    base: &Ground<M>,
-    alloc: &Allocator,
-    mark: Mark,
-    reserve: Reserve,
-) -> Result<Pfn, NeedsReclaim> {
+fn new_table<M: Machine>(base: &Ground<M>, alloc: &Allocator, means: Means) -> Result<Pfn, NeedsReclaim> {
     let request = Request {
         order: Order::ZERO,
         mobility: Mobility::Unmovable,
         node: base.node(),
         highest: ZoneKind::Normal,
-        reserve,
+        reserve: means.reserve,
         this_node_only: false,
         among: Nodes::ALL,
         atomic: false,
+        mixes: means.mixes,
     };
-    let table = alloc.take(base, &request, mark)?.into_pfn();
+    let table = alloc.take(base, &request, means.mark)?.into_pfn();
     base.machine.zero(table, 1);
     // Reached once before hardware may walk it: a machine that keeps tables apart from other frames now knows it.
     let _ = base.machine.table(table);
@@ -544,13 +539,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     /// Make the way to the entry of `page`, with new tables where they are missing; to the large entry that maps it, if one does.
-    pub fn reserve(
-        &mut self,
-        alloc: &Allocator,
-        page: Vpn,
-        mark: Mark,
-        reserve: Reserve,
-    ) -> Result<Slot, NeedsReclaim> {
+    pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
         if let Some(table) = self.counts.recent.get(page) {
             self.base.charge(Work::TableLevel, LEVELS as u64);
             return Ok(self.slot(table, page, 0));
@@ -562,8 +551,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             if entry.has(Bits::LARGE) {
                 return Ok(slot);
             }
-            table =
-                if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, mark, reserve)? };
+            table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
         }
         self.base.charge(Work::TableLevel, LEVELS as u64);
         self.counts.recent.set(page, table);
@@ -574,14 +562,8 @@ impl<'a, M: Machine> Locked<'a, M> {
 impl<M: Machine> Locked<'_, M> {
     /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much as the
     /// new one does, is owed for its own.
-    fn add_table(
-        &mut self,
-        alloc: &Allocator,
-        slot: Slot,
-        mark: Mark,
-        reserve: Reserve,
-    ) -> Result<Pfn, NeedsReclaim> {
-        let new = new_table(self.base, alloc, mark, reserve)?;
+    fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
+        let new = new_table(self.base, alloc, means)?;
         self.link_table(slot, new);
         Ok(new)
     }

@@ -1,6 +1,7 @@
 //! Page tables against a map.
 
 use super::*;
+use crate::alloc::{Mark, Reserve};
 use crate::knobs::Knobs;
 use crate::machine::Flush;
 use crate::testing::TestMachine;
@@ -23,7 +24,7 @@ impl Bench {
         let alloc = Allocator::new(&base).unwrap();
         assert_eq!(base.tlb.create(), SPACE);
         let tables = Tables::default();
-        tables.create(&base, &alloc, SPACE, Mark::Min, Reserve::None).unwrap();
+        tables.create(&base, &alloc, SPACE, Means::new(Mark::Min, Reserve::None)).unwrap();
         Bench { base, alloc, tables }
     }
 
@@ -33,7 +34,7 @@ impl Bench {
 
     fn set(&self, page: Vpn, entry: Entry) -> Entry {
         let mut tables = self.lock();
-        let slot = tables.reserve(&self.alloc, page, Mark::Min, Reserve::None).unwrap();
+        let slot = tables.reserve(&self.alloc, page, Means::new(Mark::Min, Reserve::None)).unwrap();
         tables.replace(slot, entry)
     }
 
@@ -41,8 +42,8 @@ impl Bench {
     fn map_large(&self, page: Vpn, head: Pfn) {
         self.base.frames.make_folio(head, PAGEBLOCK_ORDER);
         let mut tables = self.lock().settle();
-        tables.deposit(&self.alloc, Mark::Min, Reserve::None).unwrap();
-        let slot = tables.reserve_large(&self.alloc, page, Mark::Min, Reserve::None).unwrap();
+        tables.deposit(&self.alloc, Means::new(Mark::Min, Reserve::None)).unwrap();
+        let slot = tables.reserve_large(&self.alloc, page, Means::new(Mark::Min, Reserve::None)).unwrap();
         tables.install_large(slot.unwrap(), page, head, Rights::USER, Writes::No);
     }
 
@@ -86,7 +87,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     let page = Vpn(512 * 9);
     bench.map_large(page, Pfn(512));
     let mut tables = bench.lock();
-    assert_eq!(tables.reserve_large(&bench.alloc, page, Mark::Min, Reserve::None), Ok(None));
+    assert_eq!(tables.reserve_large(&bench.alloc, page, Means::new(Mark::Min, Reserve::None)), Ok(None));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     tables.mark_used(leaf.slot, true);
     // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
@@ -110,7 +111,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
 fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
-    let slot = tables.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
+    let slot = tables.reserve(&bench.alloc, Vpn(7), Means::new(Mark::Min, Reserve::None)).unwrap();
     tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.base.frames, Pfn(77)), Rights::USER);
 }
 
@@ -120,10 +121,10 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
 fn a_lock_in_the_place_of_a_settled_one_is_refused() {
     let bench = Bench::new();
     let other = bench.base.tlb.create();
-    bench.tables.create(&bench.base, &bench.alloc, other, Mark::Min, Reserve::None).unwrap();
+    bench.tables.create(&bench.base, &bench.alloc, other, Means::new(Mark::Min, Reserve::None)).unwrap();
     let mut settled = bench.tables.lock(&bench.base, other).settle();
     *settled = bench.lock();
-    let slot = settled.reserve(&bench.alloc, Vpn(7), Mark::Min, Reserve::None).unwrap();
+    let slot = settled.reserve(&bench.alloc, Vpn(7), Means::new(Mark::Min, Reserve::None)).unwrap();
     let pages = FolioPages::one(&bench.base.frames, Pfn(77));
     settled.install(slot, Vpn(7), pages, Rights::USER, Writes::Private);
 }

@@ -4,6 +4,7 @@
 //! `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed and use integers
 //! only, so a program makes the same accesses on every machine.
 
+mod build;
 mod pageout;
 mod scalability;
 mod storms;
@@ -11,6 +12,7 @@ mod vmscale;
 mod walks;
 mod work;
 
+pub use build::KernelBuild;
 pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
 pub use vmscale::VmScalability;

@@ -6,11 +6,14 @@
 //! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
 //! the same work, and time is measured. Each task passes its region once.
 //!
+//! Tasks that have met go on within a millisecond, each at a time drawn from the seed, as whoever lets them go tells one after the other.
+//!
 //! What each task tells is the suite's own figure: bytes that were touched, and an eighth of a byte for each byte of
 //! its mapping, by the time from its start to its end. They add up to `throughput`.
 //!
 //! Not as in the suite: files lie on a disk's file system, whose holes are filled with zeroes without a device, and
-//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page, not 512.
+//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page of memory and one to a
+//! page of a file, not 512.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
@@ -23,8 +26,9 @@ use alloc::vec::Vec;
 const WORDS: u32 = 512;
 /// Instructions of usemem's loop for each word besides the access itself (see `scalability`).
 const LOOP: u64 = 14;
-/// Random accesses for each page of a region.
+/// Random accesses for each page of a region in memory, and of a file, where nearly each one is a fault.
 const RANDOM: u64 = 8;
+const RANDOM_FAULTS: u64 = 1;
 /// What `dd` reads at once.
 const BLOCK: u64 = 4096;
 /// Where a region lies that tasks share.
@@ -34,6 +38,9 @@ const HOST: Role = 1;
 const TASK: Role = 2;
 /// Where all tasks wait for each other.
 const START: u32 = 1;
+/// Nanoseconds within which they go on from there, each after a time of its own; and what draws that time apart from all else.
+const LATEST: u64 = 1_000_000;
+const DELAY: u64 = 0x64_656c_6179;
 
 /// What a task's region is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -340,6 +347,8 @@ impl VmScalability {
     fn work<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let tasks = self.running(os);
         os.barrier(START, tasks);
+        let seed = os.seed();
+        os.sleep(Rng::new(seed ^ DELAY).below(LATEST));
         let (pages, began) = (self.pages(tasks), os.now());
         let len = pages * PAGE;
         let touched = match self.case.region {
@@ -399,12 +408,13 @@ impl VmScalability {
         let mode = if writes { Mode::Store } else { Mode::Load };
         if self.case.random {
             let mut rng = Rng::new(os.seed());
-            for _ in 0..pages * RANDOM {
+            let accesses = pages * if self.overcommits() { RANDOM_FAULTS } else { RANDOM };
+            for _ in 0..accesses {
                 let word = rng.below(pages * u64::from(WORDS));
                 os.access(Access { addr: at + word * 8, count: 1, mode })?;
                 os.compute(LOOP);
             }
-            return Ok(pages * RANDOM * 8);
+            return Ok(accesses * 8);
         }
         for page in 0..pages {
             os.access(Access { addr: at + page * PAGE, count: WORDS, mode })?;

@@ -208,7 +208,8 @@ fn request() -> MapRequest {
 
 /// Have the node reclaimed from, by direct reclaimers one after the other.
 fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
-    let needs = NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
+    let needs =
+        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
     for _ in 0..times {
         reclaim::direct(&mm.store, &mm.reclaim, mm, &needs);
         end_transfers(mm);

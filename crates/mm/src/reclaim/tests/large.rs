@@ -19,7 +19,8 @@ impl Bench {
         st.rmap.add_range(base, pages);
         let mut tables = st.tables.lock(base, self.space);
         for (i, page) in (index..).zip(pages.iter()) {
-            let slot = tables.reserve(&st.alloc, Vpn(START.0 + i), Mark::Min, Reserve::None).unwrap();
+            let slot =
+                tables.reserve(&st.alloc, Vpn(START.0 + i), Means::new(Mark::Min, Reserve::None)).unwrap();
             tables.place(slot, page, Bits::PRESENT | Bits::USER | Bits::WRITE);
         }
         tables.counts().add(Resident::Anon, i64::from(pages.count));

@@ -171,7 +171,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(false);
         }
         let mut tables = self.lock();
-        let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.mark, self.gfp.reserve);
+        let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.means());
         if let Err(needs) = reserved {
             drop(tables);
             self.put_all(&found);

@@ -87,9 +87,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(false);
         }
         let mut tables = self.lock();
-        let Some(slot) =
-            tables.reserve_large(&self.st.alloc, place.start, self.gfp.mark, self.gfp.reserve)?
-        else {
+        let Some(slot) = tables.reserve_large(&self.st.alloc, place.start, self.gfp.means())? else {
             return Ok(false);
         };
         let whole = place.first.0 + PAGES <= self.st.cache.file(file).pages();

@@ -194,7 +194,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Make the way to the page's entry; `None` if it is no longer as `expected`.
     fn slot_if(&self, tables: &mut Locked<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
-        let slot = tables.reserve(&self.st.alloc, self.page, self.gfp.mark, self.gfp.reserve)?;
+        let slot = tables.reserve(&self.st.alloc, self.page, self.gfp.means())?;
         Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
     }
 

@@ -87,7 +87,7 @@ impl<M: Machine> Fault<'_, M> {
         let is_empty = |tables: &Locked<'_, M>, slot| {
             tables.read(slot).is_none() && tables.empty_from(slot, all.count) == all.count
         };
-        let slot = match tables.reserve(&self.st.alloc, start, self.gfp.mark, self.gfp.reserve) {
+        let slot = match tables.reserve(&self.st.alloc, start, self.gfp.means()) {
             Ok(slot) if is_empty(&tables, slot) => slot,
             lost => {
                 drop(tables);
@@ -113,9 +113,9 @@ impl<M: Machine> Fault<'_, M> {
     fn map_anon_entirely(&self, pfn: Pfn, start: Vpn) -> Result<Option<Served>, FaultStop> {
         let (base, alloc) = (self.st.memory().ground(), &self.st.alloc);
         let mut tables = self.lock();
-        let reserved = tables.reserve_large(alloc, start, self.gfp.mark, self.gfp.reserve);
+        let reserved = tables.reserve_large(alloc, start, self.gfp.means());
         let reserved = reserved.and_then(|slot| match slot {
-            Some(_) => tables.deposit(alloc, self.gfp.mark, self.gfp.reserve).map(|()| slot),
+            Some(_) => tables.deposit(alloc, self.gfp.means()).map(|()| slot),
             None => Ok(None),
         });
         let slot = match reserved {

@@ -42,6 +42,7 @@ impl Memory {
             this_node_only: false,
             among: Nodes::ALL,
             atomic: false,
+            mixes: true,
         };
         self.alloc.take(&self.world.ground, &request, Mark::Min).map(|fresh| fresh.into_pfn())
     }

@@ -70,6 +70,7 @@ impl Kernel {
                 this_node_only: false,
                 among: Nodes::ALL,
                 atomic: false,
+                mixes: true,
             };
             let pfn = self.alloc.take(&self.world.ground, &request, Mark::Min).ok()?.into_pfn();
             self.world.ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
