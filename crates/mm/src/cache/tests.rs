@@ -24,6 +24,9 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 use tree::MAX_INDEX;
 
+/// What happens while somebody waits.
+type Meanwhile = fn(&Store<Disks>);
+
 /// A machine that has disks: whoever waits makes transfers end.
 pub(crate) struct Disks {
     inner: TestMachine,
@@ -32,7 +35,7 @@ pub(crate) struct Disks {
     submitted: AtomicU64,
     /// It stops when so many transfers have begun.
     lasts: AtomicU64,
-    meanwhile: Lock<Option<fn(&Store<Disks>)>>,
+    meanwhile: Lock<Option<Meanwhile>>,
 }
 
 std::thread_local! {
@@ -62,7 +65,7 @@ impl Disks {
     }
 
     /// What happens whenever somebody waits.
-    pub(crate) fn while_waiting(&self, act: fn(&Store<Disks>)) {
+    pub(crate) fn while_waiting(&self, act: Meanwhile) {
         *self.meanwhile.lock() = Some(act);
     }
 

@@ -1,5 +1,8 @@
 //! The command, end to end, as a shell sees it.
 
+mod files;
+mod reproductions;
+
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -195,34 +198,6 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
-/// A disk that is full: the result is shown all the same, and what was there stays.
-#[test]
-fn a_full_disk_costs_no_result_and_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(at("old.svg"), "precious").unwrap();
-    let on_full_disk = |blocks: u32, args: &str| {
-        // No file may grow beyond so many blocks.
-        let line =
-            format!("trap '' XFSZ; ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_pagefold"));
-        Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
-    };
-    for (blocks, args, file) in [
-        (8, format!("{COMPARE} --all --json --out {}", at("dir")), "raw.json"),
-        (0, format!("{COMPARE} --json --svg {}", at("old.svg")), "old.svg"),
-    ] {
-        let output = on_full_disk(blocks, &args);
-        let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args}: {text}");
-        assert!(text.lines().count() == 1 && text.contains(file), "{args}: {text}");
-        let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is whole");
-        assert_eq!(json["runs"], 2);
-    }
-    assert_eq!(fs::read_to_string(at("old.svg")).unwrap(), "precious");
-    let left = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 2, "only the picture and the directory");
-}
-
 /// What is mapped, used and given back again and again is not memory that anybody needs at once.
 #[test]
 fn a_share_of_memory_is_of_what_exists_at_once() {
@@ -377,31 +352,6 @@ fn the_table_has_the_baseline_first() {
 }
 
 #[test]
-fn a_run_directory_can_be_shown_again() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("result");
-    let shown = dir.to_str().unwrap();
-    let text = good(&format!("{COMPARE} --out {shown}"));
-    assert_eq!(good(&format!("report {shown}")), text);
-    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
-    let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
-    assert_eq!(good_json(&format!("report {shown} --json")), json);
-
-    let again = bad(&words(&format!("{COMPARE} --out {shown}")));
-    assert!(again.contains("not empty"), "{again}");
-    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
-
-    // A run that was cut short still has the seeds that all profiles finished.
-    let raw_path = dir.join("raw.json");
-    let mut raw: Value = serde_json::from_str(&fs::read_to_string(&raw_path).unwrap()).unwrap();
-    raw["runs"].as_array_mut().unwrap().pop();
-    fs::write(&raw_path, raw.to_string()).unwrap();
-    let output = pagefold(["report", shown]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
-}
-
-#[test]
 fn policies_are_held_against_the_fewest_flushes() {
     let line = "bound zipf:16M --machine small --memory 60% --quiet --no-host-time";
     let text = good(line);
@@ -413,7 +363,7 @@ fn policies_are_held_against_the_fewest_flushes() {
     let json = good_json(&format!("{line} --json --profile eager --profile classic+vm.swappiness=100"));
     assert_eq!((&json["command"], &json["runs"]), (&"bound".into(), &1.into()));
     assert_eq!(json["profiles"], serde_json::json!(["eager", "classic+vm.swappiness=100"]));
-    let keys = include_str!("../../../docs/json.md");
+    let keys = include_str!("../../../../docs/json.md");
     for bound in json["bounds"].as_array().unwrap() {
         let number = |level: &str, what: &str| bound[level][what].as_u64().unwrap();
         for what in ["rounds", "receptions"] {
@@ -436,9 +386,9 @@ fn policies_are_held_against_the_fewest_flushes() {
 
 #[test]
 fn documents_agree_with_the_code() {
-    let machines = include_str!("../../../docs/machines.md");
-    assert!(machines.contains(include_str!("../../machine-sim/machines/small.toml")), "docs/machines.md");
-    let keys = include_str!("../../../docs/json.md");
+    let machines = include_str!("../../../../docs/machines.md");
+    assert!(machines.contains(include_str!("../../../machine-sim/machines/small.toml")), "docs/machines.md");
+    let keys = include_str!("../../../../docs/json.md");
     let json = good_json("run zipf:1M --machine small --quiet --json");
     let row = json["rows"][0].as_object().unwrap();
     let work = json["work"]["classic"].as_object().unwrap();
@@ -479,119 +429,6 @@ fn replacement_policies_stand_beside_the_optimum() {
     assert_eq!(row["value"], 3072.0);
 }
 
-/// A reproduction that takes seconds.
-const REPRODUCE: &str = "reproduce pfn-flush --scale 1/512 --runs 1 --no-host-time";
-
-#[test]
-fn a_reproduction_stands_beside_what_was_published() {
-    let line = format!("{REPRODUCE} --quiet --json");
-    let first = good(&line);
-    assert_eq!(first, good(&format!("{line} --jobs 1")), "the same seed prints the same bytes");
-    let json: Value = serde_json::from_str(&first).unwrap();
-    assert_eq!((&json["command"], &json["complete"]), (&"reproduce".into(), &true.into()));
-    let settings = json["settings"].as_array().unwrap();
-    let machines: Vec<&str> = settings.iter().map(|one| one["machine"].as_str().unwrap()).collect();
-    assert_eq!(machines, ["uma-1s-2015", "numa-4s-2015"]);
-    for setting in settings {
-        assert_eq!(setting["same_work"], true);
-        let rows = setting["rows"].as_array().unwrap();
-        let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["User", "System", "Elapsed", "lru-file-mmap-read-elapsed"]);
-        for row in rows {
-            assert!(row["values"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
-            let change = &row["changes"][0];
-            assert!(
-                change["ratio"].as_f64().unwrap() > 0.0 && change["published_ratio"].as_f64().unwrap() > 0.0
-            );
-        }
-        let reclaimed = &setting["counts"]["pgsteal_direct"];
-        assert!(reclaimed["classic"].as_f64().unwrap() + reclaimed["list"].as_f64().unwrap() > 0.0);
-    }
-    let text = good(&format!("{REPRODUCE} --quiet"));
-    for expected in ["1 socket", "4 sockets", "620.84", "batchunmap-v6", "INVLPG", "scale         1/512"] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
-
-    // Every key is documented.
-    let keys = include_str!("../../../docs/json.md");
-    let row = &settings[0]["rows"][0];
-    let objects = [&json, &settings[0], row, &row["changes"][0]];
-    for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
-        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-    }
-}
-
-#[test]
-fn compactions_are_held_against_the_fewest_pages_that_must_move() {
-    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
-    let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
-    let value = |name: &str| {
-        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == name);
-        row.unwrap_or_else(|| panic!("{name}"))["value"].as_f64().unwrap()
-    };
-    assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
-    assert_eq!(value("pgscan_kswapd"), {
-        let rows = good_json(&format!("{line} --json"))["rows"].take();
-        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == "pgscan_kswapd").cloned();
-        row.unwrap()["value"].as_f64().unwrap()
-    });
-}
-
-#[test]
-fn a_reproduction_whose_time_is_given_counts_loops_and_shares() {
-    let json = good_json("reproduce rmap --scale 1/256 --runs 1 --no-host-time --quiet --json");
-    let setting = &json["settings"][0];
-    assert_eq!((&setting["same_work"], &json["knobs"]["file.max_order"]), (&Value::Null, &9.into()));
-    let row = |i: usize| {
-        let values = &setting["rows"][i]["values"];
-        [&values["eager+rmap.batch=0"], &values["eager"]].map(|value| value.as_f64().unwrap())
-    };
-    let ([loops, more], [unmap, less]) = (row(0), row(1));
-    assert!(0.0 < loops && loops < more, "{loops} {more}");
-    assert!(0.0 < less && less < unmap && unmap < 100.0, "{unmap} {less}");
-    // Parts of the whole.
-    let ([removal, _], [statistics, _], [flush, _]) = (row(2), row(3), row(4));
-    assert!(0.0 < statistics && statistics < removal && 0.0 < flush && removal + flush < unmap);
-}
-
-#[cfg(unix)]
-#[test]
-fn an_interrupted_reproduction_shows_what_was_finished() {
-    use std::io::{BufRead, BufReader};
-    let line = format!("{REPRODUCE} --jobs 1").replace("--runs 1", "--runs 10000");
-    let mut child =
-        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    let mut progress = String::new();
-    errors.read_line(&mut progress).unwrap();
-    assert!(progress.contains("on uma-1s-2015"), "{progress}");
-    // However much is finished by now: what there is is shown.
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let mut message = String::new();
-    errors.read_line(&mut message).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("interrupted after"), "{message}");
-    assert_eq!(message.contains("nothing is finished"), stdout(&output).is_empty());
-    assert_eq!(message.contains("is above"), stdout(&output).contains("INTERRUPTED"));
-}
-
-#[test]
-fn a_comparison_can_be_drawn() {
-    let scratch = tempfile::tempdir().unwrap();
-    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
-    good(&format!("{COMPARE} --svg {} --out {}", path("a.svg"), path("result")));
-    let picture = fs::read_to_string(path("a.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.contains(">run_time<"), "{picture}");
-    good(&format!("report {} --svg {}", path("result"), path("b.svg")));
-    assert_eq!(fs::read_to_string(path("b.svg")).unwrap(), picture);
-
-    good(&format!("run zipf:16M --machine small --quiet --out {}", path("single")));
-    let message = bad(&["report", &path("single"), "--svg", &path("c.svg")]);
-    assert!(message.contains("no changes to draw") && !Path::new(&path("c.svg")).exists(), "{message}");
-}
-
 #[test]
 fn a_run_tells_where_the_time_went() {
     let line = "run zipf:32M --machine small --memory 60% --quiet";
@@ -628,28 +465,11 @@ fn a_run_tells_function_by_function_where_the_time_went() {
 }
 
 #[test]
-fn bad_input_leaves_the_output_directory_alone() {
-    let scratch = tempfile::tempdir().unwrap();
-    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
-    fs::write(path("file"), "mine").unwrap();
-    fs::create_dir(path("full")).unwrap();
-    fs::write(path("full/mine"), "mine").unwrap();
-    for dir in ["file", "full"] {
-        bad(&["run", "zipf:32M", "--machine", "small", "--out", &path(dir)]);
-    }
-    bad(&["run", "zipf:32M", "--machine", "small", "--set", "vm.swapiness=1", "--out", &path("new")]);
-    assert!(!Path::new(&path("new")).exists(), "bad input must not make the directory");
-    bad(&["run", "zipf:32M", "--machine", "small", "--out", "/proc/no-such/dir"]);
-    assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
-    assert_eq!(fs::read_dir(path("full")).unwrap().count(), 1);
-}
-
-#[test]
 fn a_machine_can_be_described_in_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("mine.toml");
     let shown = path.to_str().unwrap().to_owned();
-    let preset = include_str!("../../machine-sim/machines/small.toml");
+    let preset = include_str!("../../../machine-sim/machines/small.toml");
     fs::write(&path, preset).unwrap();
     let json = good_json(&format!("run zipf:16M --machine {shown} --quiet --json"));
     assert_eq!(json["machine"], shown.as_str());
@@ -691,29 +511,4 @@ fn a_recording_of_lackey_becomes_a_trace_that_runs() {
         let message = bad(&["run", &path("cut.pft"), "--machine", "small"]);
         assert!(message.contains("cut.pft"), "{message}");
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn an_interrupt_keeps_what_was_finished() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("result");
-    let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
-    let mut child =
-        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let raw = dir.join("raw.json");
-    // The first result shows that the runs are under way.
-    for _ in 0..3000 {
-        if raw.exists() || child.try_wait().unwrap().is_some() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stderr(&output).contains("interrupted after") && stderr(&output).contains("report"));
-    assert_eq!(stdout(&output), "");
-    good(&format!("report {}", dir.display()));
 }

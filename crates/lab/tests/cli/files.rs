@@ -1,0 +1,113 @@
+//! What is written to files that the user named.
+
+use super::*;
+
+/// A disk that is full: the result is shown all the same, and what was there stays.
+#[test]
+fn a_full_disk_costs_no_result_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("old.svg"), "precious").unwrap();
+    let on_full_disk = |blocks: u32, args: &str| {
+        // No file may grow beyond so many blocks.
+        let line =
+            format!("trap '' XFSZ; ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_pagefold"));
+        Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
+    };
+    for (blocks, args, file) in [
+        (8, format!("{COMPARE} --all --json --out {}", at("dir")), "raw.json"),
+        (0, format!("{COMPARE} --json --svg {}", at("old.svg")), "old.svg"),
+    ] {
+        let output = on_full_disk(blocks, &args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args}: {text}");
+        assert!(text.lines().count() == 1 && text.contains(file), "{args}: {text}");
+        let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is whole");
+        assert_eq!(json["runs"], 2);
+    }
+    assert_eq!(fs::read_to_string(at("old.svg")).unwrap(), "precious");
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 2, "only the picture and the directory");
+}
+
+#[test]
+fn a_run_directory_can_be_shown_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("result");
+    let shown = dir.to_str().unwrap();
+    let text = good(&format!("{COMPARE} --out {shown}"));
+    assert_eq!(good(&format!("report {shown}")), text);
+    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
+    let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(good_json(&format!("report {shown} --json")), json);
+
+    let again = bad(&words(&format!("{COMPARE} --out {shown}")));
+    assert!(again.contains("not empty"), "{again}");
+    assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
+
+    // A run that was cut short still has the seeds that all profiles finished.
+    let raw_path = dir.join("raw.json");
+    let mut raw: Value = serde_json::from_str(&fs::read_to_string(&raw_path).unwrap()).unwrap();
+    raw["runs"].as_array_mut().unwrap().pop();
+    fs::write(&raw_path, raw.to_string()).unwrap();
+    let output = pagefold(["report", shown]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_comparison_can_be_drawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    good(&format!("{COMPARE} --svg {} --out {}", path("a.svg"), path("result")));
+    let picture = fs::read_to_string(path("a.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains(">run_time<"), "{picture}");
+    good(&format!("report {} --svg {}", path("result"), path("b.svg")));
+    assert_eq!(fs::read_to_string(path("b.svg")).unwrap(), picture);
+
+    good(&format!("run zipf:16M --machine small --quiet --out {}", path("single")));
+    let message = bad(&["report", &path("single"), "--svg", &path("c.svg")]);
+    assert!(message.contains("no changes to draw") && !Path::new(&path("c.svg")).exists(), "{message}");
+}
+
+#[test]
+fn bad_input_leaves_the_output_directory_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "mine").unwrap();
+    fs::create_dir(path("full")).unwrap();
+    fs::write(path("full/mine"), "mine").unwrap();
+    for dir in ["file", "full"] {
+        bad(&["run", "zipf:32M", "--machine", "small", "--out", &path(dir)]);
+    }
+    bad(&["run", "zipf:32M", "--machine", "small", "--set", "vm.swapiness=1", "--out", &path("new")]);
+    assert!(!Path::new(&path("new")).exists(), "bad input must not make the directory");
+    bad(&["run", "zipf:32M", "--machine", "small", "--out", "/proc/no-such/dir"]);
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(path("full")).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_what_was_finished() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("result");
+    let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let raw = dir.join("raw.json");
+    // The first result shows that the runs are under way.
+    for _ in 0..3000 {
+        if raw.exists() || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted after") && stderr(&output).contains("report"));
+    assert_eq!(stdout(&output), "");
+    good(&format!("report {}", dir.display()));
+}

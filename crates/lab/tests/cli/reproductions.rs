@@ -1,0 +1,101 @@
+//! What was published, and ours beside it.
+
+use super::*;
+
+/// A reproduction that takes seconds.
+const REPRODUCE: &str = "reproduce pfn-flush --scale 1/512 --runs 1 --no-host-time";
+
+#[test]
+fn a_reproduction_stands_beside_what_was_published() {
+    let line = format!("{REPRODUCE} --quiet --json");
+    let first = good(&line);
+    assert_eq!(first, good(&format!("{line} --jobs 1")), "the same seed prints the same bytes");
+    let json: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!((&json["command"], &json["complete"]), (&"reproduce".into(), &true.into()));
+    let settings = json["settings"].as_array().unwrap();
+    let machines: Vec<&str> = settings.iter().map(|one| one["machine"].as_str().unwrap()).collect();
+    assert_eq!(machines, ["uma-1s-2015", "numa-4s-2015"]);
+    for setting in settings {
+        assert_eq!(setting["same_work"], true);
+        let rows = setting["rows"].as_array().unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["User", "System", "Elapsed", "lru-file-mmap-read-elapsed"]);
+        for row in rows {
+            assert!(row["values"].as_object().unwrap().values().all(|time| time.as_f64().unwrap() > 0.0));
+            let change = &row["changes"][0];
+            assert!(
+                change["ratio"].as_f64().unwrap() > 0.0 && change["published_ratio"].as_f64().unwrap() > 0.0
+            );
+        }
+        let reclaimed = &setting["counts"]["pgsteal_direct"];
+        assert!(reclaimed["classic"].as_f64().unwrap() + reclaimed["list"].as_f64().unwrap() > 0.0);
+    }
+    let text = good(&format!("{REPRODUCE} --quiet"));
+    for expected in ["1 socket", "4 sockets", "620.84", "batchunmap-v6", "INVLPG", "scale         1/512"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+
+    // Every key is documented.
+    let keys = include_str!("../../../../docs/json.md");
+    let row = &settings[0]["rows"][0];
+    let objects = [&json, &settings[0], row, &row["changes"][0]];
+    for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+    }
+}
+
+#[test]
+fn compactions_are_held_against_the_fewest_pages_that_must_move() {
+    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
+    let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
+    let value = |name: &str| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == name);
+        row.unwrap_or_else(|| panic!("{name}"))["value"].as_f64().unwrap()
+    };
+    assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
+    assert_eq!(value("pgscan_kswapd"), {
+        let rows = good_json(&format!("{line} --json"))["rows"].take();
+        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == "pgscan_kswapd").cloned();
+        row.unwrap()["value"].as_f64().unwrap()
+    });
+}
+
+#[test]
+fn a_reproduction_whose_time_is_given_counts_loops_and_shares() {
+    let json = good_json("reproduce rmap --scale 1/256 --runs 1 --no-host-time --quiet --json");
+    let setting = &json["settings"][0];
+    assert_eq!((&setting["same_work"], &json["knobs"]["file.max_order"]), (&Value::Null, &9.into()));
+    let row = |i: usize| {
+        let values = &setting["rows"][i]["values"];
+        [&values["eager+rmap.batch=0"], &values["eager"]].map(|value| value.as_f64().unwrap())
+    };
+    let ([loops, more], [unmap, less]) = (row(0), row(1));
+    assert!(0.0 < loops && loops < more, "{loops} {more}");
+    assert!(0.0 < less && less < unmap && unmap < 100.0, "{unmap} {less}");
+    // Parts of the whole.
+    let ([removal, _], [statistics, _], [flush, _]) = (row(2), row(3), row(4));
+    assert!(0.0 < statistics && statistics < removal && 0.0 < flush && removal + flush < unmap);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_reproduction_shows_what_was_finished() {
+    use std::io::{BufRead, BufReader};
+    let line = format!("{REPRODUCE} --jobs 1").replace("--runs 1", "--runs 10000");
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut progress = String::new();
+    errors.read_line(&mut progress).unwrap();
+    assert!(progress.contains("on uma-1s-2015"), "{progress}");
+    // However much is finished by now: what there is is shown.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut message = String::new();
+    errors.read_line(&mut message).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupted after"), "{message}");
+    assert_eq!(message.contains("nothing is finished"), stdout(&output).is_empty());
+    assert_eq!(message.contains("is above"), stdout(&output).contains("INTERRUPTED"));
+}
