@@ -27,7 +27,7 @@ Tasks:
   soak [--minutes N] [--cases N] [--checks N] [--seed N] [--threads N] [--only chaos|recorded|built-in]
                  random programs on random machines, traces and built-in programs short of memory, with all flush policies
                  and forms of folios, under the oracle for N minutes (10), cases or checked accesses, as many at a time as
-                 there are cores; prints what the random program met, and fails if 300 cases of it left something out
+                 there are cores; prints what the random program met, and fails if 1000 cases of it left something out
   soak --cover   a few cases of the random program, always the same: fails if they leave out something that they list
   fuzz [--runs N] [TARGET]
                  look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000 inputs
