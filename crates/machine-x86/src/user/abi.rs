@@ -378,7 +378,7 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::GroupEnter(group) => (28, [group.0 as u64, 0, 0, 0, 0, 0]),
         Call::GroupRemove(group) => (29, [group.0 as u64, 0, 0, 0, 0, 0]),
         Call::SetKnob { name, value } => (30, [name.addr, name.len, value, 0, 0, 0]),
-        Call::GroupKnob { group, name, value } => (33, [group.0 as u64, name.addr, name.len, value, 0, 0]),
+        Call::GroupKnob { group, name, value } => (35, [group.0 as u64, name.addr, name.len, value, 0, 0]),
         Call::Spawn(role) => (15, [role as u64, 0, 0, 0, 0, 0]),
         Call::Fork(role) => (16, [role as u64, 0, 0, 0, 0, 0]),
         Call::Join(task) => (17, [task as u64, 0, 0, 0, 0, 0]),
