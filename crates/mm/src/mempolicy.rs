@@ -109,6 +109,8 @@ impl Place {
     }
 
     /// The node that a folio is wanted from by who runs on `here`, and the nodes that will do.
+    #[cold]
+    #[inline(never)]
     pub fn choose<M: Machine>(self, machine: &M, here: NodeId, order: Order) -> (NodeId, Nodes) {
         let nodes = self.policy().nodes();
         let nearest = || {

@@ -72,7 +72,7 @@ struct Fault<'a, M> {
     id: SpaceId,
     space: &'a Space,
     tree: &'a Tree,
-    vma: VmaView,
+    vma: &'a VmaView,
     page: Vpn,
     access: AccessKind,
     gfp: Gfp,
@@ -98,7 +98,7 @@ impl Space {
         };
         let cause = if vma.has_recency() { Cause::Fault } else { Cause::Other };
         let gfp = Gfp { cause, place: self.place(&vma, page), ..gfp };
-        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
+        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma: &vma, page, access, gfp };
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));
         }
