@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Where `cargo xtask kernel` leaves the image, seen from the checkout.
 pub const IMAGE: &str = "target/x86/x86_64-unknown-linux-gnu/release/pagefold-kernel";
@@ -10,7 +11,10 @@ pub const IMAGE: &str = "target/x86/x86_64-unknown-linux-gnu/release/pagefold-ke
 /// The emulator's program.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The kernel's image: as asked for, as `PAGEFOLD_KERNEL` says, or what was built in the checkout.
+/// What builds it, in the checkout.
+const SOURCE: &str = "crates/machine-x86/bare.toml";
+
+/// The kernel's image: as asked for, as `PAGEFOLD_KERNEL` says, or the checkout's, which is built if it was not yet.
 pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = chosen(given, "PAGEFOLD_KERNEL") {
         return match path.is_file() {
@@ -20,12 +24,31 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
             }
         };
     }
-    above(IMAGE).ok_or_else(|| {
-        Error::Input(format!(
-            "there is no kernel to boot: in a checkout of Pagefold, 'cargo xtask kernel' builds {IMAGE}; elsewhere name one with \
-             --kernel or PAGEFOLD_KERNEL"
-        ))
-    })
+    if let Some(image) = above(IMAGE) {
+        return Ok(image);
+    }
+    let source = above(SOURCE).ok_or_else(|| {
+        Error::input(
+            "there is no kernel to boot, and no checkout of Pagefold around to build one in: name one with --kernel or PAGEFOLD_KERNEL",
+        )
+    })?;
+    build(source.ancestors().nth(SOURCE.split('/').count()).expect("the name was put behind the checkout's"))
+}
+
+/// Build the kernel. What cargo has to say goes to standard error.
+fn build(checkout: &Path) -> Result<PathBuf> {
+    eprintln!("pagefold: building the kernel, which is done once ('cargo xtask kernel')");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let done =
+        cargo.args(["xtask", "kernel"]).current_dir(checkout).stdin(Stdio::null()).stdout(Stdio::null());
+    let image = checkout.join(IMAGE);
+    match done.status() {
+        Ok(status) if status.success() && image.is_file() => Ok(image),
+        Ok(_) => Err(Error::input("the kernel could not be built: cargo says why above")),
+        Err(error) => {
+            Err(Error::Input(format!("the kernel could not be built: cargo does not run: {error}")))
+        }
+    }
 }
 
 /// What the checkout that we are in, or were built in, has under this name.
@@ -77,6 +100,14 @@ mod tests {
         fs::write(&image, "").unwrap();
         assert_eq!(above_of(&deep, IMAGE), Some(image.clone()));
         assert_eq!(kernel(Some(&image)).unwrap(), image);
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_be_built_is_said() {
+        // No checkout: cargo knows no such command there.
+        let scratch = tempfile::tempdir().unwrap();
+        let message = build(scratch.path()).unwrap_err().to_string();
+        assert!(message.contains("could not be built"), "{message}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ Examples:
     Curve(CurveArgs),
     /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
     #[command(after_help = "\
-The kernel is built by 'cargo xtask kernel', and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
+The kernel is built on first use ('cargo xtask kernel' builds it anew), and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
 a program, 'selftest', 'conformance' and 'scenario:NAME' let the kernel test itself (docs/boot.md).
 
 Examples:
@@ -428,7 +428,7 @@ pub struct BootArgs {
     /// Count the instructions of the memory manager's operations, beside Linux's
     #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "memory", "swap"])]
     pub bench: bool,
-    /// The kernel's image [default: $PAGEFOLD_KERNEL, or what 'cargo xtask kernel' built]
+    /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
@@ -519,7 +519,7 @@ pub struct LinuxArgs {
     /// Boots, one after the other, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Also run the booted machine ('cargo xtask kernel' builds it): three machines, one program, one table
+    /// Also run the booted machine (its kernel is built on first use): three machines, one program, one table
     #[arg(long)]
     pub side_by_side: bool,
     /// More words for the kernel's command line
