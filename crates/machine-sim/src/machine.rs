@@ -6,6 +6,7 @@
 mod faults;
 mod load;
 mod memory;
+mod sample;
 
 use crate::bound::Bound;
 use crate::content::Content;
@@ -24,10 +25,11 @@ use crate::tlb::Tlb;
 use load::Load;
 use mm::event::Event;
 use mm::machine::{
-    Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
-    ZoneSight,
+    Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, TablePage, Ticket, WaitKey,
+    Work, ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
+use sample::Sampler;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -154,6 +156,7 @@ pub struct SimMachine {
     loads: Vec<Option<Rc<Load>>>,
     /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody asks.
     pub(crate) read_lines: Vec<Cell<u64>>,
+    sampler: Sampler,
     fault: Option<Fault>,
     flushes: Cell<u64>,
     late: RefCell<Vec<(u64, usize, Flush, Asid)>>,
@@ -193,6 +196,7 @@ impl SimMachine {
             latency: memory::latencies(&spec),
             loads: memory::loads(&spec),
             read_lines: read_lines.collect(),
+            sampler: Sampler::new(nodes.len()),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
             cpus,
             current: Cell::new(0),
@@ -588,6 +592,18 @@ impl Machine for SimMachine {
         }
         drop(devices);
         self.point();
+    }
+
+    fn sample(&self, every: u64) {
+        self.sampler.start(every);
+    }
+
+    fn take_samples(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
+        self.sampler.take(each)
+    }
+
+    fn reads_of(&self, node: NodeId) -> Option<Reads> {
+        self.reads_of_node(node)
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {

@@ -322,7 +322,9 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
         Kind::Leaving => (Class::System, None),
         Kind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         Kind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        Kind::Daemon(Daemon::Khugepaged | Daemon::Kcompactd(_)) | Kind::Visitor => (Class::System, None),
+        Kind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_)) | Kind::Visitor => {
+            (Class::System, None)
+        }
     };
     drop(kernel);
     machine.class.set(class);

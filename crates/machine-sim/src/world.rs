@@ -231,6 +231,7 @@ impl<'p, P> World<'p, P> {
                             | WaitKey::Kcompactd(_)
                             | WaitKey::Flusher
                             | WaitKey::Khugepaged
+                            | WaitKey::Kpromoted
                             | WaitKey::Timer
                     ))
                 )

@@ -3,8 +3,8 @@
 use super::load::Load;
 use super::{Cpu, SimMachine};
 use crate::spec::{Hardware, MachineSpec};
-use mm::machine::MemoryRange;
-use mm::units::Pfn;
+use mm::machine::{MemoryRange, Reads};
+use mm::units::{NodeId, Pfn};
 use std::rc::Rc;
 
 /// For each range of memory its end, the read latency from each node, and the time of a further line.
@@ -36,6 +36,9 @@ impl SimMachine {
         let (_, by_node, line) = &self.latency[at];
         if let Some(read) = self.read_lines.get(at) {
             read.set(read.get() + lines);
+            if self.sampler.is_on() {
+                self.sample_read(cpu, pfn, lines);
+            }
         }
         let (first, rest) = (by_node[cpu.node as usize], (lines - 1) * line);
         match self.loads.get(at) {
@@ -51,6 +54,13 @@ impl SimMachine {
             .collect();
         by_node.dedup();
         by_node
+    }
+
+    /// What was read of a node's memory, if it is known how long that takes under load.
+    pub(super) fn reads_of_node(&self, node: NodeId) -> Option<Reads> {
+        let at = self.spec.ranges().iter().position(|range| range.node == node)?;
+        let idle = self.latency[at].1.iter().min().map_or(0, |picos| picos / 1000);
+        Some(self.loads.get(at)?.as_ref()?.reads(idle))
     }
 
     /// A task switch takes time.

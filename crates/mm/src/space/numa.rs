@@ -166,6 +166,7 @@ fn tells_user(vma: &VmaView) -> bool {
 /// Mark the entries of a range whose pages could be elsewhere. Returns how many.
 fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &mut Gather) -> u64 {
     let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
+    let policy = st.hot.policy(&st.knobs);
     let now_ms = st.machine.now() / MILLISECOND;
     let mut marked = 0;
     let mut tables: Locked<'_, M> = st.tables.lock(st.memory().ground(), id);
@@ -176,11 +177,13 @@ fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &m
         let FolioPages { head, .. } = run.mapped(&st.frames);
         let frame = &st.frames[head];
         let top = st.tiers.is_top(frame.node());
-        if (top && !normal) || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY)) {
+        if !(if top { normal } else { policy.wants_faults() })
+            || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY))
+        {
             return;
         }
         if !top {
-            st.hot.note_marked(head, now_ms);
+            policy.marked(head, now_ms);
         }
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
         let tightened = tables.change_rights(&run, rights, false);
