@@ -15,6 +15,7 @@ use crate::device::{Device, Plug, Request, Started};
 use crate::histogram::Histogram;
 use crate::moves::Moves;
 use crate::optimum::Optimum;
+use crate::placement::Placement;
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
 use crate::run::RunConfig;
@@ -127,6 +128,8 @@ pub struct SimMachine {
     pub(crate) optimum: Option<RefCell<Optimum>>,
     /// Holds compactions against the fewest pages to be moved; `None`: nobody asked.
     pub(crate) moves: Option<RefCell<Moves>>,
+    /// Holds placement in tiers against the best there could be; `None`: nobody asked.
+    pub(crate) placement: Option<RefCell<Placement>>,
     /// The first translation that was held where none could be, in words.
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
@@ -210,11 +213,12 @@ impl SimMachine {
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
+            placement: memory::placement(&spec, config),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
             scopes: config.profile || config.preempt.is_some(),
-            listens: config.verify || config.bound || config.optimum,
+            listens: config.verify || config.bound || config.optimum || config.placement,
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
@@ -473,6 +477,9 @@ impl Machine for SimMachine {
         }
         if let Some(optimum) = &self.optimum {
             optimum.borrow_mut().copied(to, from, pages);
+        }
+        if let Some(placement) = &self.placement {
+            placement.borrow_mut().copied(to, from, pages, [to, from].map(|pfn| self.is_fast(pfn)));
         }
         self.point();
     }

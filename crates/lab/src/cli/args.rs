@@ -356,6 +356,9 @@ pub struct ExperimentArgs {
     /// pieces before and after (slower; docs/compaction.md)
     #[arg(long)]
     pub moves: bool,
+    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower; docs/tiers.md)
+    #[arg(long)]
+    pub placement: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -92,6 +92,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         seed: job.seed,
         profile_tree: what.wants_profile(),
         moves: what.wants_moves(),
+        placement: what.wants_placement(),
         ..engine::Run::new(&case.machine, &case.program)
     };
     run.replayable(&profile.name, command)

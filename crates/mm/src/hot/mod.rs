@@ -60,6 +60,17 @@ impl PageName {
         name = (name ^ name >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         Some(PageName(name ^ name >> 31))
     }
+
+    /// The name of another page of the folio.
+    #[must_use]
+    pub fn and_page(self, at: u32) -> PageName {
+        PageName(self.0.wrapping_add(u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// As a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// What is allowed.

@@ -71,9 +71,10 @@ impl Tiered {
         let pages = self.bytes / 4096;
         match self.shape {
             Shape::Graph500 | Shape::PageRank => self.vertices(),
-            Shape::XsBench => pages / 2,
+            Shape::XsBench => pages * 4,
             Shape::BTree | Shape::Silo => pages * 32,
-            Shape::Gups(object) => pages * 128 * 64 / object.max(64),
+            Shape::Gups(64) => pages * 128,
+            Shape::Gups(_) => pages * 16,
         }
     }
 
