@@ -24,6 +24,11 @@ use crate::units::*;
 /// Folios that are moved together.
 const BATCH: u32 = 32;
 
+/// Looking at samples takes at most so many per cent of the daemon's CPU; else it samples more seldom, down to one for this many of those that
+/// the knob asks for. (MEMTIS: a limit of 3 %, by the same means.)
+const SAMPLING_PERCENT: u64 = 3;
+const SELDOM: u64 = 256;
+
 /// Frames of a faster node, above its high mark: what is promoted must not make others reclaim.
 struct Faster(NodeId);
 
@@ -40,22 +45,26 @@ impl<M: Machine> Target<M> for Faster {
 /// Promote until the machine stops.
 pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
     let policy = st.knobs.get(Knob::TierPolicy);
-    if policy == tier_policy::SAMPLED {
-        st.machine.sample(st.knobs.get(Knob::TierSamplePeriod));
-    }
+    let mut rate = Rate::new(st, policy == tier_policy::SAMPLED);
     let (mut next, mut shift) = (0, Shift::Up(Share::MAX));
     while !st.machine.stopping() {
         let ticket = st.machine.ticket(WaitKey::Kpromoted);
         let now = st.machine.now();
         let due = policy == tier_policy::HINT || now >= next;
         if due {
-            next = now + st.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
+            let period = st.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
+            next = now + period;
+            rate.adjust(st, period);
             shift = begin_round(st);
             st.hot.policy(&st.knobs).round(fast_pages(st), &st.knobs);
         }
         match policy {
             tier_policy::GENERATIONS if due => reclaim::age_slow_tiers(st, state, spaces),
-            tier_policy::SAMPLED => look_at_samples(st, shift),
+            tier_policy::SAMPLED => {
+                let begun = st.machine.now();
+                look_at_samples(st, shift);
+                rate.spent += st.machine.now().saturating_sub(begun);
+            }
             _ => {}
         }
         if due {
@@ -63,6 +72,40 @@ pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
         }
         // Who is told of uses by faults is woken by them.
         st.machine.wait(ticket, (policy != tier_policy::HINT).then_some(next));
+    }
+}
+
+/// How often is sampled: as the knob says, or more seldom where looking at samples would take too much time.
+struct Rate {
+    /// One read in so many; 0: nothing is sampled.
+    every: u64,
+    /// Nanoseconds spent on samples in this round.
+    spent: Nanos,
+}
+
+impl Rate {
+    fn new<M: Machine>(st: &Store<M>, samples: bool) -> Rate {
+        let every = if samples { st.knobs.get(Knob::TierSamplePeriod) } else { 0 };
+        if samples {
+            st.machine.sample(every);
+        }
+        Rate { every, spent: 0 }
+    }
+
+    /// A round of so many nanoseconds has ended.
+    fn adjust<M: Machine>(&mut self, st: &Store<M>, round: Nanos) {
+        let (least, spent) = (st.knobs.get(Knob::TierSamplePeriod), core::mem::take(&mut self.spent));
+        let most = round * SAMPLING_PERCENT / 100;
+        let every = match () {
+            () if self.every == 0 => return,
+            () if spent > most => (self.every * 2).min(least * SELDOM),
+            () if spent < most / 4 => (self.every / 2).max(least),
+            () => self.every,
+        };
+        if every != self.every {
+            self.every = every;
+            st.machine.sample(every);
+        }
     }
 }
 

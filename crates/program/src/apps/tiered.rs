@@ -34,8 +34,8 @@ pub(super) struct Tiered {
 }
 
 /// Breadth-first searches of graph500 (64, with as many roots; fewer here), and passes of PageRank (GAP's limit is 20).
-const SEARCHES: u64 = 4;
-const PASSES: u64 = 4;
+const SEARCHES: u64 = 3;
+const PASSES: u64 = 3;
 /// Neighbours of a vertex: graph500 has 16 edges for each, and both ends know of it; Twitter's graph has 24.
 const GRAPH500_DEGREE: u64 = 32;
 const TWITTER_DEGREE: u64 = 24;
@@ -50,6 +50,8 @@ const FANOUT: u64 = 16;
 const RECORD: u64 = 128;
 /// Parts in a hundred of GUPS's updates that go to the hot third (Colloid's setting).
 const HOT: u64 = 90;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
 /// Instructions between operations; a guess.
 const WORK: u64 = 100;
 
@@ -74,7 +76,7 @@ impl Tiered {
             Shape::XsBench => pages * 4,
             Shape::BTree | Shape::Silo => pages * 32,
             Shape::Gups(64) => pages * 128,
-            Shape::Gups(_) => pages * 16,
+            Shape::Gups(_) => pages * 256,
         }
     }
 
@@ -263,9 +265,10 @@ impl Walk<'_> {
         // The hot third is not the first that was filled.
         let at =
             if self.rng.percent(HOT) { objects - 1 - self.rng.below(hot) } else { self.rng.below(objects) };
-        let addr = self.base + at * object;
-        touch(os, addr, object, Mode::Load)?;
-        touch(os, addr, object, Mode::Store)?;
+        // A line at a time, as vector instructions copy.
+        let (addr, count) = (self.base + at * object, (object / LINE) as u32);
+        os.access(Access { addr, count, mode: Mode::Load })?;
+        os.access(Access { addr, count, mode: Mode::Store })?;
         os.compute(WORK);
         Ok(())
     }
