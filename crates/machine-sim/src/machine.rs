@@ -369,13 +369,15 @@ impl SimMachine {
         }
     }
 
-    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit.
+    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit. Has it looked?
     #[inline]
-    pub(crate) fn yield_if_due(&self) {
-        if self.here().clock.get() >= self.limit.get() {
+    pub(crate) fn yield_if_due(&self) -> bool {
+        let due = self.here().clock.get() >= self.limit.get();
+        if due {
             assert_eq!(mm::lock::held(), 0, "others are let run with locks held");
             coroutine::suspend();
         }
+        due
     }
 
     /// Hand what the current CPU has submitted to the devices.

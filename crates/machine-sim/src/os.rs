@@ -162,15 +162,27 @@ impl<'w, P: Program> SimOs<'w, P> {
     #[cold]
     fn breathe(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
-        if self.world.ticks.get() {
-            self.enter();
-            self.world.mm.task_work(self.space);
-            self.leave();
-        }
+        self.task_work();
         if self.world.mm.killed(self.space) {
             self.killed();
         }
         if self.dead() { Err(Signal::Kill) } else { Ok(()) }
+    }
+
+    /// The task goes back to its program, perhaps after a tick.
+    fn task_work(&self) {
+        if self.world.ticks.get() && !self.dead() {
+            self.enter();
+            self.world.mm.task_work(self.space);
+            self.leave();
+        }
+    }
+
+    /// The task goes back to its program, from wherever it was: let others run first if it is their turn.
+    fn go_back(&self) {
+        if self.machine.yield_if_due() {
+            self.task_work();
+        }
     }
 
     /// The memory manager has chosen this process to die.
@@ -247,7 +259,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     /// After a call, when the oracle knows of it.
     fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
         self.after_operation();
-        self.machine.yield_if_due();
+        self.go_back();
         if self.world.mm.killed(self.space) {
             self.killed();
         }
@@ -311,7 +323,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn compute(&mut self, instructions: u64) {
         self.machine.here().spend(self.instruction_cost.saturating_mul(instructions).min(END));
-        self.machine.yield_if_due();
+        self.go_back();
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
@@ -589,10 +601,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         if self.dead() {
             // It is on its way to its end, but time passes: who sleeps until others have come further must see them come.
             self.machine.here().spend(picos);
-            return self.machine.yield_if_due();
+            self.machine.yield_if_due();
+            return;
         }
         let until = self.machine.here().clock.get() + picos;
         self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
+        self.task_work();
     }
 
     fn barrier(&mut self, id: u32, tasks: u32) {

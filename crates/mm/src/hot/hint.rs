@@ -22,6 +22,15 @@ const STEPS: u64 = 16;
 /// Nobody has used the page yet, or nobody knows.
 const UNKNOWN: u32 = 0;
 
+/// What who uses a page, and who did before, says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct User {
+    /// The same task, or nobody yet.
+    pub private: bool,
+    /// It is to be where it is used.
+    pub moves: bool,
+}
+
 /// What is known of promotions to a node.
 #[derive(Default)]
 struct Node {
@@ -54,11 +63,12 @@ impl Hints {
         u64::from((now_ms as u32).wrapping_sub(marked))
     }
 
-    /// A page of a top tier was used by `task` on a CPU of `node`. Is it to be moved there?
-    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> bool {
+    /// A page of a top tier was used by `task` on a CPU of `node`.
+    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> User {
         let user = 1 + u32::from(node.0) + (task << 8);
         let last = self.marks.ensure(page.0).swap(user, Relaxed);
-        last == UNKNOWN || last >> 8 == task || (last - 1) as u8 == node.0
+        let private = last == UNKNOWN || last >> 8 == task;
+        User { private, moves: private || (last - 1) as u8 == node.0 }
     }
 }
 
@@ -212,9 +222,13 @@ mod tests {
     #[test]
     fn pages_of_top_tiers_go_to_who_uses_them_twice() {
         let hot = hot();
-        assert!(hot.note_user(PAGE, NodeId(1), 7), "nobody has used it before");
-        assert!(!hot.note_user(PAGE, NodeId(0), 8));
-        assert!(hot.note_user(PAGE, NodeId(0), 9), "twice from one node");
-        assert!(hot.note_user(PAGE, NodeId(1), 9), "twice by one task");
+        let mut used = |node, task| {
+            let User { private, moves } = hot.note_user(PAGE, NodeId(node), task);
+            [private, moves]
+        };
+        assert_eq!(used(1, 7), [true, true], "nobody has used it before");
+        assert_eq!(used(0, 8), [false, false]);
+        assert_eq!(used(0, 9), [false, true], "twice from one node");
+        assert_eq!(used(1, 9), [true, true], "twice by one task");
     }
 }

@@ -34,7 +34,9 @@ impl<M: Machine> Fault<'_, M> {
         }
         if let Some(to) = self.wanted_on(head, node, here) {
             if st.tiers.is_top(node) || st.knobs.get(Knob::TierMigration) == 0 {
-                self.space.move_misplaced(st, &self.vma, head, to);
+                if !self.space.move_misplaced(st, &self.vma, head, to) && st.tiers.is_top(node) {
+                    self.space.note_immobile();
+                }
             } else if let Some(name) = PageName::of(&st.frames[head]) {
                 // Later, by a daemon: meanwhile the page is used where it is.
                 st.hot.ask(Asked { page: head, name, to });
@@ -67,9 +69,11 @@ impl<M: Machine> Fault<'_, M> {
             }
             return verdict.promote.then_some(to);
         }
-        if mode & numa_balancing::NORMAL == 0 || node == here || !st.tiers.has_memory(here) {
+        if mode & numa_balancing::NORMAL == 0 {
             return None;
         }
-        st.hot.hints.note_user(head, here, st.machine.task() & 0x00ff_ffff).then_some(here)
+        let user = st.hot.hints.note_user(head, here, st.machine.task() & 0x00ff_ffff);
+        self.space.note_locality(u64::from(frame.pages()), node == here, user.private);
+        (user.moves && node != here && st.tiers.has_memory(here)).then_some(here)
     }
 }
