@@ -58,7 +58,7 @@ impl<M: Machine> Fault<'_, M> {
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 // As soon as the tables are unlocked somebody may unmap and free it.
-                self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.faulted);
+                self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
                     self.st.put_refs(old);
