@@ -169,22 +169,6 @@ impl<'w, P: Program> SimOs<'w, P> {
         if self.dead() { Err(Signal::Kill) } else { Ok(()) }
     }
 
-    /// The task goes back to its program, perhaps after a tick.
-    fn task_work(&self) {
-        if self.world.ticks.get() && !self.dead() {
-            self.enter();
-            self.world.mm.task_work(self.space);
-            self.leave();
-        }
-    }
-
-    /// The task goes back to its program, from wherever it was: let others run first if it is their turn.
-    fn go_back(&self) {
-        if self.machine.yield_if_due() {
-            self.task_work();
-        }
-    }
-
     /// The memory manager has chosen this process to die.
     fn killed(&self) {
         if !self.dead() {

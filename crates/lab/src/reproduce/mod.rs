@@ -61,6 +61,8 @@ pub struct Reproduction {
     pub source: &'static str,
     /// Share of full size that is used if nothing is said.
     pub scale: f64,
+    /// Seeds that are used if nothing is said.
+    pub runs: u32,
     /// Knobs that differ from their defaults under all profiles.
     pub knobs: &'static [(Knob, u64)],
     /// What was compared: each with the first.

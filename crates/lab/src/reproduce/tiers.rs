@@ -1,4 +1,5 @@
-//! Ways to decide what belongs in fast memory, side by side: TPP, MEMTIS, Nomad, Colloid, generations, beside the optimum of placement.
+//! Ways to decide what belongs in fast memory, side by side: TPP, MEMTIS, Nomad, Colloid, generations, beside the
+//! optimum of placement.
 
 use super::{Count, Gain, Load, Measure, Outcome, Reproduction, Setting, SettingOutcome, Side};
 use crate::human;
@@ -9,12 +10,14 @@ use mm::knobs::Knob;
 const TPP: &[Gain] = &[Gain { profile: "tpp", measure: Measure::Elapsed, percent: [0.0, 15.3] }];
 
 const fn on_tiers(title: &'static str, machine: &'static str, program: &'static str) -> Setting {
-    // As much as MEMTIS' programs take, on memory that they just fit into; three threads leave a CPU of four to daemons.
+    // As much as MEMTIS' programs take, on memory that they just fit into; three threads leave a CPU of four to
+    // daemons.
     let load = Load::Share { program, options: ":3", footprint: 64 << 30, percent: 112 };
     Setting { title, machine, load, gains: TPP, ..Setting::PLAIN }
 }
 
-/// On the machine of Colloid, with its 128 GB in both memories; all of the program fits into the near one, or only what is hot.
+/// On the machine of Colloid, with its 128 GB in both memories; all of the program fits into the near one, or only what
+/// is hot.
 const fn under_load(title: &'static str, footprint: u64, percent: u64) -> Setting {
     let load = Load::Share { program: "gups-4k", options: ":60", footprint, percent };
     Setting { title, machine: "colloid", load, gains: TPP, ..Setting::PLAIN }
@@ -35,6 +38,7 @@ pub(super) const TIERS: Reproduction = Reproduction {
     source: "Maruf et al., TPP (ASPLOS 2023); Lee et al., MEMTIS (SOSP 2023); Xiang et al., Nomad (OSDI 2024); Vuppalapati and Agarwal, \
              Colloid (SOSP 2024): their abstracts",
     scale: 1.0 / 1024.0,
+    runs: 1,
     // All times are a 1024th of what they are by default, as sizes are; 2560 MB/s are 10 MiB in a tick.
     knobs: &[
         (Knob::NumaScanDelayMs, 1),
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!(
             line.split_whitespace().collect::<Vec<_>>()[2..],
             [
-                "nomad", "100.0", "%", "70", "0", "0", "1.00", "s", "0.00%", "0", "s", "0", "s", "n/a",
+                "nomad", "100.0", "%", "70", "0", "0", "1.00", "s", "+0.00%", "0", "ns", "0", "ns", "n/a",
                 "0.0", "%"
             ]
         );

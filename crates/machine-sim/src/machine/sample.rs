@@ -1,7 +1,8 @@
 //! Sampled reads of memory, as hardware does it (PEBS): of every so many lines that a CPU reads, one tells its frame.
 //!
-//! A record takes time of the CPU. It goes into a buffer of the CPU's own, and when that is half full, who reads it is woken; what finds it full is
-//! lost. Like all that is charged for memory here, only reads after a miss of the TLBs are seen.
+//! A record takes time of the CPU. It goes into a buffer of the CPU's own, and when that is half full, who reads it is
+//! woken; what finds it full is lost. Like all that is charged for memory here, only reads after a miss of the TLBs are
+//! seen.
 
 use super::{Cpu, SimMachine};
 use crate::sched::Key;

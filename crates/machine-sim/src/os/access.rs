@@ -68,6 +68,22 @@ impl<P: Program> SimOs<'_, P> {
         ));
     }
 
+    /// The task goes back to its program, perhaps after a tick.
+    pub(super) fn task_work(&self) {
+        if self.world.ticks.get() && !self.dead() {
+            self.enter();
+            self.world.mm.task_work(self.space);
+            self.leave();
+        }
+    }
+
+    /// The task goes back to its program, from wherever it was: let others run first if it is their turn.
+    pub(super) fn go_back(&self) {
+        if self.machine.yield_if_due() {
+            self.task_work();
+        }
+    }
+
     /// Memory was read, of whichever page is in the frame.
     #[cold]
     fn note_placed(&self, pfn: Pfn, lines: u64) {

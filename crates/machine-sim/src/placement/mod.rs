@@ -1,20 +1,25 @@
-//! The optimum of placement: how little time reads of slow memory and moves between tiers could have taken, whatever had been moved when.
+//! The optimum of placement: how little time reads of slow memory and moves between tiers could have taken, whatever
+//! had been moved when.
 //!
-//! Problem: ways to promote can be compared with each other. What is missing is the best there could be for the reads of this run, which an
-//! oracle would come to that knows them beforehand, and that pays for what it moves.
+//! Problem: ways to promote can be compared with each other. What is missing is the best there could be for the reads
+//! of this run, which an oracle would come to that knows them beforehand, and that pays for what it moves.
 //!
-//! *What is bounded.* The run's reads of memory (those after a miss of the TLBs: the others cost the same everywhere here), in their order, each
-//! of a page and of some lines. A read that a slower tier serves costs so much more than one that the fast tier serves as the machine's description
-//! says of memory at rest; a move of a page from one to the other costs its copy. Between reads any pages may be moved, as long as
-//! no more are in the fast tier than it has frames. A page that comes new (or back from a device) comes where it likes. The *cost* of a plan is the sum; the
-//! run's own moves are one of the plans. Nothing else of the run is in it: no faults, no flushes, no scans, no queues, no time that goes by.
+//! *What is bounded.* The run's reads of memory (those after a miss of the TLBs: the others cost the same everywhere
+//! here), in their order, each of a page and of some lines. A read that a slower tier serves costs so much more than
+//! one that the fast tier serves as the machine's description says of memory at rest; a move of a page from one to the
+//! other costs its copy. Between reads any pages may be moved, as long as no more are in the fast tier than it has
+//! frames. A page that comes new (or back from a device) comes where it likes. The *cost* of a plan is the sum; the
+//! run's own moves are one of the plans. Nothing else of the run is in it: no faults, no flushes, no scans, no queues,
+//! no time that goes by.
 //!
-//! *How.* The limit of frames is replaced by a price for each moment that a page spends in the fast tier. Then each page is by itself: of two
-//! places after each read, the cheaper way to each is known from those after the read before. What all pages come to, less the
-//! price of all frames for the whole time, is no more than the cost of any plan within the limit, whatever the price is (weak
-//! duality of Lagrange: a plan within the limit pays no more for frames than is given back). So several prices are tried at once, while the run goes on, and the
-//! largest sum is told. It need not be reached by any plan: it is a bound, and how far from it a plan can come is not known. The share of
-//! lines that the fast tier serves in the plan of that price is told beside it; that plan may need more frames at times and fewer at others.
+//! *How.* The limit of frames is replaced by a price for each moment that a page spends in the fast tier. Then each
+//! page is by itself: of two places after each read, the cheaper way to each is known from those after the read before.
+//! What all pages come to, less the price of all frames for the whole time, is no more than the cost of any plan within
+//! the limit, whatever the price is (weak duality of Lagrange: a plan within the limit pays no more for frames than is
+//! given back). So several prices are tried at once, while the run goes on, and the largest sum is told. It need not be
+//! reached by any plan: it is a bound, and how far from it a plan can come is not known. The share of lines that the
+//! fast tier serves in the plan of that price is told beside it; that plan may need more frames at times and fewer at
+//! others.
 
 use mm::event::Event;
 use mm::units::Pfn;
@@ -119,7 +124,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// For a machine with frames below `end`, of which `room` are fast. `saved`: nanoseconds by which a read of one line is faster there.
+    /// For a machine with frames below `end`, of which `room` are fast. `saved`: nanoseconds by which a read of one
+    /// line is faster there.
     pub(crate) fn new(end: usize, room: u64, saved: f64, move_cost: f64) -> Placement {
         Placement {
             room,

@@ -3,8 +3,8 @@
 use super::{Bytes, MachineSpec, lay_out};
 
 impl MachineSpec {
-    /// The machine of the name `PRESET:A:B`, if it is such a name: a preset of two nodes, of whose memory `A` parts are on the first and `B` on
-    /// the second.
+    /// The machine of the name `PRESET:A:B`, if it is such a name: a preset of two nodes, of whose memory `A` parts are
+    /// on the first and `B` on the second.
     pub fn from_ratio_name(name: &str) -> Option<MachineSpec> {
         let mut words = name.split(':');
         let mut spec = MachineSpec::preset(words.next()?).ok()?;

@@ -1,11 +1,13 @@
 //! Which tier answers faster just now, and how much of the reads should go elsewhere.
 //!
-//! Fast memory that everybody reads is not fast. So the machine says, for the top tiers and for those below, how many reads there were and
-//! what they took, and the share of reads that the top tiers serve is moved towards the point where both take the same: up while the
-//! top tiers are faster, down while they are slower. What is known of that point is an interval; each measurement halves it, and one
-//! that has become too small is opened again at the side to which the point has gone.
+//! Fast memory that everybody reads is not fast. So the machine says, for the top tiers and for those below, how many
+//! reads there were and what they took, and the share of reads that the top tiers serve is moved towards the point
+//! where both take the same: up while the top tiers are faster, down while they are slower. What is known of that point
+//! is an interval; each measurement halves it, and one that has become too small is opened again at the side to which
+//! the point has gone.
 //!
-//! Source: Colloid (Vuppalapati and Agarwal, SOSP 2024): its principle and its search for the share; it calls the two margins delta and epsilon.
+//! Source: Colloid (Vuppalapati and Agarwal, SOSP 2024): its principle and its search for the share; it calls the two
+//! margins delta and epsilon.
 
 use crate::machine::Reads;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
@@ -90,7 +92,8 @@ impl Balance {
 mod tests {
     use super::*;
 
-    /// Two memories that serve 1000 reads a round, of which the near one takes longer the more it is asked for: the share after so many rounds.
+    /// Two memories that serve 1000 reads a round, of which the near one takes longer the more it is asked for: the
+    /// share after so many rounds.
     fn settled(far: u64, near: impl Fn(Share) -> u64, rounds: u32) -> Share {
         let balance = Balance::default();
         let at_rest = |idle| Reads { idle, ..Reads::default() };
@@ -120,7 +123,7 @@ mod tests {
     #[test]
     fn where_the_point_moves_it_is_followed() {
         let balance = Balance::default();
-        let mut shift = |share, near, far| balance.shift(share, near, far);
+        let shift = |share, near, far| balance.shift(share, near, far);
         assert_eq!(shift(ALL, 200, 100), Shift::Down(ALL / 2));
         assert_eq!(shift(ALL / 2, 100, 100), Shift::None);
         // It is faster again: all that lies above the middle is open only up to where it was slower.

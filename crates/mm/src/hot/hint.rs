@@ -1,11 +1,12 @@
 //! Faults: what is used soon after its entry was marked is hot.
 //!
-//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells how long the page
-//! went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that about as many pages are found hot
-//! as may be promoted in the time; while the fast node has ample room, whatever is used is promoted.
+//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells
+//! how long the page went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that
+//! about as many pages are found hot as may be promoted in the time; while the fast node has ample room, whatever is
+//! used is promoted.
 //!
-//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by CPUs of one
-//! node, or two by one task, have used is moved there.
+//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by
+//! CPUs of one node, or two by one task, have used is moved there.
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
 
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn pages_of_top_tiers_go_to_who_uses_them_twice() {
         let hot = hot();
-        let mut used = |node, task| {
+        let used = |node, task| {
             let User { private, moves } = hot.note_user(PAGE, NodeId(node), task);
             [private, moves]
         };

@@ -1,16 +1,18 @@
 //! What is hot: which pages of slower tiers are worth a place in a fast one.
 //!
-//! How uses of pages come to be known, and what they say, is a *policy* ([`HotPolicy`]), chosen by the knob `tier.policy`:
+//! How uses of pages come to be known, and what they say, is a *policy* ([`HotPolicy`]), chosen by the knob
+//! `tier.policy`:
 //! - [`hint`]: faults at entries that were marked to that end, as in Linux;
 //! - [`generations`]: young bits, which MGLRU's walks of page tables look at;
 //! - [`sampled`]: addresses that the machine samples.
 //!
-//! A policy decides about one use, with the little that it keeps, and takes no lock that others wait for; who tells it of uses, who isolates
-//! and moves pages, and who counts, is the same for all. What is asked to be moved later stands in a queue, which the daemon of
-//! promotion (`promote`) takes from. Where the policy is `hint` and moves are exclusive, nobody asks, and the daemon is not there.
+//! A policy decides about one use, with the little that it keeps, and takes no lock that others wait for; who tells it
+//! of uses, who isolates and moves pages, and who counts, is the same for all. What is asked to be moved later stands
+//! in a queue, which the daemon of promotion (`promote`) takes from. Where the policy is `hint` and moves are
+//! exclusive, nobody asks, and the daemon is not there.
 //!
-//! *Pages have names* ([`PageName`]): a policy that counts does so by owner and index and not by frame, so what it knows goes along when a page
-//! moves, down or up, and nobody has to tell it of frames that are freed.
+//! *Pages have names* ([`PageName`]): a policy that counts does so by owner and index and not by frame, so what it
+//! knows goes along when a page moves, down or up, and nobody has to tell it of frames that are freed.
 
 pub mod balance;
 pub mod generations;
@@ -42,7 +44,8 @@ pub mod tier_policy {
 /// Pages that wait to be moved, at most: who asks when so many do asks for nothing.
 const MOST_ASKED: usize = 4096;
 
-/// A page, whatever frame it is in: a number made of its owner and its place there. Two pages may have one name, if rarely.
+/// A page, whatever frame it is in: a number made of its owner and its place there. Two pages may have one name, if
+/// rarely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct PageName(u64);
 

@@ -1,14 +1,18 @@
-//! Sampled addresses: how often pages were used is counted, and as many of the hottest as the fast tier holds belong there.
+//! Sampled addresses: how often pages were used is counted, and as many of the hottest as the fast tier holds belong
+//! there.
 //!
-//! The machine samples one read of memory in so many (`tier.sample_period`). Each page has a count of its samples. A histogram says how many
-//! pages have a count of 1, of 2 to 3, of 4 to 7 and so on; after every `tier.adapt_samples` samples the threshold becomes the lowest of these
-//! classes from which on all pages together fit into the fast tier. After every `tier.cool_samples` all counts are halved, so
-//! that what was used long ago weighs less. A page that reaches the threshold is promoted, one above it is not demoted.
+//! The machine samples one read of memory in so many (`tier.sample_period`). Each page has a count of its samples. A
+//! histogram says how many pages have a count of 1, of 2 to 3, of 4 to 7 and so on; after every `tier.adapt_samples`
+//! samples the threshold becomes the lowest of these classes from which on all pages together fit into the fast tier.
+//! After every `tier.cool_samples` all counts are halved, so that what was used long ago weighs less. A page that
+//! reaches the threshold is promoted, one above it is not demoted.
 //!
-//! Two pages whose names want one place in the table of counts share it in turn: the hotter one has it, and cools down like any other.
+//! Two pages whose names want one place in the table of counts share it in turn: the hotter one has it, and cools down
+//! like any other.
 //!
-//! Source: MEMTIS (Lee et al., SOSP 2023): histogram, threshold, cooling; its defaults (its kernel's sysfs: a sample of 199 reads, adaptation
-//! after 100,000 samples, cooling after 2,000,000, promotion every 500 ms). Not here: its split of huge pages.
+//! Source: MEMTIS (Lee et al., SOSP 2023): histogram, threshold, cooling; its defaults (its kernel's sysfs: a sample of
+//! 199 reads, adaptation after 100,000 samples, cooling after 2,000,000, promotion every 500 ms). Not here: its split
+//! of huge pages.
 
 use super::balance::{ALL, Share};
 use super::table::Table;
@@ -153,7 +157,9 @@ mod tests {
         knobs.set(Knob::TierCoolSamples, 10_000).unwrap();
         // 10 pages with 16 samples each, and 40 with 4.
         for page in 0..50 {
-            (0..if page < 10 { 16 } else { 4 }).for_each(|_| drop(sampled.count(name(page))));
+            for _ in 0..if page < 10 { 16 } else { 4 } {
+                sampled.count(name(page));
+            }
         }
         sampled.round(20, &knobs);
         assert!((0..10).all(|page| sampled.keeps(name(page))));

@@ -1,13 +1,15 @@
 //! Promotion by a daemon: pages that are hot go to faster tiers, a round at a time.
 //!
-//! Linux promotes in the fault that tells of a use. Here that is one way among several (`tier.policy`, `tier.migration`); all others ask for a
-//! page to be moved ([`Hot::ask`](crate::hot::Hot::ask)), and this daemon does so. In a round it has young bits looked at, or takes what
-//! the machine has sampled, and decides by the loads of the tiers what may go up, and what goes down (`tier.balance`).
+//! Linux promotes in the fault that tells of a use. Here that is one way among several (`tier.policy`,
+//! `tier.migration`); all others ask for a page to be moved ([`Hot::ask`](crate::hot::Hot::ask)), and this daemon does
+//! so. In a round it has young bits looked at, or takes what the machine has sampled, and decides by the loads of the
+//! tiers what may go up, and what goes down (`tier.balance`).
 //!
-//! *Transactional* (`tier.migration`): a page stays mapped while it is copied, and its entry is taken away only then; if it was written meanwhile, which
-//! the entry's dirty mark tells, the copy is given up and the page stays where it is ([`migrate::folios_in_use`]). No program waits for a copy
-//! then, and a page that is written all the time is never moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the frame that a page has
-//! left is kept, and taken again if the page goes down unwritten) are not here: they need memory that belongs to a page of another frame.
+//! *Transactional* (`tier.migration`): a page stays mapped while it is copied, and its entry is taken away only then;
+//! if it was written meanwhile, which the entry's dirty mark tells, the copy is given up and the page stays where it is
+//! ([`migrate::folios_in_use`]). No program waits for a copy then, and a page that is written all the time is never
+//! moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the frame that a page has left is kept, and taken again
+//! if the page goes down unwritten) are not here: they need memory that belongs to a page of another frame.
 
 use crate::alloc::{Fresh, Mark};
 use crate::frame::List;
@@ -24,8 +26,8 @@ use crate::units::*;
 /// Folios that are moved together.
 const BATCH: u32 = 32;
 
-/// Looking at samples takes at most so many per cent of the daemon's CPU; else it samples more seldom, down to one for this many of those that
-/// the knob asks for. (MEMTIS: a limit of 3 %, by the same means.)
+/// Looking at samples takes at most so many per cent of the daemon's CPU; else it samples more seldom, down to one for
+/// this many of those that the knob asks for. (MEMTIS: a limit of 3 %, by the same means.)
 const SAMPLING_PERCENT: u64 = 3;
 const SELDOM: u64 = 256;
 

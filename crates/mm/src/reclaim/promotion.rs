@@ -32,7 +32,8 @@ pub(super) fn note_young<M: Machine>(st: &Store<M>, head: Pfn) {
     }
 }
 
-/// Give each vector of a slower tier a new generation, if generations are what replaces pages: who does so looks at young bits.
+/// Give each vector of a slower tier a new generation, if generations are what replaces pages: who does so looks at
+/// young bits.
 pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
     let cx = Reclaim { st, state, spaces };
     if !st.lru.may_have_generations() {

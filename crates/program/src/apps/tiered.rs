@@ -1,6 +1,7 @@
-//! Programs with memory that does not fit into fast memory, as papers on tiers measure them: graph500, XSBench, a B-tree, PageRank, Silo under
-//! YCSB, and GUPS. Each fills its memory, then does a fixed number of operations on it: loads and stores in the order and with the
-//! locality of the real one. docs/programs.md tells where the proportions come from.
+//! Programs with memory that does not fit into fast memory, as papers on tiers measure them: graph500, XSBench, a
+//! B-tree, PageRank, Silo under YCSB, and GUPS. Each fills its memory, then does a fixed number of operations on it:
+//! loads and stores in the order and with the locality of the real one. docs/programs.md tells where the proportions
+//! come from.
 
 use super::Ask;
 use super::parts::{Heap, Job, part, touch};
@@ -39,7 +40,8 @@ const PASSES: u64 = 3;
 /// Neighbours of a vertex: graph500 has 16 edges for each, and both ends know of it; Twitter's graph has 24.
 const GRAPH500_DEGREE: u64 = 32;
 const TWITTER_DEGREE: u64 = 24;
-/// XSBench, large: nuclides, grid points of each, bytes of a grid point; nuclides of the material that is asked for, in the mean.
+/// XSBench, large: nuclides, grid points of each, bytes of a grid point; nuclides of the material that is asked for, in
+/// the mean.
 const NUCLIDES: u64 = 355;
 const POINT: u64 = 48;
 const POINTS: u64 = 11_303;
@@ -80,7 +82,8 @@ impl Tiered {
         }
     }
 
-    /// Vertices of a graph: what is kept of each is its first neighbour's place, its neighbours, and two words of results.
+    /// Vertices of a graph: what is kept of each is its first neighbour's place, its neighbours, and two words of
+    /// results.
     fn vertices(&self) -> u64 {
         self.bytes / self.vertex()
     }
@@ -163,7 +166,8 @@ impl Walk<'_> {
         scattered(rank, vertices)
     }
 
-    /// A part of a breadth-first search: vertices in no order, of each its place, its neighbours, and for each of them whether it was seen.
+    /// A part of a breadth-first search: vertices in no order, of each its place, its neighbours, and for each of them
+    /// whether it was seen.
     fn search<O: Os>(&mut self, os: &mut O, own: core::ops::Range<u64>, root: u64) -> Result<(), Signal> {
         let vertices = self.job.vertices();
         let (lists, parents) = (8 * vertices, (8 + 8 * GRAPH500_DEGREE) * vertices);
@@ -199,7 +203,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One lookup of XSBench: an energy is found by halves in the table of all energies; its row says where each nuclide's grid has it.
+    /// One lookup of XSBench: an energy is found by halves in the table of all energies; its row says where each
+    /// nuclide's grid has it.
     fn cross_section<O: Os>(&mut self, os: &mut O) -> Result<(), Signal> {
         // Of each energy: itself, and a row of one number for each nuclide; as many energies as there is room for.
         let row = 8 + 4 * NUCLIDES;

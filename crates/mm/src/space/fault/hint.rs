@@ -34,7 +34,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         if let Some(to) = self.wanted_on(head, node, here) {
             if st.tiers.is_top(node) || st.knobs.get(Knob::TierMigration) == 0 {
-                if !self.space.move_misplaced(st, &self.vma, head, to) && st.tiers.is_top(node) {
+                if !self.space.move_misplaced(st, self.vma, head, to) && st.tiers.is_top(node) {
                     self.space.note_immobile();
                 }
             } else if let Some(name) = PageName::of(&st.frames[head]) {
