@@ -667,7 +667,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.world.config.seed, self.task)
+        program::rng::task_seed(self.world.config.seed, self.task - self.world.promoters())
     }
 
     fn progress(&mut self, units: u64) {

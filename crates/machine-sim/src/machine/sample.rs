@@ -90,7 +90,9 @@ mod tests {
         let spec = MachineSpec::preset("tiers").unwrap();
         let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec));
         let read = |times: u64| {
-            (0..times).for_each(|i| drop(machine.memory_time(machine.here(), Pfn(i as u32 % 64), 1)))
+            for i in 0..times as u32 {
+                machine.memory_time(machine.here(), Pfn(i % 64), 1);
+            }
         };
         let taken = || {
             let mut frames = 0;

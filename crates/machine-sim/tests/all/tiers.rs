@@ -6,6 +6,7 @@ use mm::hot::tier_policy;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
+use program::named::{Named, Words};
 use program::{Map, Os, Program, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
@@ -123,6 +124,21 @@ fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
         aborted += with.stat(Stat::TierMoveAborted);
     }
     assert!(aborted > 0);
+}
+
+/// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the same work.
+#[test]
+fn a_daemon_of_promotion_leaves_programs_their_choices() {
+    let accesses = |policy| {
+        let mut config = config(1, 0);
+        config.knobs.push((Knob::TierPolicy, policy));
+        outcome(&config, &builtin_app("xsbench:4194304:2")).accesses
+    };
+    assert_eq!(accesses(tier_policy::HINT), accesses(tier_policy::SAMPLED));
+}
+
+fn builtin_app(name: &str) -> Named {
+    Named::new(Words::parse(name, |bytes| Ok(bytes.parse().unwrap())).unwrap()).unwrap()
 }
 
 #[test]
