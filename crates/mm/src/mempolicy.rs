@@ -122,7 +122,8 @@ impl Place {
             PolicyMode::Preferred => (nearest(), Nodes::ALL),
             PolicyMode::Bind => (nearest(), nodes),
             PolicyMode::Interleave => {
-                let turn = (self.0 >> (NODE_BITS + MODE_BITS) >> order.0) % u64::from(nodes.0.count_ones()).max(1);
+                let turn =
+                    (self.0 >> (NODE_BITS + MODE_BITS) >> order.0) % u64::from(nodes.0.count_ones()).max(1);
                 (nodes.named().nth(turn as usize).unwrap_or(here), Nodes::ALL)
             }
         }
