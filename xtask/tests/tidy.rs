@@ -35,7 +35,7 @@ const FLOORS: &[(u32, &[&str])] = &[
     (5, &["alloc", "table", "lru", "memory"]),
     (6, &["folio", "cache", "rmap", "store"]),
     (7, &["reclaim", "writeback", "truncate", "migrate", "space"]),
-    (8, &["compact"]),
+    (8, &["compact", "promote"]),
     (9, &["mm"]),
 ];
 

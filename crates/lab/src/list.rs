@@ -165,6 +165,7 @@ pub fn metrics() -> Listing {
             .chain(metrics::BOUND_ROWS)
             .chain(metrics::OPTIMUM_ROWS)
             .chain(metrics::MOVES_ROWS)
+            .chain(metrics::PLACEMENT_ROWS)
             .map(|metric| row![metric.name, metric.unit, metric.help]),
     )
 }

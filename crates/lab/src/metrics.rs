@@ -227,6 +227,30 @@ pub const MOVES_ROWS: &[Row] = &[
     compaction("compaction_pieces_after", "%", "the same after it (with --moves)"),
 ];
 
+/// The rows that `--placement` adds.
+pub const PLACEMENT_ROWS: &[Row] = &[
+    placement(
+        "placement_cost",
+        "s",
+        "what reads of slow memory took longer, and copies between tiers (with --placement; docs/tiers.md)",
+    ),
+    placement(
+        "placement_cost_least",
+        "s",
+        "the least that this can be for the same reads, whatever is moved when (with --placement)",
+    ),
+    Row {
+        name: "placement_back",
+        unit: "pages",
+        help: "pages that went up after they had gone down (with --placement)",
+        source: Source::MachineCount("placement_back"),
+    },
+];
+
+const fn placement(name: &'static str, unit: &'static str, help: &'static str) -> Row {
+    Row { name, unit, help, source: Source::MachineNanos(name) }
+}
+
 /// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound and of the
 /// optimum if they were asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
@@ -239,12 +263,13 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let bounded = runs.iter().any(|run| run.bound.is_some());
     let bound = if bounded { BOUND_ROWS } else { &[] };
     let optimum = if runs.iter().any(|run| run.optimum.is_some()) { OPTIMUM_ROWS } else { &[] };
-    let moves = if runs.is_empty() { &[] } else { MOVES_ROWS };
+    let [moves, placement] = if runs.is_empty() { [&[][..]; 2] } else { [MOVES_ROWS, PLACEMENT_ROWS] };
     let mut metrics: Vec<Metric> = ROWS
         .iter()
         .chain(bound)
         .chain(optimum)
         .chain(moves)
+        .chain(placement)
         .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),

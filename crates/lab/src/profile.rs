@@ -95,6 +95,36 @@ pub const PRESETS: &[Preset] = &[
         help: "what scans read goes before what is looked up here and there (cache_ext, 2025)",
         knobs: &[(Knob::ReclaimPolicy, 9)],
     },
+    Preset {
+        name: "numa-balancing",
+        help: "classic, and pages go to the node that uses them (kernel.numa_balancing=1): to fast memory as long as it has room",
+        knobs: &[(Knob::NumaBalancing, 1)],
+    },
+    Preset {
+        name: "tpp",
+        help: "tiers as Linux 6.12 has them: what is cold goes down in reclaim, what faults soon after its mark comes up (TPP, 2023)",
+        knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2)],
+    },
+    Preset {
+        name: "tier-generations",
+        help: "mglru; what is cold goes down, what two walks of page tables in a row found young comes up (klruscand, 2025)",
+        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::DemotionEnabled, 1), (Knob::TierPolicy, 1)],
+    },
+    Preset {
+        name: "memtis",
+        help: "classic; what is cold goes down, and up come as many of the pages that were sampled most as fast memory holds (MEMTIS, 2023)",
+        knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, 2)],
+    },
+    Preset {
+        name: "nomad",
+        help: "tpp, and a daemon copies pages while they are used, and leaves those that are written meanwhile (Nomad, 2024; no shadows)",
+        knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2), (Knob::TierMigration, 1)],
+    },
+    Preset {
+        name: "colloid",
+        help: "memtis, and hot pages go to whichever tier answers faster under its load (Colloid, 2024)",
+        knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, 2), (Knob::TierBalance, 1)],
+    },
 ];
 
 /// A profile as the user wrote it, understood.

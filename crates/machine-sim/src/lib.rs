@@ -27,6 +27,7 @@ mod optimum;
 mod oracle;
 mod os;
 mod outcome;
+mod placement;
 mod policies;
 mod preempt;
 mod profile;

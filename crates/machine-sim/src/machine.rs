@@ -4,30 +4,34 @@
 //! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
 mod faults;
+mod io;
 mod load;
 mod memory;
+mod sample;
 
 use crate::bound::Bound;
 use crate::content::Content;
 use crate::coroutine;
-use crate::device::{Device, Plug, Request, Started};
+use crate::device::{Device, Plug};
 use crate::histogram::Histogram;
 use crate::moves::Moves;
 use crate::optimum::Optimum;
+use crate::placement::Placement;
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
 use crate::run::RunConfig;
-use crate::sched::{Happening, Key, Sched, TaskId};
+use crate::sched::{Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
 use load::Load;
 use mm::event::Event;
 use mm::machine::{
-    Asid, CpuSet, Flush, Io, Machine, MemoryRange, RemoteCall, Scope, TablePage, Ticket, WaitKey, Work,
-    ZoneSight,
+    Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, TablePage, Ticket, WaitKey,
+    Work, ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
+use sample::Sampler;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -125,6 +129,8 @@ pub struct SimMachine {
     pub(crate) optimum: Option<RefCell<Optimum>>,
     /// Holds compactions against the fewest pages to be moved; `None`: nobody asked.
     pub(crate) moves: Option<RefCell<Moves>>,
+    /// Holds placement in tiers against the best there could be; `None`: nobody asked.
+    pub(crate) placement: Option<RefCell<Placement>>,
     /// The first translation that was held where none could be, in words.
     pub(crate) held_over: RefCell<Option<String>>,
     /// Keeps a tree of where CPU time went; `None`: nobody asked.
@@ -154,6 +160,7 @@ pub struct SimMachine {
     loads: Vec<Option<Rc<Load>>>,
     /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody asks.
     pub(crate) read_lines: Vec<Cell<u64>>,
+    sampler: Sampler,
     fault: Option<Fault>,
     flushes: Cell<u64>,
     late: RefCell<Vec<(u64, usize, Flush, Asid)>>,
@@ -193,6 +200,7 @@ impl SimMachine {
             latency: memory::latencies(&spec),
             loads: memory::loads(&spec),
             read_lines: read_lines.collect(),
+            sampler: Sampler::new(nodes.len()),
             unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
             cpus,
             current: Cell::new(0),
@@ -206,11 +214,12 @@ impl SimMachine {
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
+            placement: memory::placement(&spec, config),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
             scopes: config.profile || config.preempt.is_some(),
-            listens: config.verify || config.bound || config.optimum,
+            listens: config.verify || config.bound || config.optimum || config.placement,
             answering: Cell::new(false),
             stopping: Cell::new(false),
             takeoff: RefCell::new(Histogram::new()),
@@ -361,49 +370,15 @@ impl SimMachine {
         }
     }
 
-    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit.
+    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit. Has it looked?
     #[inline]
-    pub(crate) fn yield_if_due(&self) {
-        if self.here().clock.get() >= self.limit.get() {
+    pub(crate) fn yield_if_due(&self) -> bool {
+        let due = self.here().clock.get() >= self.limit.get();
+        if due {
             assert_eq!(mm::lock::held(), 0, "others are let run with locks held");
             coroutine::suspend();
         }
-    }
-
-    /// Hand what the current CPU has submitted to the devices.
-    #[inline]
-    pub(crate) fn unplug(&self) {
-        if !self.here().plug.borrow().is_empty() {
-            self.unplug_all();
-        }
-    }
-
-    #[cold]
-    fn unplug_all(&self) {
-        let now = self.here().clock.get();
-        let requests = self.here().plug.borrow_mut().take();
-        for request in requests {
-            let device = request.device();
-            let started = self.devices.borrow_mut()[device].submit(now, request);
-            self.expect_end(device, started);
-        }
-    }
-
-    /// A device tells when it will be done with a request.
-    fn expect_end(&self, device: usize, started: Option<Started>) {
-        let Some(Started { tag, done }) = started else { return };
-        self.sched.borrow_mut().at(done, Happening::Io(device, tag));
-        self.limit.set(self.limit.get().min(done));
-    }
-
-    /// A device is done with a request at `now`: its content is there. Returns the request.
-    pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
-        let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
-        self.expect_end(device, next);
-        if let Some(content) = &self.content {
-            ended.parts().for_each(|io| content.borrow_mut().finish(io));
-        }
-        ended
+        due
     }
 }
 
@@ -469,6 +444,9 @@ impl Machine for SimMachine {
         }
         if let Some(optimum) = &self.optimum {
             optimum.borrow_mut().copied(to, from, pages);
+        }
+        if let Some(placement) = &self.placement {
+            placement.borrow_mut().copied(to, from, pages, [to, from].map(|pfn| self.is_fast(pfn)));
         }
         self.point();
     }
@@ -588,6 +566,18 @@ impl Machine for SimMachine {
         }
         drop(devices);
         self.point();
+    }
+
+    fn sample(&self, every: u64) {
+        self.sampler.start(every);
+    }
+
+    fn take_samples(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
+        self.sampler.take(each)
+    }
+
+    fn reads_of(&self, node: NodeId) -> Option<Reads> {
+        self.reads_of_node(node)
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {

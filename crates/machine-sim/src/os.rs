@@ -162,11 +162,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     #[cold]
     fn breathe(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
-        if self.world.ticks.get() {
-            self.enter();
-            self.world.mm.task_work(self.space);
-            self.leave();
-        }
+        self.task_work();
         if self.world.mm.killed(self.space) {
             self.killed();
         }
@@ -247,7 +243,7 @@ impl<'w, P: Program> SimOs<'w, P> {
     /// After a call, when the oracle knows of it.
     fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
         self.after_operation();
-        self.machine.yield_if_due();
+        self.go_back();
         if self.world.mm.killed(self.space) {
             self.killed();
         }
@@ -311,7 +307,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn compute(&mut self, instructions: u64) {
         self.machine.here().spend(self.instruction_cost.saturating_mul(instructions).min(END));
-        self.machine.yield_if_due();
+        self.go_back();
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
@@ -589,10 +585,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         if self.dead() {
             // It is on its way to its end, but time passes: who sleeps until others have come further must see them come.
             self.machine.here().spend(picos);
-            return self.machine.yield_if_due();
+            self.machine.yield_if_due();
+            return;
         }
         let until = self.machine.here().clock.get() + picos;
         self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
+        self.task_work();
     }
 
     fn barrier(&mut self, id: u32, tasks: u32) {
@@ -669,7 +667,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.world.config.seed, self.task)
+        program::rng::task_seed(self.world.config.seed, self.task - self.world.promoters())
     }
 
     fn progress(&mut self, units: u64) {

@@ -5,6 +5,7 @@ use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
+use crate::placement::PlacementReport;
 use crate::profile::ProfileNode;
 use crate::run::verdict;
 use crate::visits::Visited;
@@ -253,10 +254,51 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
             help: "what all tasks touched in their time, as the program measures it",
         });
     }
+    if let Some(placement) = &machine.placement {
+        metrics.extend(placements(placement.borrow().report()));
+    }
     if let Some(moves) = &machine.moves {
         metrics.extend(compactions(moves.borrow().report()));
     }
     metrics
+}
+
+/// What placement in tiers came to.
+fn placements(report: PlacementReport) -> Vec<Metric> {
+    let PlacementReport { own, least, least_share, moves, back } = report;
+    let metric = |name: &str, value, unit, better, help| Metric {
+        name: format!("placement_{name}"),
+        value,
+        unit,
+        better,
+        help,
+    };
+    let lower = Better::Lower;
+    vec![
+        metric("cost", own, "ns", lower, "what reads of slow memory took longer, and copies between tiers"),
+        metric(
+            "cost_least",
+            least,
+            "ns",
+            lower,
+            "the least that this can be for the same reads, whatever is moved when",
+        ),
+        metric(
+            "share_least",
+            least_share * 100.0,
+            "%",
+            Better::Higher,
+            "share of lines from fast memory in the plan which that comes from",
+        ),
+        metric("moves", moves as f64, "pages", lower, "pages copied between tiers"),
+        metric(
+            "back",
+            back as f64,
+            "pages",
+            lower,
+            "of these, pages that went up after they had gone down: ping-pong",
+        ),
+    ]
 }
 
 /// What compactions came to.

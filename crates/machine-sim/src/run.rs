@@ -54,6 +54,9 @@ pub struct RunConfig {
     /// Hold compactions against the fewest pages that they must move, and look how much in pieces memory is: metrics `compaction_...`
     /// ([`Outcome::metrics`]). Changes nothing else.
     pub moves: bool,
+    /// Hold placement in tiers of memory against the least that reads and moves can cost: metrics `placement_...` ([`Outcome::metrics`]).
+    /// Changes nothing else.
+    pub placement: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
     /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
@@ -84,6 +87,7 @@ impl RunConfig {
             bound: false,
             optimum: false,
             moves: false,
+            placement: false,
             profile: false,
             preempt: None,
             validate_every_op: false,
@@ -258,6 +262,9 @@ fn drive<'w, P: Program>(
         }
         if outcome.is_none() && world.kernel.borrow().live == 0 {
             let taken = Outcome::take(world);
+            if let Some(placement) = &machine.placement {
+                placement.borrow().report().check().map_err(failed)?;
+            }
             taken.optimum.iter().try_for_each(|optimum| optimum.check()).map_err(failed)?;
             outcome = Some(taken);
             let end = world.kernel.borrow().ended_at;
@@ -322,7 +329,9 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
         Kind::Leaving => (Class::System, None),
         Kind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         Kind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        Kind::Daemon(Daemon::Khugepaged | Daemon::Kcompactd(_)) | Kind::Visitor => (Class::System, None),
+        Kind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_)) | Kind::Visitor => {
+            (Class::System, None)
+        }
     };
     drop(kernel);
     machine.class.set(class);

@@ -33,6 +33,9 @@ impl SimMachine {
         if let Some(optimum) = &self.optimum {
             optimum.borrow_mut().event(event, args);
         }
+        if let Some(placement) = &self.placement {
+            placement.borrow_mut().event(event, args);
+        }
     }
 
     /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their space hold one of

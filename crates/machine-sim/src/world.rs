@@ -149,6 +149,12 @@ impl<'p, P> World<'p, P> {
         id
     }
 
+    /// Daemons of promotion: 1 or none. They are there under some ways to promote only, and what programs draw must not depend on that.
+    pub(crate) fn promoters(&self) -> u32 {
+        let promotes = |kind: &&Kind| matches!(kind, Kind::Daemon(Daemon::Kpromoted));
+        self.kernel.borrow().tasks.iter().filter(promotes).count() as u32
+    }
+
     /// A new process with one task.
     pub(crate) fn start_process(&self, space: SpaceId, fds: Vec<Option<Open>>, role: Role) -> TaskId {
         let process = {
@@ -231,6 +237,7 @@ impl<'p, P> World<'p, P> {
                             | WaitKey::Kcompactd(_)
                             | WaitKey::Flusher
                             | WaitKey::Khugepaged
+                            | WaitKey::Kpromoted
                             | WaitKey::Timer
                     ))
                 )

@@ -234,4 +234,6 @@ pub enum Daemon {
     Flusher,
     /// Collapses pages that could be mapped by 2 MiB entries.
     Khugepaged,
+    /// Moves hot pages to faster tiers, where that is not done at faults.
+    Kpromoted,
 }

@@ -124,6 +124,23 @@ knobs! {
         "what is used within this time after it was marked is hot";
     NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536 1..=1048576 "MB/s"
         "how much may be promoted to a node";
+    TierPolicy "tier.policy" 0 0..=2 "" ["hint" "generations" "sampled"] @start
+        "what is hot, of slower tiers: as kernel.numa_balancing=2 finds out by faults, what MGLRU's walks have found young in two rounds in \
+         a row, or what the machine's samples of addresses say; not in Linux";
+    TierMigration "tier.migration" 0 0..=1 "" ["exclusive" "transactional"] @start
+        "pages go up while nobody can use them, or are used where they are while a daemon copies them, and stay there if they were written \
+         meanwhile; not in Linux";
+    TierBalance "tier.balance" 0 0..=1 ""
+        "hot pages go to whichever tier answers faster under its load (1), where tier.policy samples and the machine tells of \
+         latencies; not in Linux";
+    TierPeriodMs "tier.period_ms" 500 1..=60000 "ms"
+        "how long a round of generations, of promotion by samples, or of balancing is";
+    TierSamplePeriod "tier.sample_period" 199 1..=1000000 "reads"
+        "one read of memory in so many is sampled";
+    TierAdaptSamples "tier.adapt_samples" 100000 1..=1000000000 ""
+        "after so many samples the threshold follows the size of the fast tiers";
+    TierCoolSamples "tier.cool_samples" 2000000 1..=1000000000 ""
+        "after so many samples all counts are halved";
     MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
         "memory kept free for those who cannot wait; 0 = by the size of memory";
     WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"
@@ -357,7 +374,12 @@ mod tests {
     #[test]
     fn what_is_read_at_the_start_only_says_so() {
         let at_start = Knob::ALL.iter().filter(|knob| knob.info().at_start);
-        assert!(at_start.eq([&Knob::ThpKhugepaged, &Knob::TlbUnmap]));
+        assert!(at_start.eq([
+            &Knob::TierPolicy,
+            &Knob::TierMigration,
+            &Knob::ThpKhugepaged,
+            &Knob::TlbUnmap
+        ]));
     }
 
     #[test]

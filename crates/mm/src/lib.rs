@@ -57,6 +57,7 @@ pub mod migrate;
 pub mod mm;
 pub mod policy;
 pub mod primitive;
+pub mod promote;
 pub(crate) mod published;
 pub mod reclaim;
 pub mod rmap;

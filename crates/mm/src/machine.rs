@@ -176,6 +176,26 @@ pub struct Io {
     pub pages: u32,
 }
 
+/// Reads of some memory so far, the nanoseconds that they took together, and those that one takes while nobody else reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reads {
+    /// How many.
+    pub count: u64,
+    /// What they took.
+    pub nanos: u64,
+    /// What one takes of memory at rest.
+    pub idle: u64,
+}
+
+impl Reads {
+    /// Of both.
+    #[must_use]
+    pub fn and(self, other: Reads) -> Reads {
+        let idle = self.idle.max(other.idle);
+        Reads { count: self.count + other.count, nanos: self.nanos + other.nanos, idle }
+    }
+}
+
 /// What a task can sleep on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum WaitKey {
@@ -199,6 +219,8 @@ pub enum WaitKey {
     Writeback,
     /// khugepaged's next round is due, or the machine stops.
     Khugepaged,
+    /// The daemon of promotion is wanted.
+    Kpromoted,
     /// The time only.
     Timer,
 }
@@ -293,6 +315,19 @@ pub trait Machine: Shared {
 
     /// Start a transfer. Its end is told through [`Mm::io_done`](crate::Mm::io_done).
     fn submit(&self, io: Io);
+
+    // --- what is read ------------------------------------------------------------------------------------
+
+    /// Sample the address of one read of memory in `every`, from now on. When many have come together, wake [`WaitKey::Kpromoted`].
+    fn sample(&self, _every: u64) {}
+    /// Hand over the frames that were sampled since this was last called. Returns how many more were lost for want of room.
+    fn take_samples(&self, _each: &mut dyn FnMut(Pfn)) -> u64 {
+        0
+    }
+    /// Reads of a node's memory so far; `None`: the machine does not know what they take under load.
+    fn reads_of(&self, _node: NodeId) -> Option<Reads> {
+        None
+    }
 
     // --- waiting ------------------------------------------------------------------------------------------
 

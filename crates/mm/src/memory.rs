@@ -192,6 +192,24 @@ impl<M: Machine> Memory<M> {
         Landing::copied(from, to)
     }
 
+    /// Copy a folio that is used meanwhile to one that nobody sees yet. What is stored to it from now on is not in the copy.
+    pub fn copy_in_use(&self, from: Pfn, to: Pfn) {
+        assert!(self.frames[from].has(FrameFlags::LOCKED), "{from} is copied by who has not locked it");
+        self.copy(to, from, self.frames[from].pages());
+    }
+
+    /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written since: as
+    /// [`Self::copy_folio`], without the copy.
+    #[expect(clippy::disallowed_methods, reason = "it is a copy, and nobody has written since")]
+    pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
+        let frame = &self.frames[from];
+        assert!(frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0, "{from} is in use after its copy");
+        assert!(!batch.owes_for_writable(), "{from} counts as copied while CPUs may store to it");
+        let concern = Concern::Frames { first: from, count: frame.pages() };
+        self.event(Event::TlbHazard, concern.args());
+        Landing::copied(from, to)
+    }
+
     /// Zero pages of a folio of a file, of which nobody holds a translation that was taken away.
     #[expect(clippy::disallowed_methods, reason = "what was owed for the file has been paid")]
     pub fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {

@@ -36,12 +36,14 @@ use crate::cache::Cache;
 use crate::compact;
 use crate::frame::{FrameFlags, Mobility};
 use crate::ground::Ground;
+use crate::hot;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
 use crate::policy::MakePolicy;
+use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
 use crate::space::{FaultStop, Spaces, Stop};
@@ -348,7 +350,8 @@ impl<M: Machine> Mm<M> {
         let compact = if self.ground().knobs.wants_blocks() { nodes } else { 0 };
         let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
-        background.chain(kcompactds).collect()
+        let promotes = self.ground().tiers.many() && hot::wants_daemon(&self.ground().knobs);
+        background.chain(kcompactds).chain(promotes.then_some(Daemon::Kpromoted)).collect()
     }
 
     /// Run a background task until the machine stops.
@@ -358,6 +361,7 @@ impl<M: Machine> Mm<M> {
             Daemon::Kcompactd(node) => compact::daemon(&self.store, node),
             Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
+            Daemon::Kpromoted => promote::daemon(&self.store, &self.reclaim, self),
         }
     }
 }

@@ -42,6 +42,7 @@ named_table! {
         TlbFinishMmu "tlb_finish_mmu" "flush what was taken away, then free it";
         TryToUnmapOne "try_to_unmap_one" "take all entries of a folio away";
         DoNumaPage "do_numa_page" "a fault at an entry that was marked to tell who uses its page";
+        Kpromoted "kpromoted" "a round of promotion by the daemon";
         TaskNumaWork "task_numa_work" "mark entries of a space, to learn who uses their pages";
         MigratePages "migrate_pages" "move folios to other frames";
         TryToMigrateOne "try_to_migrate_one" "take all entries of a folio away that is moved";

@@ -115,6 +115,11 @@ named_table! {
         NumaHintFaults "numa_hint_faults" "faults at such entries";
         NumaHintFaultsLocal "numa_hint_faults_local" "those by a CPU of the page's node";
         NumaPagesMigrated "numa_pages_migrated" "pages moved after such faults";
+        TierSamples "tier_samples" "sampled reads of memory that were looked at (tier.policy = sampled)";
+        TierSamplesLost "tier_samples_lost" "samples that were lost because nobody had taken those before them";
+        TierKept "tier_kept" "pages that reclaim would have moved to a slower tier, and that were too hot for it";
+        TierMoveAborted "tier_move_aborted" "pages written while they were copied, so that they stayed (tier.migration = transactional)";
+        TierBalanced "tier_balanced" "hot pages moved to a slower tier that answers faster (tier.balance)";
         OomKill "oom_kill" "spaces chosen by the out-of-memory decision";
         UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
         UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";

@@ -32,7 +32,8 @@ impl<M> core::ops::Deref for Store<M> {
 impl<M: Machine> Store<M> {
     /// Put the rooms together. `zero` is a frame that stays allocated and zeroed for ever.
     pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> Store<M> {
-        let hot = Hot::new(memory.tiers.nodes());
+        let frames = memory.machine.memory().iter().map(|range| u64::from(range.frames)).sum();
+        let hot = Hot::new(memory.tiers.nodes(), frames);
         Store { memory, cache, rmap: Rmap::default(), zero, hot }
     }
 

@@ -230,9 +230,9 @@ pub struct ReproduceArgs {
     /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the reproduction's own]
     #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
     pub scale: Option<f64>,
-    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
+    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...; if not given, mostly 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
     /// With which seeds, and how to show it.
     #[command(flatten)]
     pub sweep: Sweep,
@@ -310,18 +310,19 @@ pub struct ExperimentArgs {
     /// What to run, and how.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Also count the flushes that any safe policy would need (slower; docs/bound.md); a policy that flushes less fails.
-    /// Not with --preempt
+    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); one with less fails. Not with --preempt
     #[arg(long)]
     pub bound: bool,
-    /// Also count the refaults that there could have been at least, whatever is evicted when (slower; docs/optimum.md). Not with
-    /// --preempt
+    /// Also count the fewest refaults that there can be (slower; docs/optimum.md). Not with --preempt
     #[arg(long)]
     pub optimum: bool,
     /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free memory is in
     /// pieces before and after (slower; docs/compaction.md)
     #[arg(long)]
     pub moves: bool,
+    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower; docs/tiers.md)
+    #[arg(long)]
+    pub placement: bool,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

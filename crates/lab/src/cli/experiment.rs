@@ -55,6 +55,7 @@ struct Counted {
     bound: bool,
     optimum: bool,
     moves: bool,
+    placement: bool,
     preempt: Option<u32>,
 }
 
@@ -79,6 +80,7 @@ fn carry_out(
     plan.count_bound(args.bound)?;
     plan.count_optimum(args.optimum)?;
     plan.also.moves = args.moves;
+    plan.also.placement = args.placement;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
@@ -251,6 +253,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
         bound: plan.also.bound,
         optimum: plan.also.optimum,
         moves: plan.also.moves,
+        placement: plan.also.placement,
         preempt: plan.also.preempt,
         profile_tree: plan.profile_tree,
         visits: &plan.visits,
@@ -275,6 +278,7 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) ->
     words.extend(also.bound.then(|| "--bound".to_owned()));
     words.extend(also.optimum.then(|| "--optimum".to_owned()));
     words.extend(also.moves.then(|| "--moves".to_owned()));
+    words.extend(also.placement.then(|| "--placement".to_owned()));
     words.extend(also.preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
     replay::shell_line(words)
 }
@@ -318,9 +322,9 @@ mod tests {
             "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
              --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
         );
-        let also = Counted { bound: true, optimum: true, moves: true, preempt: None };
+        let also = Counted { bound: true, optimum: true, moves: true, placement: true, preempt: None };
         let all = replay_command(&setup(&["a"]), &profile, 7, also);
-        assert!(all.ends_with(" --verify --bound --optimum --moves"));
+        assert!(all.ends_with(" --verify --bound --optimum --moves --placement"));
         let also = Counted { preempt: Some(8), ..Counted::default() };
         let all = replay_command(&setup(&["a"]), &profile, 7, also);
         assert!(all.ends_with(" --verify --preempt 8"));

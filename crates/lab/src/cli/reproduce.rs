@@ -19,24 +19,25 @@ use std::time::Instant;
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     let what = Reproduction::find(&args.name)?;
     let scale = args.scale.unwrap_or(what.scale);
-    check_seeds(args.sweep.seed, args.runs)?;
+    let runs = args.runs.unwrap_or(what.runs);
+    check_seeds(args.sweep.seed, runs)?;
     let profiles: Vec<Profile> =
         what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
     interrupt::install()?;
-    let mut outcome = Outcome::new(what, scale, args.sweep.seed, args.runs);
-    let all = cases.len() * profiles.len() * args.runs as usize;
+    let mut outcome = Outcome::new(what, scale, args.sweep.seed, runs);
+    let all = cases.len() * profiles.len() * runs as usize;
     let bar = progress_bar(all, args.sweep.quiet);
     let start = Instant::now();
     let (mut done, mut ended) = (0, Ended::Complete);
     for case in cases {
         bar.set_message(format!(" on {}", case.setting.machine));
         if bar.is_hidden() && !args.sweep.quiet {
-            eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * args.runs as usize);
+            eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * runs as usize);
         }
         let case = Arc::new(case);
-        let (records, how) = measure(what, &case, &profiles, args, &bar, done)?;
+        let (records, how) = measure(what, &case, &profiles, (args, runs), &bar, done)?;
         outcome.add(&case, &records);
         done += records.len();
         ended = how;
@@ -68,11 +69,11 @@ fn measure(
     what: &'static Reproduction,
     case: &Arc<Case>,
     profiles: &[Profile],
-    args: &ReproduceArgs,
+    (args, runs): (&ReproduceArgs, u32),
     bar: &ProgressBar,
     before: usize,
 ) -> Result<(Vec<RunRecord>, Ended)> {
-    let jobs = jobs(profiles.len(), args.sweep.seed, args.runs);
+    let jobs = jobs(profiles.len(), args.sweep.seed, runs);
     let threads = threads(args.sweep.jobs);
     let finished = |records: &[RunRecord]| {
         bar.set_position((before + records.len()) as u64);
@@ -93,6 +94,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
         seed: job.seed,
         profile_tree: what.wants_profile(),
         moves: what.wants_moves(),
+        placement: what.wants_placement(),
         ..engine::Run::new(&case.machine, &case.program)
     };
     run.replayable(&profile.name, command)

@@ -39,6 +39,8 @@ pub struct Run<'a> {
     pub optimum: bool,
     /// Count the fewest pages that compactions must move?
     pub moves: bool,
+    /// Hold placement in tiers against the best there could be?
+    pub placement: bool,
     /// Stop CPUs in the middle of their work, at one point in so many?
     pub preempt: Option<u32>,
     /// Keep a tree of where CPU time went?
@@ -60,6 +62,7 @@ impl<'a> Run<'a> {
             bound: false,
             optimum: false,
             moves: false,
+            placement: false,
             preempt: None,
             profile_tree: false,
             visits: &[],
@@ -85,6 +88,7 @@ impl<'a> Run<'a> {
         config.bound = self.bound;
         config.optimum = self.optimum;
         config.moves = self.moves;
+        config.placement = self.placement;
         config.preempt = self.preempt;
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();

@@ -30,6 +30,7 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
     help: "policies of one's own against active and inactive lists: MRU, LFU, GET-SCAN (cache_ext, SOSP 2025)",
     source: "cache_ext, SOSP 2025, on Linux 6.6.8: the gains that its text tells",
     scale: 1.0 / 16.0,
+    runs: 5,
     knobs: &[],
     sides: &[
         Side { profile: "classic", published: "Linux 6.6.8" },

@@ -58,6 +58,7 @@ pub(super) const COMPACTION: Reproduction = Reproduction {
     help: "large folios moved whole by compaction, step by step, under nineteen cases of vm-scalability (Linux 6.6 of 2023, 6.8 of 2024)",
     source: "Zi Yan, Enable >0 order folio memory compaction, v1, November 2023 (6.6.0-rc4), and v7, February 2024 (6.8.0-rc1): KB/s, means of 5 runs of 300 s",
     scale: 1.0 / 128.0,
+    runs: 5,
     knobs: &[(Knob::FileMaxOrder, 9), (Knob::HugepagesEnabled2048, 2)],
     sides: &[
         Side { profile: "classic+compaction.folios=order0", published: "without" },

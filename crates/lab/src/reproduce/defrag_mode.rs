@@ -12,6 +12,7 @@ pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
     help: "page blocks kept to one mobility group, and whole ones kept free, against neither (Linux 6.15, kernel build and bursts of large pages)",
     source: "Johannes Weiner, mm: reliable huge page allocator, March 2025: 15 kernel builds with bursts of huge pages, off and on",
     scale: 1.0 / 16.0,
+    runs: 5,
     knobs: &[(Knob::HugepagesEnabled2048, 1), (Knob::FileMaxOrder, 9)],
     sides: &[
         Side { profile: "classic", published: "off" },

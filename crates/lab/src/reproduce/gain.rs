@@ -115,10 +115,12 @@ pub(super) fn render(outcome: &Outcome) -> String {
         return String::new();
     }
     let mut text = format!("\n{}", gains(&settings));
-    if outcome.profiles.len() > 2 {
+    if outcome.profiles.len() > 2 && outcome.reproduction != super::tiers::TIERS.name {
         text += &format!("\n{}", everybody(outcome, &settings));
     }
-    text += &format!("\n{}", counts(outcome, &settings));
+    let tiers = outcome.reproduction == super::tiers::TIERS.name;
+    let explain = if tiers { super::tiers::render } else { counts };
+    text += &format!("\n{}", explain(outcome, &settings));
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
         text += &format!("WARNING: {}: the profiles did not do the same work\n", setting.title);
     }

@@ -8,6 +8,7 @@ pub(super) const LUF: Reproduction = Reproduction {
     help: "flushes of unmapped pages put off until a frame is used again, against one for each batch (Linux 6.9 of 2024, llama.cpp on DRAM and CXL)",
     source: "Byungchul Park, LUF (Lazy Unmap Flush), v10, May 2024: before and after, means of 10 sets of three processes",
     scale: 1.0 / 1024.0,
+    runs: 3,
     knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2)],
     sides: &[Side { profile: "classic", published: "before" }, Side { profile: "lazy", published: "after" }],
     context: &["eager", "lazy+tlb.lazy_max_order=0"],

@@ -45,6 +45,7 @@ pub(super) const MGLRU: Reproduction = Reproduction {
     help: "generations against active and inactive lists under eight applications and fio (the MGLRU series of 2022)",
     source: "Yu Zhao, Multi-Gen LRU Framework, v10, April 2022: 95 % intervals of an independent lab and of S. Zhai (fio)",
     scale: 1.0 / 16.0,
+    runs: 5,
     knobs: &[],
     sides: &[
         Side { profile: "classic", published: "Linux 5.14, 5.15" },

@@ -18,6 +18,7 @@ mod pfn_flush;
 mod result;
 mod rmap;
 mod text;
+mod tiers;
 
 pub use gain::{Gain, GainOutcome};
 pub use result::{Change, Outcome, Row, SettingOutcome};
@@ -30,6 +31,12 @@ use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
 use mm::stat::Stat;
+use std::path::Path;
+
+/// Where traces are looked for that are not found from where one is.
+const SOURCE_TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// Bytes that a machine needs besides.
+const LEAST_OWN: u64 = 2 << 20;
 
 /// All that there are.
 pub const ALL: &[Reproduction] = &[
@@ -40,6 +47,7 @@ pub const ALL: &[Reproduction] = &[
     luf::LUF,
     compaction::COMPACTION,
     defrag_mode::DEFRAG_MODE,
+    tiers::TIERS,
 ];
 
 /// A published comparison that can be done again.
@@ -53,6 +61,8 @@ pub struct Reproduction {
     pub source: &'static str,
     /// Share of full size that is used if nothing is said.
     pub scale: f64,
+    /// Seeds that are used if nothing is said.
+    pub runs: u32,
     /// Knobs that differ from their defaults under all profiles.
     pub knobs: &'static [(Knob, u64)],
     /// What was compared: each with the first.
@@ -170,6 +180,13 @@ pub enum Load {
         /// Bytes that it touches at full size.
         footprint: u64,
         /// Memory for so many per cent of them.
+        percent: u64,
+    },
+    /// A recorded program, at its own size, with memory for a share of what it touches.
+    Trace {
+        /// Where it is in the source tree, from which it is run.
+        file: &'static str,
+        /// Memory for so many per cent of what it has at once.
         percent: u64,
     },
     /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result, so two
@@ -329,6 +346,11 @@ impl Reproduction {
         metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name))
     }
 
+    /// Do runs have to hold placement in tiers against the best?
+    pub fn wants_placement(&self) -> bool {
+        self.counts.iter().any(|count| count.of.iter().any(|name| name.starts_with("placement_")))
+    }
+
     /// Profiles: the sides, then the context.
     pub fn profiles(&self) -> Vec<&'static str> {
         self.sides.iter().map(|side| side.profile).chain(self.context.iter().copied()).collect()
@@ -365,6 +387,13 @@ impl Case {
             Load::Share { program, options, footprint, percent } => {
                 let bytes = (footprint as f64 * scale) as u64;
                 (bytes * percent / 100, format!("{program}:{bytes}{options}"), 1.0)
+            }
+            Load::Trace { file, percent } => {
+                let here = Path::new(file).exists();
+                let name = if here { file.to_owned() } else { format!("{SOURCE_TREE}/{file}") };
+                // The pages of a program are not all: what is left over is the machine's own.
+                let bytes = Program::find(&name)?.peak_live() * percent / 100 + LEAST_OWN;
+                (bytes.next_multiple_of(1 << 20), name, 1.0)
             }
             Load::Timed { program, memory } => (memory, program.to_owned(), scale),
         };

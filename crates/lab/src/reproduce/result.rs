@@ -67,6 +67,8 @@ pub struct SettingOutcome {
     pub footprint: u64,
     /// Seeds that were finished under all profiles.
     pub finished: u32,
+    /// By profile: simulated seconds of a run, at this scale.
+    pub run_seconds: BTreeMap<String, f64>,
     /// What was published, and ours.
     pub rows: Vec<Row>,
     /// Gains that were published, and ours.
@@ -167,6 +169,7 @@ impl Outcome {
             memory: case.memory,
             footprint: case.program.footprint(),
             finished: seeds.len() as u32,
+            run_seconds: by_profile(&|run: &RunRecord| run.nanos as f64 / 1e9),
             rows: case.setting.published.iter().map(|figures| self.row(figures, &of_profile)).collect(),
             gains: gain::outcomes(case.setting, &self.profiles, &of_profile),
             counts: self.counted.iter().map(counted).collect(),

@@ -9,6 +9,7 @@
 //! longer, too.
 
 use crate::spec::Loaded;
+use mm::machine::Reads;
 use std::cell::Cell;
 
 /// Picoseconds of a window.
@@ -80,6 +81,11 @@ impl Load {
                 y0 + (y1 - y0) * (share - x0) / (x1 - x0)
             }
         }
+    }
+
+    /// First lines so far, and the nanoseconds that they took: what a memory controller counts. `idle`: of one, at rest.
+    pub(crate) fn reads(&self, idle: u64) -> Reads {
+        Reads { count: self.reads.get(), nanos: self.spent.get() / 1000, idle }
     }
 
     /// Nanoseconds that first lines took, in the mean.

@@ -2,9 +2,13 @@
 
 use super::load::Load;
 use super::{Cpu, SimMachine};
+use crate::placement::{Placement, Read};
+use crate::run::RunConfig;
 use crate::spec::{Hardware, MachineSpec};
-use mm::machine::MemoryRange;
-use mm::units::Pfn;
+use mm::hot::PageName;
+use mm::machine::{MemoryRange, Reads, Work};
+use mm::units::{NodeId, Pfn};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// For each range of memory its end, the read latency from each node, and the time of a further line.
@@ -28,7 +32,41 @@ pub(super) fn loads(spec: &MachineSpec) -> Vec<Option<Rc<Load>>> {
     spec.ranges().iter().map(|range| by_node[range.node.index()].clone()).collect()
 }
 
+/// Who holds placement against the best there could be, if that is asked for and memory has tiers.
+pub(super) fn placement(spec: &MachineSpec, config: &RunConfig) -> Option<RefCell<Placement>> {
+    let fast = |range: &&MemoryRange| spec.nodes()[range.node.index()].cpus > 0;
+    let slow = spec.nodes().iter().position(|node| node.cpus == 0)?;
+    let near = spec.nodes().iter().position(|node| node.cpus > 0)?;
+    let room = spec.ranges().iter().filter(fast).map(|range| u64::from(range.frames)).sum();
+    let end = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
+    let saved = spec.latency(near, slow).saturating_sub(spec.latency(near, near)) as f64 / 1000.0;
+    let move_cost = spec.costs().work(Work::CopyPage) as f64 / 1000.0;
+    config.placement.then(|| RefCell::new(Placement::new(end, room, saved, move_cost)))
+}
+
 impl SimMachine {
+    /// Does a frame belong to memory of nodes with CPUs?
+    pub(crate) fn is_fast(&self, pfn: Pfn) -> bool {
+        let range = self.spec.ranges().iter().find(|range| pfn.0 < range.start.0 + range.frames);
+        range.is_some_and(|range| self.spec.nodes()[range.node.index()].cpus > 0)
+    }
+
+    /// Nanoseconds by which a read of so many lines takes longer in memory of nodes without CPUs than in the CPU's own, at rest.
+    fn longer_when_slow(&self, cpu: &Cpu, lines: u64) -> f64 {
+        let (near, nodes) = (cpu.node as usize, self.spec.nodes());
+        let slow = nodes.iter().position(|node| node.cpus == 0).unwrap_or(near);
+        let takes = |node| (self.spec.latency(near, node) + (lines - 1) * self.spec.line(node)) as f64;
+        ((takes(slow) - takes(near)) / 1000.0).max(0.0)
+    }
+
+    /// A program reads memory of the page of this name.
+    #[cold]
+    pub(crate) fn placed(&self, cpu: &Cpu, page: PageName, frame: Pfn, lines: u64) {
+        let Some(placement) = &self.placement else { return };
+        let (fast, longer) = (self.is_fast(frame), self.longer_when_slow(cpu, lines));
+        placement.borrow_mut().read(Read { page: page.number(), frame, fast, lines, longer });
+    }
+
     /// Picoseconds to bring `lines` cache lines of a page from memory: the first is waited for, the others stream.
     pub(crate) fn memory_time(&self, cpu: &Cpu, pfn: Pfn, lines: u64) -> u64 {
         let found = self.latency.iter().position(|(end, ..)| pfn.0 < *end);
@@ -36,6 +74,9 @@ impl SimMachine {
         let (_, by_node, line) = &self.latency[at];
         if let Some(read) = self.read_lines.get(at) {
             read.set(read.get() + lines);
+            if self.sampler.is_on() {
+                self.sample_read(cpu, pfn, lines);
+            }
         }
         let (first, rest) = (by_node[cpu.node as usize], (lines - 1) * line);
         match self.loads.get(at) {
@@ -51,6 +92,13 @@ impl SimMachine {
             .collect();
         by_node.dedup();
         by_node
+    }
+
+    /// What was read of a node's memory, if it is known how long that takes under load.
+    pub(super) fn reads_of_node(&self, node: NodeId) -> Option<Reads> {
+        let at = self.spec.ranges().iter().position(|range| range.node == node)?;
+        let idle = self.latency[at].1.iter().min().map_or(0, |picos| picos / 1000);
+        Some(self.loads.get(at)?.as_ref()?.reads(idle))
     }
 
     /// A task switch takes time.

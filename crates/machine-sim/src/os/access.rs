@@ -7,6 +7,7 @@ use crate::tlb::Cached;
 use crate::walk::Walk;
 use mm::api::{AccessKind, FaultError};
 use mm::frame::{FrameFlags, Owner};
+use mm::hot::PageName;
 use mm::machine::Machine;
 use mm::units::{Pfn, Vpn};
 use program::{Access, Mode, Program, Signal};
@@ -37,6 +38,9 @@ impl<P: Program> SimOs<'_, P> {
                     if missed {
                         let lines = (access.count as u64).clamp(1, LINES);
                         cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
+                        if self.machine.placement.is_some() {
+                            self.note_placed(cached.pfn(), lines);
+                        }
                     }
                     cpu.spend(self.access_cost * access.count as u64);
                     if self.watched {
@@ -62,6 +66,33 @@ impl<P: Program> SimOs<'_, P> {
             self.space,
             self.mapped(vpn)
         ));
+    }
+
+    /// The task goes back to its program, perhaps after a tick.
+    pub(super) fn task_work(&self) {
+        if self.world.ticks.get() && !self.dead() {
+            self.enter();
+            self.world.mm.task_work(self.space);
+            self.leave();
+        }
+    }
+
+    /// The task goes back to its program, from wherever it was: let others run first if it is their turn.
+    pub(super) fn go_back(&self) {
+        if self.machine.yield_if_due() {
+            self.task_work();
+        }
+    }
+
+    /// Memory was read, of whichever page is in the frame.
+    #[cold]
+    fn note_placed(&self, pfn: Pfn, lines: u64) {
+        let frames = &self.world.mm.ground().frames;
+        let head = frames.head(pfn);
+        if let Some(name) = PageName::of(&frames[head]) {
+            let page = name.and_page(pfn.0 - head.0);
+            self.machine.placed(self.machine.here(), page, pfn, lines);
+        }
     }
 
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {

@@ -56,6 +56,7 @@ hardware! {
     IpiAck "ipi_ack" "from the handler's answer to the sender's seeing it";
     BroadcastFlush "broadcast_flush" "drop all translations of programs on all CPUs without interrupts, and wait";
     ContextSwitch "context_switch" "schedule another task on a CPU";
+    Sample "sample" "write the record of one sampled read of memory";
 }
 
 /// One cost as a file gives it.

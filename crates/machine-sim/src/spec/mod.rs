@@ -4,6 +4,7 @@ mod booted;
 mod check;
 mod cost;
 mod random;
+mod ratio;
 
 pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
@@ -20,6 +21,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("small", include_str!("../../machines/small.toml")),
     ("luf-cxl", include_str!("../../machines/luf-cxl.toml")),
     ("tiers", include_str!("../../machines/tiers.toml")),
+    ("colloid", include_str!("../../machines/colloid.toml")),
     ("icelake-96", include_str!("../../machines/icelake-96.toml")),
     ("compact-8", include_str!("../../machines/compact-8.toml")),
     ("numa-4s-2015", include_str!("../../machines/numa-4s-2015.toml")),

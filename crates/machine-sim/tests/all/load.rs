@@ -1,6 +1,10 @@
 //! Loaded latency on whole machines: near memory is the slower one when all CPUs read it.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::hot::tier_policy;
+use mm::knobs::Knob;
+use mm::stat::Stat;
+use program::named::{Named, Words};
 use program::{Access, Map, MemPolicy, Mode, Os, PolicyMode, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
@@ -63,4 +67,32 @@ fn near_memory_is_the_slower_one_under_load() {
     assert!(near.nanos > far.nanos * 5 / 4, "{} {}", near.nanos, far.nanos);
     // Far memory takes 255 ns.
     assert!(together > 255.0, "{together} ns");
+}
+
+/// The machine of Colloid, whose curves have sources: what all of its CPUs read of near memory takes longer than far memory does at rest, and who
+/// balances them is told so.
+#[test]
+fn what_is_near_is_balanced_with_what_is_far() {
+    let run = |balance: u64| {
+        let machine = MachineSpec::preset("colloid").unwrap();
+        let knobs = [
+            (Knob::DemotionEnabled, 1),
+            (Knob::TierPolicy, tier_policy::SAMPLED),
+            (Knob::TierBalance, balance),
+            (Knob::TierPeriodMs, 1),
+            (Knob::TierAdaptSamples, 50),
+            (Knob::TierCoolSamples, 1000),
+        ];
+        let program =
+            Named::new(Words::parse("gups-4k:6291456:60", |text| Ok(text.parse().unwrap())).unwrap())
+                .unwrap();
+        let config = RunConfig { memory: Some(32 << 20), knobs: knobs.into(), ..RunConfig::new(machine) };
+        machine_sim::run(&config, &program).unwrap()
+    };
+    let (not, balanced) = (run(0), run(1));
+    let near = |outcome: &Outcome| outcome.metric("node0_read_latency").unwrap();
+    // Far memory takes 135 ns at rest.
+    assert!(near(&not) > 150.0 && near(&balanced) < near(&not) * 0.9, "{} {}", near(&not), near(&balanced));
+    assert_eq!((not.stat(Stat::TierBalanced), not.metric("slow_memory_share")), (0, Some(0.0)));
+    assert!(balanced.stat(Stat::TierBalanced) > 100);
 }

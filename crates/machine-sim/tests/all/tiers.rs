@@ -2,9 +2,11 @@
 
 use super::acts::outcome;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
+use mm::hot::tier_policy;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
+use program::named::{Named, Words};
 use program::{Map, Os, Program, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
@@ -80,6 +82,61 @@ fn cold_pages_go_down_and_hot_ones_come_up() {
     }
 }
 
+/// Ways to promote besides Linux's: the policy that replaces pages, that of tiers, and how pages move.
+const WAYS: [(u64, u64, u64); 4] = [
+    (1, tier_policy::GENERATIONS, 0),
+    (0, tier_policy::SAMPLED, 0),
+    (1, tier_policy::SAMPLED, 1),
+    (0, tier_policy::HINT, 1),
+];
+
+/// The knobs of a way, whose rounds take milliseconds here.
+fn way((reclaim, policy, migration): (u64, u64, u64)) -> Vec<(Knob, u64)> {
+    vec![
+        (Knob::ReclaimPolicy, reclaim),
+        (Knob::TierPolicy, policy),
+        (Knob::TierMigration, migration),
+        (Knob::TierPeriodMs, 1),
+        (Knob::TierSamplePeriod, 7),
+        (Knob::TierAdaptSamples, 100),
+        (Knob::TierCoolSamples, 20_000),
+    ]
+}
+
+#[test]
+fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
+    let run = |knobs: Vec<(Knob, u64)>, balancing| {
+        let mut config = config(1, balancing);
+        config.knobs.extend(knobs);
+        outcome(&config, &HotAfterCold)
+    };
+    let slow = |outcome: &Outcome| outcome.metric("slow_memory_share").unwrap();
+    let without = run(Vec::new(), 0);
+    for ways in WAYS {
+        let with = run(way(ways), if ways.1 == tier_policy::HINT { 2 } else { 0 });
+        let [_, promoted, _] = moved(&with);
+        assert!(promoted > 200, "{ways:?}: {promoted}");
+        assert!(slow(&with) * 1.1 < slow(&without), "{ways:?}: {} {}", slow(&with), slow(&without));
+        assert_eq!(with.stat(Stat::TierSamples) > 0, ways.1 == tier_policy::SAMPLED);
+        assert!(ways.2 == 1 || with.stat(Stat::TierMoveAborted) == 0, "{ways:?}");
+    }
+}
+
+/// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the same work.
+#[test]
+fn a_daemon_of_promotion_leaves_programs_their_choices() {
+    let accesses = |policy| {
+        let mut config = config(1, 0);
+        config.knobs.push((Knob::TierPolicy, policy));
+        outcome(&config, &builtin_app("xsbench:4194304:2")).accesses
+    };
+    assert_eq!(accesses(tier_policy::HINT), accesses(tier_policy::SAMPLED));
+}
+
+fn builtin_app(name: &str) -> Named {
+    Named::new(Words::parse(name, |bytes| Ok(bytes.parse().unwrap())).unwrap()).unwrap()
+}
+
 #[test]
 fn what_has_no_room_below_is_dropped() {
     let program = builtin::from_name("zipf-file", 5 * FAST).unwrap();
@@ -101,10 +158,14 @@ fn a_machine_of_one_tier_has_nothing_to_move() {
 
 #[test]
 fn the_random_program_runs_clean_on_tiers() {
-    for seed in 0..12 {
+    for seed in 0..15 {
         let mut config = config(1, 1 + seed % 3);
         (config.seed, config.preempt) = (seed, [None, Some(16)][seed as usize % 2]);
+        config.knobs.extend(way(WAYS[seed as usize % 4]));
         config.knobs.extend([(Knob::TlbUnmap, seed % POLICIES), (Knob::ReclaimPolicy, seed / 2 % 2)]);
+        if seed < 3 {
+            config.knobs.extend([(Knob::TierPolicy, tier_policy::HINT), (Knob::TierMigration, 0)]);
+        }
         if seed % 4 > 1 {
             let sizes = ["hugepages-16kB.enabled", "hugepages-2048kB.enabled", "thp.file_pmd"];
             config.knobs.extend(sizes.map(|name| (Knob::from_name(name).unwrap(), 1)));

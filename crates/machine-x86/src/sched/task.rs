@@ -57,8 +57,13 @@ impl Key {
     pub(super) fn is_background(self) -> bool {
         matches!(
             self,
-            Key::Mm(WaitKey::Kswapd(_) | WaitKey::Kcompactd(_) | WaitKey::Flusher | WaitKey::Khugepaged)
-                | Key::Other(..)
+            Key::Mm(
+                WaitKey::Kswapd(_)
+                    | WaitKey::Kcompactd(_)
+                    | WaitKey::Flusher
+                    | WaitKey::Khugepaged
+                    | WaitKey::Kpromoted
+            ) | Key::Other(..)
         )
     }
 

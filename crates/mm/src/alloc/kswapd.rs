@@ -9,7 +9,7 @@ use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
 use super::{Allocator, Mark, Request, Reserve};
 use crate::event::Event;
 use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs, numa_balancing};
+use crate::knobs::{Knob, Knobs};
 use crate::machine::{Machine, WaitKey, Work, ZoneKind};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
@@ -77,7 +77,7 @@ fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
 
 /// The mark up to which kswapd reclaims: one step higher if it is to make room for promotions.
 pub fn kswapd_mark(knobs: &Knobs) -> Mark {
-    if knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 { Mark::Promo } else { Mark::High }
+    if crate::hot::promotes(knobs) { Mark::Promo } else { Mark::High }
 }
 
 impl Allocator {

@@ -24,6 +24,8 @@ const PASSES_SYNC: u32 = 7;
 struct Flight {
     from: Pfn,
     fresh: Fresh,
+    /// It was copied while it was in use, and not written since.
+    copied: bool,
 }
 
 /// Why a folio was not moved.
@@ -45,6 +47,8 @@ enum Stay {
 struct Mover<'a, 't, M> {
     st: &'a Store<M>,
     target: &'t mut dyn Target<M>,
+    /// Are folios copied while they are in use, if they can be? Then each is a batch: none waits while others are copied.
+    in_use: bool,
     done: Done,
     /// Pages of folios that were split on the way.
     parts: List,
@@ -57,9 +61,10 @@ pub(super) fn run<M: Machine>(
     st: &Store<M>,
     mut isolated: List,
     target: &mut dyn Target<M>,
-    mode: Mode,
+    (mode, in_use): (Mode, bool),
 ) -> (Done, List) {
-    let mut mover = Mover { st, target, done: Done::default(), parts: List::new(), stay: List::new() };
+    let mut mover =
+        Mover { st, target, in_use, done: Done::default(), parts: List::new(), stay: List::new() };
     while !isolated.is_empty() && !mover.done.no_room {
         let mut batch = mover.cut_batch(&mut isolated);
         if mode == Mode::Async {
@@ -93,7 +98,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         let (mut batch, mut pages) = (List::new(), 0);
         while let Some(head) = from.tail() {
             pages += u64::from(frames[head].pages());
-            if pages > BATCH_PAGES && !batch.is_empty() {
+            if (pages > BATCH_PAGES || self.in_use) && !batch.is_empty() {
                 break;
             }
             from.pop_tail(frames);
@@ -245,17 +250,41 @@ impl<M: Machine> Mover<'_, '_, M> {
             });
         };
         assert_eq!(fresh.order(), order, "a frame of another size for {head}");
+        let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
         let unmapped = st.rmap.begin_move(st.memory(), head, batch);
         if unmapped.dirty && !frame.is_anon() {
             st.cache.mark_dirty(st.memory(), head);
         }
-        let flight = Flight { from: head, fresh };
+        let flight = Flight { from: head, fresh, copied };
         if !unmapped.all {
             // Somebody is mapping it just now, without its lock.
             self.turn_back(flight);
             return Err(Stay::Retry);
         }
+        if copied && unmapped.dirty {
+            st.count(Stat::TierMoveAborted, i64::from(order.frames()));
+            self.turn_back(flight);
+            return Err(Stay::Failed);
+        }
         Ok(flight)
+    }
+
+    /// Copy a page that is one process's own while it is used. From then on its entry tells whether it is written.
+    fn copy_in_use(&self, head: Pfn, to: Pfn) -> bool {
+        let (st, frame) = (self.st, &self.st.frames[head]);
+        let own = FrameFlags::EXCLUSIVE | FrameFlags::SWAPBACKED;
+        let fits = frame.order() == Order::ZERO && frame.is_anon() && frame.mapcount() == 1;
+        if !fits
+            || !frame.has(own)
+            || frame.has(FrameFlags::SWAPCACHE)
+            || !st.rmap.clean_anon(st.memory(), head)
+        {
+            return false;
+        }
+        st.copy_in_use(head, to);
+        // Time for who writes to it.
+        st.machine.resched();
+        true
     }
 
     /// Copy a folio whose entries wait, and have the copy take its place. `Err`: somebody uses it, it is as it was.
@@ -266,7 +295,11 @@ impl<M: Machine> Mover<'_, '_, M> {
         let moved = (expected == Some(frame.refs())).then(|| {
             new.set(FrameFlags::LOCKED);
             st.lru.forget_split(st.memory().ground(), from);
-            let landing = st.copy_folio(from, to, batch);
+            let landing = if flight.copied {
+                st.copied_in_use(from, to, batch)
+            } else {
+                st.copy_folio(from, to, batch)
+            };
             let exchanged = st.replace_folio(from, to);
             exchanged.then_some(landing)
         });

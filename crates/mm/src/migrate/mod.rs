@@ -157,7 +157,23 @@ pub fn folios<M: Machine>(
     mode: Mode,
     why: Why,
 ) -> Done {
-    let (done, mut stay) = run(st, isolated, target, mode, why);
+    move_or_put_back(st, isolated, target, (mode, false), why)
+}
+
+/// The same for folios that go up, if those that are one process's own can be used until they have been copied. Who writes to one
+/// meanwhile keeps it from being moved.
+pub fn folios_in_use<M: Machine>(st: &Store<M>, isolated: List, target: &mut dyn Target<M>) -> Done {
+    move_or_put_back(st, isolated, target, (Mode::Async, true), Why::Promotion)
+}
+
+fn move_or_put_back<M: Machine>(
+    st: &Store<M>,
+    isolated: List,
+    target: &mut dyn Target<M>,
+    how: (Mode, bool),
+    why: Why,
+) -> Done {
+    let (done, mut stay) = run(st, isolated, target, how, why);
     while let Some(head) = stay.pop_tail(&st.frames) {
         put_back(st, head);
     }
@@ -177,7 +193,7 @@ pub fn folios_of_reclaim<M: Machine>(
         }
     };
     note(&isolated, 1);
-    let (done, stay) = run(st, isolated, target, Mode::Async, why);
+    let (done, stay) = run(st, isolated, target, (Mode::Async, false), why);
     note(&stay, -1);
     (done, stay)
 }
@@ -186,11 +202,11 @@ fn run<M: Machine>(
     st: &Store<M>,
     isolated: List,
     target: &mut dyn Target<M>,
-    mode: Mode,
+    (mode, in_use): (Mode, bool),
     why: Why,
 ) -> (Done, List) {
     let _scope = st.scope(Scope::MigratePages);
-    let (done, stay) = batch::run(st, isolated, target, mode);
+    let (done, stay) = batch::run(st, isolated, target, (mode, in_use));
     st.count(Stat::PgmigrateSuccess, done.moved as i64);
     st.count(Stat::PgmigrateFail, done.failed as i64);
     st.event(Event::MmMigratePages, [done.moved, done.failed, mode as u64, why as u64]);

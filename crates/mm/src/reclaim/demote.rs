@@ -2,9 +2,11 @@
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
 
-use super::{Reclaim, ScanControl};
+use super::shrink::Fate;
+use super::{DEF_PRIORITY, Reclaim, ScanControl};
 use crate::alloc::{Fresh, Mark};
 use crate::frame::List;
+use crate::hot::PageName;
 use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::migrate::{self, Target, Why, frame_on};
@@ -12,10 +14,15 @@ use crate::stat::Stat;
 use crate::store::Store;
 use crate::units::*;
 
+/// From this priority of reclaim on nothing is too hot to be demoted.
+const DISTRESS: u32 = DEF_PRIORITY - 4;
+
 /// Frames of slower tiers: of the node whose turn it is, or of any.
-struct Slower {
-    first: NodeId,
-    from: NodeId,
+pub struct Slower {
+    /// The node whose turn it is.
+    pub first: NodeId,
+    /// The node that is left.
+    pub from: NodeId,
 }
 
 impl<M: Machine> Target<M> for Slower {
@@ -38,6 +45,18 @@ impl<M: Machine> Reclaim<'_, M> {
     #[inline]
     pub(super) fn demotes(self, node: NodeId) -> bool {
         demotes(self.st, node)
+    }
+
+    /// What is cold to reclaim may be hot to who decides about promotion: it stays, as long as there is no distress.
+    #[cold]
+    pub(super) fn demote_or_keep(self, pfn: Pfn, sc: &ScanControl) -> Fate {
+        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let name = PageName::of(frame).filter(|_| sc.priority > DISTRESS);
+        if name.is_some_and(|name| st.hot.policy(&st.knobs).keeps(name)) {
+            st.count(Stat::TierKept, i64::from(frame.pages()));
+            return Fate::Activate;
+        }
+        Fate::Demote
     }
 
     /// Move cold folios of a node to slower tiers. Returns the pages moved, and what is not moved.

@@ -20,6 +20,7 @@ mod kswapd;
 mod mglru;
 mod node;
 mod pageout;
+mod promotion;
 mod proposed;
 mod references;
 mod shrink;
@@ -30,10 +31,12 @@ mod tests;
 mod throttle;
 
 pub use control::*;
+pub use demote::Slower;
 pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_group};
 pub use kswapd::kswapd;
 pub use mglru::aging::caps;
 pub use mglru::command::{CommandError, command};
+pub use promotion::age_slow_tiers;
 pub use spaces::{AddressSpaces, Member, WalkRange};
 pub use throttle::Throttle;
 

@@ -297,7 +297,7 @@ impl<M: Machine> Reclaim<'_, M> {
             Verdict::Reclaim | Verdict::ReclaimClean => {}
         }
         if pass.demotes {
-            return Fate::Demote;
+            return self.demote_or_keep(pfn, pass.sc);
         }
         let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
         let mut pages = pages;

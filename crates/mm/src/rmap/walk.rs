@@ -105,4 +105,25 @@ impl Rmap {
         }
         dirty
     }
+
+    /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on. `false`: somebody has
+    /// taken entries of the space away and has yet to flush, so that a CPU may write to the folio without leaving a mark.
+    pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+        let _scope = memory.scope(Scope::FolioMkclean);
+        let frame = &memory.frames[pfn];
+        debug_assert!(frame.has(FrameFlags::LOCKED) && frame.is_anon());
+        let Some(list) = self.spans(frame.owner()) else { return false };
+        let spans = list.lock();
+        walk_spans(memory, pfn, &spans, |tables, _, run| {
+            if run.entry.has(Bits::DIRTY) {
+                let tightened = tables.clean(run);
+                memory.charge(Work::EntryClear, run.count as u64);
+                tables.flush_tightened(tightened);
+            }
+            true
+        });
+        spans
+            .holding(frame.page_index(), frame.pages() as u64)
+            .all(|span| !memory.tlb.is_tightening(span.space))
+    }
 }

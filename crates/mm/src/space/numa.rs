@@ -5,7 +5,7 @@
 //! (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses is moved there.
 //!
 //! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c (`migrate_misplaced_folio`) of Linux
-//! 6.12. Tasks are not moved to their pages here, and the period does not follow the faults: see docs/tiers.md.
+//! 6.12, and `update_task_scan_period` there. Tasks are not moved to their pages here: see docs/tiers.md.
 
 use super::vma::VmaView;
 use super::{Space, Spaces};
@@ -34,6 +34,51 @@ pub(super) struct Scan {
     next: AtomicU64,
     /// With which page.
     cursor: AtomicU64,
+    /// Milliseconds until then; 0: the shortest.
+    period: AtomicU64,
+    /// What faults have told since the space was last begun with.
+    told: Told,
+}
+
+/// Pages that faults of NUMA balancing have told of.
+#[derive(Default)]
+struct Told {
+    /// Used from another node, and from their own.
+    local: [AtomicU64; 2],
+    /// Used by another task than before, and by the same.
+    private: [AtomicU64; 2],
+    /// Could not be moved to where they were used.
+    immobile: AtomicU64,
+}
+
+/// Into how many parts a period is divided to make it longer or shorter, and how many of ten uses must be local, or private, for the one.
+const SLOTS: u64 = 10;
+const MOSTLY: u64 = 7;
+
+impl Told {
+    /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one task, or cannot be
+    /// moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a task.)
+    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> u64 {
+        let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
+        let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
+        if remote + local == 0 {
+            return period;
+        }
+        if local + shared == 0 || self.immobile.swap(0, Relaxed) > 0 {
+            return (period * 2).min(most);
+        }
+        let slot = period.div_ceil(SLOTS);
+        let (own, near) = (private * SLOTS / (private + shared), local * SLOTS / (local + remote));
+        let longer = |ratio: u64| period + (ratio - MOSTLY).max(1) * slot;
+        let next = if own >= MOSTLY {
+            longer(own)
+        } else if near >= MOSTLY {
+            longer(near)
+        } else {
+            period.saturating_sub((MOSTLY - own.max(near)) * slot)
+        };
+        next.clamp(least, most.max(least))
+    }
 }
 
 /// The frame that was taken for a folio.
@@ -90,6 +135,9 @@ impl Spaces {
             st.machine.resched();
         };
         space.numa.cursor.store(next.0, Relaxed);
+        if next == Vpn(0) {
+            space.adapt_period(st, id);
+        }
         // It takes about 3 % of the time, at most.
         let spent = st.machine.now().saturating_sub(begun);
         space.numa.next.fetch_max(begun + 32 * spent, Relaxed);
@@ -105,12 +153,36 @@ impl Space {
             self.numa.next.store(first.max(1), Relaxed);
             return false;
         }
-        let later = || now + scan_period(st, id) * MILLISECOND;
+        let later = || now + self.numa.period.load(Relaxed).max(scan_periods(st, id).0) * MILLISECOND;
         now >= next && self.numa.next.compare_exchange(next, later(), Relaxed, Relaxed).is_ok()
     }
 
-    /// Move a folio that is used from `to`, if that has room and the folio can be moved.
-    pub(super) fn move_misplaced<M: Machine>(&self, st: &Store<M>, vma: &VmaView, head: Pfn, to: NodeId) {
+    /// All of the space has been marked once more.
+    fn adapt_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+        let (least, most) = scan_periods(st, id);
+        let period = self.numa.period.load(Relaxed).max(least);
+        self.numa.period.store(self.numa.told.next_period(period, (least, most)), Relaxed);
+    }
+
+    /// Pages were used: on their own node? By the task that used them before?
+    pub(super) fn note_locality(&self, pages: u64, local: bool, private: bool) {
+        self.numa.told.local[usize::from(local)].fetch_add(pages, Relaxed);
+        self.numa.told.private[usize::from(private)].fetch_add(pages, Relaxed);
+    }
+
+    /// A page could not be moved to where it is used.
+    pub(super) fn note_immobile(&self) {
+        self.numa.told.immobile.fetch_add(1, Relaxed);
+    }
+
+    /// Move a folio that is used from `to`, if that has room and the folio can be moved. Has it been?
+    pub(super) fn move_misplaced<M: Machine>(
+        &self,
+        st: &Store<M>,
+        vma: &VmaView,
+        head: Pfn,
+        to: NodeId,
+    ) -> bool {
         let frame = &st.frames[head];
         let (from, tiering) =
             (frame.node(), st.knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0);
@@ -118,7 +190,7 @@ impl Space {
             // What several processes run is as near to one as to the other; what is dirty may have to be written first.
             let code = vma.prot.contains(Prot::EXEC) && st.frames.likely_mapped_shared(head);
             if code || frame.has(FrameFlags::DIRTY) {
-                return;
+                return false;
             }
         }
         let order = frame.order();
@@ -128,16 +200,18 @@ impl Space {
             if tiering {
                 st.alloc.wake_kswapd_of(st.memory().ground(), to, order);
             }
-            return;
+            return false;
         }
         // A folio for which there is no block stays whole, and where it is.
-        let Some(fresh) = migrate::frame_on(st, to, order, Mark::Low) else { return };
+        let Some(fresh) = migrate::frame_on(st, to, order, Mark::Low) else { return false };
+        let mut moved = false;
         let mut target = Taken(Some(fresh));
         if migrate::isolate(st, head).is_ok() {
             let mut folios = List::new();
             folios.push_head(&st.frames, head);
             let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Promotion);
             st.count(Stat::NumaPagesMigrated, done.moved as i64);
+            moved = done.moved > 0;
             if !st.tiers.is_top(from) && st.tiers.is_top(to) {
                 st.count(Stat::PgpromoteSuccess, done.moved as i64);
             }
@@ -145,16 +219,19 @@ impl Space {
         if let Some(unused) = target.0 {
             st.put(unused.into_pfn());
         }
+        moved
     }
 }
 
-/// Milliseconds between two parts of a space: all of it in the shortest period, within what may be marked in a second.
-fn scan_period<M: Machine>(st: &Store<M>, id: SpaceId) -> u64 {
+/// Milliseconds between two parts of a space, at least and at most: all of it in the shortest or the longest period, within what may be marked in a
+/// second.
+fn scan_periods<M: Machine>(st: &Store<M>, id: SpaceId) -> (u64, u64) {
     let size_mb = st.knobs.get(Knob::NumaScanSizeMb);
     let resident = st.tables.lock(st.memory().ground(), id).counts().pages();
     let parts = resident.div_ceil((size_mb << 20) / PAGE_SIZE).max(1);
     let floor = 1000 * size_mb / MOST_MB_PER_SECOND;
-    (st.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor)
+    let least = (st.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor);
+    (least, (st.knobs.get(Knob::NumaScanPeriodMaxMs) / parts).max(least))
 }
 
 /// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not asked.) Files that nobody may write are where their readers are in no case.
@@ -166,6 +243,7 @@ fn tells_user(vma: &VmaView) -> bool {
 /// Mark the entries of a range whose pages could be elsewhere. Returns how many.
 fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &mut Gather) -> u64 {
     let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
+    let policy = st.hot.policy(&st.knobs);
     let now_ms = st.machine.now() / MILLISECOND;
     let mut marked = 0;
     let mut tables: Locked<'_, M> = st.tables.lock(st.memory().ground(), id);
@@ -176,11 +254,13 @@ fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &m
         let FolioPages { head, .. } = run.mapped(&st.frames);
         let frame = &st.frames[head];
         let top = st.tiers.is_top(frame.node());
-        if (top && !normal) || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY)) {
+        if !(if top { normal } else { policy.wants_faults() })
+            || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY))
+        {
             return;
         }
         if !top {
-            st.hot.note_marked(head, now_ms);
+            policy.marked(head, now_ms);
         }
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
         let tightened = tables.change_rights(&run, rights, false);
@@ -189,4 +269,37 @@ fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &m
         marked += u64::from(run.count) * u64::from(run.order.frames());
     });
     marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_period_follows_what_faults_tell() {
+        // Of 100 pages so many were local, and so many were used by the task that had used them before.
+        let next = |local: u64, private: u64, immobile: u64| {
+            let told = Told::default();
+            let set = |cells: &[AtomicU64; 2], of: u64| {
+                cells[0].store(100 - of, Relaxed);
+                cells[1].store(of, Relaxed);
+            };
+            set(&told.local, local);
+            set(&told.private, private);
+            told.immobile.store(immobile, Relaxed);
+            told.next_period(1000, (300, 60_000))
+        };
+        // Each task has its own pages: longer, by the tenths above seven, and at least by one.
+        assert_eq!([next(0, 100, 0), next(50, 100, 0), next(50, 75, 0)], [2000, 1300, 1100]);
+        // Shared, and where they are used.
+        assert_eq!([next(100, 0, 0), next(70, 60, 0)], [1300, 1100]);
+        // Shared, and elsewhere: shorter, by the tenths that lack of seven.
+        assert_eq!([next(60, 30, 0), next(20, 40, 0), next(0, 0, 0)], [900, 700, 300]);
+        assert_eq!(next(60, 30, 1), 2000, "nothing could be moved");
+        let told = Told::default();
+        assert_eq!(told.next_period(1000, (300, 60_000)), 1000, "nobody has told anything");
+        told.local[0].store(1, Relaxed);
+        told.private[1].store(1, Relaxed);
+        assert_eq!(told.next_period(50_000, (300, 60_000)), 60_000, "no longer than the longest");
+    }
 }

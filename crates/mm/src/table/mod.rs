@@ -523,6 +523,12 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.tightened(run, old)
     }
 
+    /// Take the mark of having been written.
+    pub fn clean(&mut self, run: &Run) -> Tightened {
+        let old = self.clear_bits(run, Bits::DIRTY);
+        self.tightened(run, old)
+    }
+
     /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them again, so
     /// that must be flushed before what is written next may be told from what was.
     pub fn clear_young_and_dirty(&mut self, run: &Run) -> Tightened {

@@ -20,6 +20,7 @@ mod shape;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod tiered;
 mod warehouse;
 mod ycsb;
 
@@ -35,6 +36,7 @@ use oltp::Oltp;
 use parts::{Job, PAGE, lead};
 use search::Search;
 use sort::Sort;
+use tiered::{Shape, Tiered};
 use ycsb::Ycsb;
 
 /// Smallest footprint.
@@ -69,6 +71,7 @@ enum Kind {
     ManyGroups(ManyGroups),
     Desktop(Desktop),
     Llama(Llama),
+    Tiered(Tiered),
 }
 
 const TABLE: &[Row] = &[
@@ -168,6 +171,48 @@ const TABLE: &[Row] = &[
         takes: Takes { law: false, writes: false },
         make: |ask| Kind::Llama(Llama::new(ask)),
     },
+    Row {
+        name: "graph500",
+        help: "breadth-first searches of a graph by Zipf's law in memory (docs/programs.md: programs for tiers)",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::Graph500, ask)),
+    },
+    Row {
+        name: "xsbench",
+        help: "lookups of cross sections: by halves in a table of energies, then in many small tables",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::XsBench, ask)),
+    },
+    Row {
+        name: "btree",
+        help: "lookups of uniform keys in a tree in memory",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::BTree, ask)),
+    },
+    Row {
+        name: "pagerank",
+        help: "passes over a graph's vertices in order, of each the ranks of others by Zipf's law",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::PageRank, ask)),
+    },
+    Row {
+        name: "silo",
+        help: "YCSB's lookups by Zipf's law in a tree with records, in memory",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::Silo, ask)),
+    },
+    Row {
+        name: "gups",
+        help: "updates of 64 bytes at random, 90% of them in a third of memory",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::Gups(64), ask)),
+    },
+    Row {
+        name: "gups-4k",
+        help: "the same of objects of 4 KiB, which ask for bandwidth",
+        takes: Takes { law: false, writes: false },
+        make: |ask| Kind::Tiered(Tiered::new(Shape::Gups(4096), ask)),
+    },
 ];
 
 /// Names of the applications with a line of help each.
@@ -238,6 +283,7 @@ impl Program for App {
             Kind::ManyGroups(job) => job.footprint(),
             Kind::Desktop(job) => job.footprint(),
             Kind::Llama(job) => job.footprint(),
+            Kind::Tiered(job) => job.footprint(),
         }
     }
 
@@ -254,6 +300,7 @@ impl Program for App {
             Kind::ManyGroups(job) => job.run(os, role),
             Kind::Desktop(job) => job.run(os, role),
             Kind::Llama(job) => job.run(os, role),
+            Kind::Tiered(job) => play(job, os, role),
         }
     }
 }

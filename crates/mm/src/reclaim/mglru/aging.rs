@@ -225,8 +225,9 @@ impl<M: Machine> Reclaim<'_, M> {
         let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
         let promotions = self.st.lru.promotions(self.st.memory().ground(), node, group);
+        let tells = self.tells_of_young(node);
         let mut walk =
-            Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions };
+            Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells };
         loop {
             match aging.next(self.spaces, (node, group), seq, force) {
                 Next::Visit(space, whole) => {

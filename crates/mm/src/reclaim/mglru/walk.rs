@@ -8,8 +8,8 @@ use super::aging::{Aging, WalkStat};
 use crate::frame::{Frame, FrameFlags};
 use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
 use crate::machine::{Machine, Work};
-use crate::reclaim::Reclaim;
 use crate::reclaim::spaces::WalkRange;
+use crate::reclaim::{Reclaim, promotion};
 use crate::store::Store;
 use crate::table::{Bits, Entry, Locked, Middle, Run};
 use crate::units::*;
@@ -31,6 +31,8 @@ pub(super) struct Walk<'a, M> {
     /// May entries that lead to tables tell which were not used?
     pub nonleaf: bool,
     pub promotions: Promotions,
+    /// Is what is found young told to who promotes to faster tiers?
+    pub tells: bool,
 }
 
 /// Pages that an entry of the third level spans.
@@ -166,6 +168,9 @@ impl<'a, M: Machine> Walk<'a, M> {
             window.clear_young(at);
             cleared += 1;
             st.lru.promote(frame, &mut self.promotions);
+            if self.tells {
+                promotion::note_young(st, st.frames.head(entry.pfn()));
+            }
         }
         seen.total += places as u32;
         seen.young += cleared;
@@ -180,6 +185,9 @@ impl<'a, M: Machine> Walk<'a, M> {
             tables.clear_young(run);
             st.charge(Work::EntryClear, 1);
             st.lru.promote(frame, &mut self.promotions);
+            if self.tells {
+                promotion::note_young(st, st.frames.head(run.entry.pfn()));
+            }
         }
         young.is_some()
     }

@@ -1,9 +1,9 @@
 //! Faults at entries that were marked to tell who uses their pages.
 
 use super::{Fault, FaultStop, Served};
-use crate::hot::Limits;
+use crate::hot::{Asked, Limits, PageName, Used};
 use crate::knobs::{Knob, numa_balancing};
-use crate::machine::{Machine, Scope, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::space::numa::has_ample_room;
 use crate::stat::Stat;
 use crate::table::Bits;
@@ -33,7 +33,16 @@ impl<M: Machine> Fault<'_, M> {
             self.count(Stat::NumaHintFaultsLocal);
         }
         if let Some(to) = self.wanted_on(head, node, here) {
-            self.space.move_misplaced(st, self.vma, head, to);
+            if st.tiers.is_top(node) || st.knobs.get(Knob::TierMigration) == 0 {
+                if !self.space.move_misplaced(st, self.vma, head, to) && st.tiers.is_top(node) {
+                    self.space.note_immobile();
+                }
+            } else if let Some(name) = PageName::of(&st.frames[head]) {
+                // Later, by a daemon: meanwhile the page is used where it is.
+                st.hot.ask(Asked { page: head, name, to });
+                st.charge(Work::DaemonWake, 1);
+                st.machine.wake(WaitKey::Kpromoted);
+            }
         }
         Ok(Served::MINOR)
     }
@@ -45,21 +54,26 @@ impl<M: Machine> Fault<'_, M> {
         if mode & numa_balancing::TIERING != 0 && !st.tiers.is_top(node) {
             let pages = u64::from(frame.pages());
             let to = st.tiers.nearest_top(here);
-            let limits = Limits {
-                threshold_ms: st.knobs.get(Knob::NumaHotThresholdMs),
-                pages_per_second: (st.knobs.get(Knob::NumaPromoteRateLimit) << 20) / PAGE_SIZE,
-                adjust_ms: st.knobs.get(Knob::NumaScanPeriodMaxMs),
+            let used = Used {
+                page: head,
+                name: PageName::of(frame),
+                pages,
+                to,
+                ample: has_ample_room(st, to),
+                now_ms: st.machine.now() / MILLISECOND,
+                limits: Limits::of(&st.knobs),
             };
-            let now_ms = st.machine.now() / MILLISECOND;
-            let verdict = st.hot.judge(head, pages, (to, has_ample_room(st, to)), now_ms, limits);
+            let verdict = st.hot.policy(&st.knobs).used(&used);
             if verdict.candidate {
                 st.count(Stat::PgpromoteCandidate, pages as i64);
             }
             return verdict.promote.then_some(to);
         }
-        if mode & numa_balancing::NORMAL == 0 || node == here || !st.tiers.has_memory(here) {
+        if mode & numa_balancing::NORMAL == 0 {
             return None;
         }
-        st.hot.note_user(head, here, st.machine.task() & 0x00ff_ffff).then_some(here)
+        let user = st.hot.hints.note_user(head, here, st.machine.task() & 0x00ff_ffff);
+        self.space.note_locality(u64::from(frame.pages()), node == here, user.private);
+        (user.moves && node != here && st.tiers.has_memory(here)).then_some(here)
     }
 }

@@ -1,14 +1,16 @@
-//! What is hot: which pages of slower tiers are worth a place in a fast one, told by faults at entries that were marked to that end.
+//! Faults: what is used soon after its entry was marked is hot.
 //!
-//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells how long the page
-//! went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that about as many pages are found hot
-//! as may be promoted in the time; while the fast node has ample room, whatever is used is promoted.
+//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells
+//! how long the page went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that
+//! about as many pages are found hot as may be promoted in the time; while the fast node has ample room, whatever is
+//! used is promoted.
 //!
-//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by CPUs of one
-//! node, or two by one task, have used is moved there.
+//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by
+//! CPUs of one node, or two by one task, have used is moved there.
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
 
+use super::{HotPolicy, Limits, Used, Verdict};
 use crate::arena::Arena;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
@@ -21,24 +23,13 @@ const STEPS: u64 = 16;
 /// Nobody has used the page yet, or nobody knows.
 const UNKNOWN: u32 = 0;
 
-/// What is allowed.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// `numa_balancing.hot_threshold_ms`.
-    pub threshold_ms: u64,
-    /// `kernel.numa_balancing_promote_rate_limit_MBps`, in pages a second.
-    pub pages_per_second: u64,
-    /// `numa_balancing.scan_period_max_ms`.
-    pub adjust_ms: u64,
-}
-
-/// What becomes of a page of a slower tier that was used.
+/// What who uses a page, and who did before, says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
-    /// It goes up.
-    pub promote: bool,
-    /// It is hot; that there is room for it is another question.
-    pub candidate: bool,
+pub struct User {
+    /// The same task, or nobody yet.
+    pub private: bool,
+    /// It is to be where it is used.
+    pub moves: bool,
 }
 
 /// What is known of promotions to a node.
@@ -55,21 +46,16 @@ struct Node {
 }
 
 /// What is known of all pages that were marked, and of all promotions.
-pub struct Hot {
+pub struct Hints {
     nodes: Box<[Node]>,
     /// By frame, when it was marked (ms) or who used it last; made as far as any was marked.
     marks: Arena<AtomicU32>,
 }
 
-impl Hot {
+impl Hints {
     /// For `nodes` nodes.
-    pub fn new(nodes: usize) -> Hot {
-        Hot { nodes: (0..nodes).map(|_| Node::default()).collect(), marks: Arena::default() }
-    }
-
-    /// An entry of a page of a slower tier was marked.
-    pub fn note_marked(&self, page: Pfn, now_ms: u64) {
-        self.marks.ensure(page.0).store(now_ms as u32, Relaxed);
+    pub(super) fn new(nodes: usize) -> Hints {
+        Hints { nodes: (0..nodes).map(|_| Node::default()).collect(), marks: Arena::default() }
     }
 
     /// How long ago a page was marked last, in ms; it is marked anew with the time of this use.
@@ -78,17 +64,28 @@ impl Hot {
         u64::from((now_ms as u32).wrapping_sub(marked))
     }
 
-    /// Is a page that was used now worth a place on `to`? `ample`: that has much room.
-    pub fn judge(
-        &self,
-        page: Pfn,
-        pages: u64,
-        (to, ample): (NodeId, bool),
-        now_ms: u64,
-        limits: Limits,
-    ) -> Verdict {
-        let node = &self.nodes[to.index()];
-        if ample {
+    /// A page of a top tier was used by `task` on a CPU of `node`.
+    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> User {
+        let user = 1 + u32::from(node.0) + (task << 8);
+        let last = self.marks.ensure(page.0).swap(user, Relaxed);
+        let private = last == UNKNOWN || last >> 8 == task;
+        User { private, moves: private || (last - 1) as u8 == node.0 }
+    }
+}
+
+impl HotPolicy for Hints {
+    fn wants_faults(&self) -> bool {
+        true
+    }
+
+    fn marked(&self, page: Pfn, now_ms: u64) {
+        self.marks.ensure(page.0).store(now_ms as u32, Relaxed);
+    }
+
+    fn used(&self, used: &Used) -> Verdict {
+        let Used { page, pages, now_ms, limits, .. } = *used;
+        let node = &self.nodes[used.to.index()];
+        if used.ample {
             node.threshold.store(0, Relaxed);
             return Verdict { promote: true, candidate: false };
         }
@@ -96,13 +93,6 @@ impl Hot {
         let candidate = self.latency(page, now_ms) < node.threshold(limits);
         let promote = candidate && node.allows(pages, now_ms, limits.pages_per_second);
         Verdict { promote, candidate }
-    }
-
-    /// A page of a top tier was used by `task` on a CPU of `node`. Is it to be moved there?
-    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> bool {
-        let user = 1 + u32::from(node.0) + (task << 8);
-        let last = self.marks.ensure(page.0).swap(user, Relaxed);
-        last == UNKNOWN || last >> 8 == task || (last - 1) as u8 == node.0
     }
 }
 
@@ -158,20 +148,24 @@ mod tests {
     const TO: NodeId = NodeId(0);
     const LIMITS: Limits = Limits { threshold_ms: 1000, pages_per_second: 100, adjust_ms: 60_000 };
 
-    fn hot() -> Hot {
-        Hot::new(2)
+    fn hot() -> Hints {
+        Hints::new(2)
     }
 
-    fn used(hot: &Hot, now_ms: u64) -> bool {
-        hot.judge(PAGE, 1, (TO, false), now_ms, LIMITS).promote
+    fn judged(hot: &Hints, now_ms: u64, ample: bool) -> Verdict {
+        hot.used(&Used { page: PAGE, name: None, pages: 1, to: TO, ample, now_ms, limits: LIMITS })
+    }
+
+    fn used(hot: &Hints, now_ms: u64) -> bool {
+        judged(hot, now_ms, false).promote
     }
 
     #[test]
     fn what_is_used_soon_after_its_mark_is_hot() {
         let hot = hot();
-        hot.note_marked(PAGE, 5000);
+        hot.marked(PAGE, 5000);
         assert!(used(&hot, 5999));
-        hot.note_marked(PAGE, 7000);
+        hot.marked(PAGE, 7000);
         assert!(!used(&hot, 8000), "as long as the threshold is too long");
         assert_eq!(hot.nodes[0].candidates.load(Relaxed), 1);
     }
@@ -179,8 +173,8 @@ mod tests {
     #[test]
     fn with_ample_room_whatever_is_used_is_promoted() {
         let hot = hot();
-        hot.note_marked(PAGE, 5000);
-        let verdict = hot.judge(PAGE, 1, (TO, true), 50_000, LIMITS);
+        hot.marked(PAGE, 5000);
+        let verdict = judged(&hot, 50_000, true);
         assert_eq!(verdict, Verdict { promote: true, candidate: false });
     }
 
@@ -190,7 +184,7 @@ mod tests {
         let promoted = |from: u64| {
             (0..300)
                 .filter(|_| {
-                    hot.note_marked(PAGE, from);
+                    hot.marked(PAGE, from);
                     used(&hot, from + 1)
                 })
                 .count()
@@ -229,9 +223,13 @@ mod tests {
     #[test]
     fn pages_of_top_tiers_go_to_who_uses_them_twice() {
         let hot = hot();
-        assert!(hot.note_user(PAGE, NodeId(1), 7), "nobody has used it before");
-        assert!(!hot.note_user(PAGE, NodeId(0), 8));
-        assert!(hot.note_user(PAGE, NodeId(0), 9), "twice from one node");
-        assert!(hot.note_user(PAGE, NodeId(1), 9), "twice by one task");
+        let used = |node, task| {
+            let User { private, moves } = hot.note_user(PAGE, NodeId(node), task);
+            [private, moves]
+        };
+        assert_eq!(used(1, 7), [true, true], "nobody has used it before");
+        assert_eq!(used(0, 8), [false, false]);
+        assert_eq!(used(0, 9), [false, true], "twice from one node");
+        assert_eq!(used(1, 9), [true, true], "twice by one task");
     }
 }

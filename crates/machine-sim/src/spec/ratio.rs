@@ -1,0 +1,48 @@
+//! The same machine with its memory shared out otherwise among its nodes.
+
+use super::{Bytes, MachineSpec, lay_out};
+
+impl MachineSpec {
+    /// The machine of the name `PRESET:A:B`, if it is such a name: a preset of two nodes, of whose memory `A` parts are
+    /// on the first and `B` on the second.
+    pub fn from_ratio_name(name: &str) -> Option<MachineSpec> {
+        let mut words = name.split(':');
+        let mut spec = MachineSpec::preset(words.next()?).ok()?;
+        let parts: Vec<u64> = words
+            .map(|word| word.parse().ok().filter(|part| (1..=1024).contains(part)))
+            .collect::<Option<_>>()?;
+        let ([a, b], 2) = (*parts.first_chunk()?, spec.file.node.len().max(parts.len())) else { return None };
+        let total = spec.memory();
+        let first = total * a / (a + b);
+        for (node, bytes) in spec.file.node.iter_mut().zip([first, total - first]) {
+            let before = node.memory();
+            for range in &mut node.memory {
+                range.size =
+                    Bytes((u128::from(range.size.0) * u128::from(bytes) / u128::from(before)) as u64);
+            }
+        }
+        spec.name = name.into();
+        spec.ranges = lay_out(&spec.file.node, total).ok()?;
+        Some(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shared_out_as_the_name_says() {
+        let frames = |name: &str, bytes: u64| -> Vec<u32> {
+            let spec = MachineSpec::from_ratio_name(name).unwrap().with_memory(bytes).unwrap();
+            spec.ranges().iter().map(|range| range.frames).collect()
+        };
+        // A frame is not divided.
+        assert_eq!(frames("tiers:1:8", 90 << 20), [2559, 20481]);
+        assert_eq!(frames("tiers:1:2", 90 << 20), [7680, 15360]);
+        assert_eq!(MachineSpec::from_ratio_name("tiers:1:8").unwrap().name(), "tiers:1:8");
+        for wrong in ["tiers", "tiers:1", "tiers:1:0", "tiers:1:2:3", "laptop:1:2", "nobody:1:2"] {
+            assert!(MachineSpec::from_ratio_name(wrong).is_none(), "{wrong}");
+        }
+    }
+}

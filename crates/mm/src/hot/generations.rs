@@ -1,0 +1,72 @@
+//! Young bits: what MGLRU's walks of page tables have found used in two rounds in a row is hot.
+//!
+//! In each round the daemon of promotion has the vectors of slower tiers aged; the walks, which put what was used into
+//! the youngest generation, tell of each folio that they find young. That costs a look at every entry of a space that
+//! has run, and tells of a page once in a round, however often it was used.
+//!
+//! Source: the idea of klruscand (Kinsey Ho, linux-mm, 2025: MGLRU's walks as source of promotion; a page that is found
+//! twice within a window is promoted).
+
+use super::table::Table;
+use super::{HotPolicy, PageName, Used, Verdict};
+use crate::knobs::Knobs;
+use crate::primitive::{AtomicU32, Ordering::Relaxed};
+
+/// What is known of young bits.
+pub struct Generations {
+    /// The round in which a page was last found young.
+    seen: Table,
+    round: AtomicU32,
+}
+
+impl Generations {
+    pub(super) fn new(frames: u64) -> Generations {
+        Generations { seen: Table::new(frames), round: AtomicU32::new(1) }
+    }
+
+    fn note(&self, name: PageName) -> bool {
+        let (place, round) = (self.seen.place(name), self.round.load(Relaxed));
+        let before = place.own();
+        place.set(round);
+        before == Some(round - 1)
+    }
+}
+
+impl HotPolicy for Generations {
+    fn used(&self, used: &Used) -> Verdict {
+        let hot = used.name.is_some_and(|name| self.note(name));
+        Verdict { promote: hot, candidate: hot }
+    }
+
+    fn round(&self, _fast: u64, _knobs: &Knobs) {
+        self.round.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hot::{Limits, PageName};
+    use crate::units::*;
+
+    #[test]
+    fn what_is_used_in_two_rounds_in_a_row_is_hot() {
+        let generations = Generations::new(64);
+        let knobs = Knobs::default();
+        let limits = Limits::of(&knobs);
+        let used = |page: u64| {
+            let name = Some(PageName(page << 32 | page));
+            let used = Used { page: Pfn(1), name, pages: 1, to: NodeId(0), ample: false, now_ms: 0, limits };
+            generations.used(&used).promote
+        };
+        let rounds: std_alloc::vec::Vec<[bool; 2]> = (0..4)
+            .map(|round| {
+                generations.round(0, &knobs);
+                // One page in each round, one in every second; the first twice in a round.
+                let often = used(1) | (round == 0 && used(1));
+                [often, round % 2 == 0 && used(2)]
+            })
+            .collect();
+        assert_eq!(rounds, [[false, false], [true, false], [true, false], [true, false]]);
+    }
+}

@@ -1,0 +1,236 @@
+//! Promotion by a daemon: pages that are hot go to faster tiers, a round at a time.
+//!
+//! Linux promotes in the fault that tells of a use. Here that is one way among several (`tier.policy`,
+//! `tier.migration`); all others ask for a page to be moved ([`Hot::ask`](crate::hot::Hot::ask)), and this daemon does
+//! so. In a round it has young bits looked at, or takes what the machine has sampled, and decides by the loads of the
+//! tiers what may go up, and what goes down (`tier.balance`).
+//!
+//! *Transactional* (`tier.migration`): a page stays mapped while it is copied, and its entry is taken away only then;
+//! if it was written meanwhile, which the entry's dirty mark tells, the copy is given up and the page stays where it is
+//! ([`migrate::folios_in_use`]). No program waits for a copy then, and a page that is written all the time is never
+//! moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the frame that a page has left is kept, and taken again
+//! if the page goes down unwritten) are not here: they need memory that belongs to a page of another frame.
+
+use crate::alloc::{Fresh, Mark};
+use crate::frame::List;
+use crate::hot::balance::{ALL, Share, Shift};
+use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
+use crate::knobs::Knob;
+use crate::machine::{Machine, Reads, Scope, WaitKey, Work, ZoneKind};
+use crate::migrate::{self, Mode, Target, Why};
+use crate::reclaim::{self, AddressSpaces, ReclaimState, Slower};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+
+/// Folios that are moved together.
+const BATCH: u32 = 32;
+
+/// Looking at samples takes at most so many per cent of the daemon's CPU; else it samples more seldom, down to one for
+/// this many of those that the knob asks for. (MEMTIS: a limit of 3 %, by the same means.)
+const SAMPLING_PERCENT: u64 = 3;
+const SELDOM: u64 = 256;
+
+/// Frames of a faster node, above its high mark: what is promoted must not make others reclaim.
+struct Faster(NodeId);
+
+impl<M: Machine> Target<M> for Faster {
+    fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+        migrate::frame_on(st, self.0, order, Mark::High)
+    }
+
+    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
+        st.put(unused.into_pfn());
+    }
+}
+
+/// Promote until the machine stops.
+pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+    let policy = st.knobs.get(Knob::TierPolicy);
+    let mut rate = Rate::new(st, policy == tier_policy::SAMPLED);
+    let (mut next, mut shift) = (0, Shift::Up(Share::MAX));
+    while !st.machine.stopping() {
+        let ticket = st.machine.ticket(WaitKey::Kpromoted);
+        let now = st.machine.now();
+        let due = policy == tier_policy::HINT || now >= next;
+        if due {
+            let period = st.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
+            next = now + period;
+            rate.adjust(st, period);
+            shift = begin_round(st);
+            st.hot.policy(&st.knobs).round(fast_pages(st), &st.knobs);
+        }
+        match policy {
+            tier_policy::GENERATIONS if due => reclaim::age_slow_tiers(st, state, spaces),
+            tier_policy::SAMPLED => {
+                let begun = st.machine.now();
+                look_at_samples(st, shift);
+                rate.spent += st.machine.now().saturating_sub(begun);
+            }
+            _ => {}
+        }
+        if due {
+            move_asked(st, shift);
+        }
+        // Who is told of uses by faults is woken by them.
+        st.machine.wait(ticket, (policy != tier_policy::HINT).then_some(next));
+    }
+}
+
+/// How often is sampled: as the knob says, or more seldom where looking at samples would take too much time.
+struct Rate {
+    /// One read in so many; 0: nothing is sampled.
+    every: u64,
+    /// Nanoseconds spent on samples in this round.
+    spent: Nanos,
+}
+
+impl Rate {
+    fn new<M: Machine>(st: &Store<M>, samples: bool) -> Rate {
+        let every = if samples { st.knobs.get(Knob::TierSamplePeriod) } else { 0 };
+        if samples {
+            st.machine.sample(every);
+        }
+        Rate { every, spent: 0 }
+    }
+
+    /// A round of so many nanoseconds has ended.
+    fn adjust<M: Machine>(&mut self, st: &Store<M>, round: Nanos) {
+        let (least, spent) = (st.knobs.get(Knob::TierSamplePeriod), core::mem::take(&mut self.spent));
+        let most = round * SAMPLING_PERCENT / 100;
+        let every = match () {
+            () if self.every == 0 => return,
+            () if spent > most => (self.every * 2).min(least * SELDOM),
+            () if spent < most / 4 => (self.every / 2).max(least),
+            () => self.every,
+        };
+        if every != self.every {
+            self.every = every;
+            st.machine.sample(every);
+        }
+    }
+}
+
+/// Nodes of the top tiers, or of the others.
+fn nodes<M: Machine>(st: &Store<M>, top: bool) -> impl Iterator<Item = NodeId> + '_ {
+    let nodes = (0..st.tiers.nodes() as u8).map(NodeId);
+    nodes.filter(move |&node| st.tiers.has_memory(node) && st.tiers.is_top(node) == top)
+}
+
+fn fast_pages<M: Machine>(st: &Store<M>) -> u64 {
+    let zones = nodes(st, true).flat_map(|node| st.alloc.zones_of(node, ZoneKind::Movable));
+    zones.map(|zone| zone.managed()).sum()
+}
+
+/// What may be moved where in this round.
+fn begin_round<M: Machine>(st: &Store<M>) -> Shift {
+    let everything_up = Shift::Up(Share::MAX);
+    if st.knobs.get(Knob::TierBalance) == 0 {
+        return everything_up;
+    }
+    let reads = |top| {
+        nodes(st, top).try_fold(Reads::default(), |sum, node| Some(sum.and(st.machine.reads_of(node)?)))
+    };
+    match (reads(true), reads(false)) {
+        (Some(top), Some(below)) => st.hot.balance.round(top, below),
+        _ => everything_up,
+    }
+}
+
+/// Tell the policy of each page that was sampled, and ask for those that it finds hot where they should not be.
+fn look_at_samples<M: Machine>(st: &Store<M>, shift: Shift) {
+    let _scope = st.scope(Scope::Kpromoted);
+    let (policy, limits) = (st.hot.policy(&st.knobs), Limits::of(&st.knobs));
+    let now_ms = st.machine.now() / MILLISECOND;
+    let mut taken = 0;
+    let lost = st.machine.take_samples(&mut |page| {
+        taken += 1;
+        let head = st.frames.head(page);
+        let frame = &st.frames[head];
+        let Some(name) = PageName::of(frame) else { return };
+        let (node, pages) = (frame.node(), u64::from(frame.pages()));
+        let top = st.tiers.is_top(node);
+        let to = if top { st.tiers.demotion_target(node) } else { Some(st.tiers.nearest_top(node)) };
+        let Some(to) = to else { return };
+        let used = Used { page: head, name: Some(name), pages, to, ample: false, now_ms, limits };
+        let verdict = policy.used(&used);
+        if verdict.candidate && !top {
+            st.count(Stat::PgpromoteCandidate, pages as i64);
+        }
+        let wanted = match shift {
+            Shift::Up(_) => !top,
+            Shift::Down(_) => top,
+            Shift::None => false,
+        };
+        if verdict.promote && wanted {
+            st.hot.ask(Asked { page: head, name, to });
+        }
+    });
+    // As who finds a page by its address does.
+    st.charge(Work::TableLevel, 4 * taken);
+    st.count(Stat::TierSamples, taken as i64);
+    st.count(Stat::TierSamplesLost, lost as i64);
+}
+
+/// Move what was asked for, as far as the shift goes.
+fn move_asked<M: Machine>(st: &Store<M>, shift: Shift) {
+    let _scope = st.scope(Scope::Kpromoted);
+    let (mut left, up) = match shift {
+        Shift::Up(share) => (share, true),
+        Shift::Down(share) => (share, false),
+        Shift::None => return drop(st.hot.take_asked()),
+    };
+    let policy = st.hot.policy(&st.knobs);
+    let mut batch = Batch { to: NodeId(0), up, count: 0, folios: List::new() };
+    for asked in st.hot.take_asked() {
+        let Some(frame) = st.frames.get(asked.page) else { continue };
+        let (from, share) = (frame.node(), policy.share(asked.name).min(ALL));
+        let stays =
+            PageName::of(frame) != Some(asked.name) || from == asked.to || st.tiers.is_top(from) == up;
+        if stays || share > left || migrate::isolate(st, asked.page).is_err() {
+            continue;
+        }
+        left -= share;
+        if batch.to != asked.to || batch.count == BATCH {
+            batch.go(st);
+            batch.to = asked.to;
+        }
+        batch.folios.push_head(&st.frames, asked.page);
+        batch.count += 1;
+    }
+    batch.go(st);
+}
+
+/// Isolated folios for one node.
+struct Batch {
+    to: NodeId,
+    up: bool,
+    count: u32,
+    folios: List,
+}
+
+impl Batch {
+    fn go<M: Machine>(&mut self, st: &Store<M>) {
+        let (to, folios) = (self.to, core::mem::take(&mut self.folios));
+        if core::mem::take(&mut self.count) == 0 {
+            return;
+        }
+        if !self.up {
+            let from = st.frames[folios.tail().expect("it is not empty")].node();
+            let mut target = Slower { first: to, from };
+            let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Demotion);
+            return st.count(Stat::TierBalanced, done.moved as i64);
+        }
+        let in_use = st.knobs.get(Knob::TierMigration) != 0;
+        let moves = if in_use { migrate::folios_in_use } else { move_exclusively };
+        let done = moves(st, folios, &mut Faster(to));
+        st.count(Stat::PgpromoteSuccess, done.moved as i64);
+        if done.no_room {
+            st.alloc.wake_kswapd_of(st.memory().ground(), to, Order::ZERO);
+        }
+    }
+}
+
+fn move_exclusively<M: Machine>(st: &Store<M>, folios: List, target: &mut dyn Target<M>) -> migrate::Done {
+    migrate::folios(st, folios, target, Mode::Async, Why::Promotion)
+}

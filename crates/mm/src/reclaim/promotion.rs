@@ -1,0 +1,62 @@
+//! What reclaim's walks of page tables tell those who promote to faster tiers.
+
+use super::{AddressSpaces, Reclaim, ReclaimState};
+use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
+use crate::knobs::Knob;
+use crate::machine::Machine;
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::units::*;
+
+/// A walk has found a folio of a slower tier young.
+pub(super) fn note_young<M: Machine>(st: &Store<M>, head: Pfn) {
+    let frame = &st.frames[head];
+    let Some(name) = PageName::of(frame) else { return };
+    let to = st.tiers.nearest_top(frame.node());
+    let pages = u64::from(frame.pages());
+    let used = Used {
+        page: head,
+        name: Some(name),
+        pages,
+        to,
+        ample: false,
+        now_ms: st.machine.now() / MILLISECOND,
+        limits: Limits::of(&st.knobs),
+    };
+    let verdict = st.hot.policy(&st.knobs).used(&used);
+    if verdict.candidate {
+        st.count(Stat::PgpromoteCandidate, pages as i64);
+    }
+    if verdict.promote {
+        st.hot.ask(Asked { page: head, name, to });
+    }
+}
+
+/// Give each vector of a slower tier a new generation, if generations are what replaces pages: who does so looks at
+/// young bits.
+pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+    let cx = Reclaim { st, state, spaces };
+    if !st.lru.may_have_generations() {
+        return;
+    }
+    let slow = (0..st.tiers.nodes() as u8)
+        .map(NodeId)
+        .filter(|&node| st.tiers.has_memory(node) && !st.tiers.is_top(node));
+    for node in slow {
+        for group in
+            (0..st.lru.groups.bound() as u16).map(GroupId).filter(|&group| st.lru.groups.is_live(group))
+        {
+            let seq = st.lru.vec(node, group).generations.max_seq();
+            // A space whose task has had its CPU to itself since then would count as one that has not run.
+            cx.age(node, group, seq, true, true);
+            st.machine.resched();
+        }
+    }
+}
+
+impl<M: Machine> Reclaim<'_, M> {
+    /// Does a walk for a node's vectors tell of what it finds young?
+    pub(super) fn tells_of_young(self, node: NodeId) -> bool {
+        self.st.knobs.get(Knob::TierPolicy) == tier_policy::GENERATIONS && !self.st.tiers.is_top(node)
+    }
+}
