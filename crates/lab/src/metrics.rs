@@ -420,6 +420,7 @@ pub(crate) mod tests {
             optimum: None,
             profile_tree: None,
             lru_gen: Vec::new(),
+            fragmented: None,
             warnings: vec![],
         }
     }

@@ -1,6 +1,7 @@
 //! What a run has shown.
 
 use crate::bound::BoundReport;
+use crate::fragment::Fragmented;
 use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
 use crate::optimum::OptimumReport;
@@ -74,6 +75,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went; `None` if nobody asked ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
+    /// What memory was made before the program began; `None` if it was left as at start.
+    pub fragmented: Option<Fragmented>,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
@@ -115,6 +118,7 @@ impl Outcome {
             bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
             optimum: machine.optimum.as_ref().map(|optimum| optimum.borrow().report()),
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
+            fragmented: world.fragmented.clone(),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
             visited: kernel.visited.clone(),

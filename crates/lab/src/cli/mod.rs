@@ -10,6 +10,7 @@ mod output;
 mod parts;
 mod reproduce;
 mod tracing;
+mod visit;
 
 use crate::error::{Error, Result};
 use crate::{list, replay, rundir, summary, svg, table};

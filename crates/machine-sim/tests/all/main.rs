@@ -9,6 +9,7 @@ mod collapse;
 mod compaction;
 mod conformance;
 mod flushes;
+mod fragment;
 mod huge_entries;
 mod large_folios;
 mod load;

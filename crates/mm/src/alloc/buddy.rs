@@ -337,6 +337,25 @@ impl<'a, M: Machine> Area<'a, M> {
         self.remove(pfn, order, self.zone.mobility_of(pfn))
     }
 
+    /// Take this frame out of the free block that it lies in; the rest goes back. Returns the payment that it waits for.
+    #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
+    pub fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
+        let around = |order| (pfn.align_down(order), order);
+        let (mut head, from) = (0..=MAX_ORDER.0)
+            .map(|order| around(Order(order)))
+            .find(|&(head, order)| self.is_free(head, order))?;
+        let generation = self.detach(head, from);
+        for half in (0..from.0).rev().map(Order) {
+            let upper = head.add(half.frames());
+            let rest = if pfn < upper { upper } else { core::mem::replace(&mut head, upper) };
+            let frame = self.frame(rest);
+            frame.place(self.zone.node(), self.zone.id(), self.zone.mobility_of(rest));
+            frame.set_debt(0);
+            self.put_block(rest, half, generation);
+        }
+        Some(generation)
+    }
+
     /// Give the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
     pub fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
         let start = pfn.align_down(PAGEBLOCK_ORDER);

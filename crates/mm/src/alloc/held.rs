@@ -131,7 +131,7 @@ impl HeldBlocks {
 /// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
 /// here did.
 #[expect(clippy::disallowed_methods, reason = "it has just been settled")]
-fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
+pub(super) fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
     let block = pcp::form(base, zone, Clean::of_list(pfn), order, FrameFlags::empty());
     base.frames[pfn].set_debt(0);
     base.frames[pfn].unfreeze(1);

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
+mod exact;
 mod held;
 
 type TestBase = Ground<TestMachine>;
