@@ -23,7 +23,7 @@ pub use gain::{Gain, GainOutcome};
 pub use result::{Change, Outcome, Row, SettingOutcome};
 pub use text::render;
 
-use crate::engine::{Machine, Program};
+use crate::engine::{Fragmentation, Machine, Program};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::record::RunRecord;
@@ -136,6 +136,8 @@ pub struct Setting {
     pub knobs: &'static [(Knob, u64)],
     /// Has the machine swap space, if its preset has?
     pub swap: bool,
+    /// The state of memory to begin with, as `--fragment` takes it; `None`: as the machine starts.
+    pub fragment: Option<&'static str>,
 }
 
 impl Setting {
@@ -148,6 +150,7 @@ impl Setting {
         gains: &[],
         knobs: &[],
         swap: true,
+        fragment: None,
     };
 }
 
@@ -345,6 +348,8 @@ pub struct Case {
     pub machine: Machine,
     /// Bytes of memory.
     pub memory: u64,
+    /// The state of memory to begin with.
+    pub fragment: Option<Fragmentation>,
     /// The program's name as `pagefold run` takes it.
     pub name: String,
     /// The program.
@@ -374,7 +379,8 @@ impl Case {
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
         let program = Program::find(&name)?.for_share_of_its_time(time);
-        Ok(Case { setting, scale, machine, memory, name, program })
+        let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
+        Ok(Case { setting, scale, machine, memory, fragment, name, program })
     }
 }
 
