@@ -265,7 +265,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
 
 /// What compactions came to.
 fn compactions(report: MovesReport) -> Vec<Metric> {
-    let MovesReport { compactions, made, moved, least, exact, in_vain, useless } = report;
+    let MovesReport { compactions, made, moved, least, exact, in_vain, useless, whole } = report;
     let metric = |name: &str, value, unit, help| Metric {
         name: format!("compaction_{name}"),
         value,
@@ -274,7 +274,7 @@ fn compactions(report: MovesReport) -> Vec<Metric> {
         help,
     };
     let pieces = useless.map(|sum| if compactions == 0 { 0.0 } else { sum / compactions as f64 });
-    vec![
+    let mut metrics = vec![
         metric("zones", compactions as f64, "", "times that a zone was compacted"),
         metric("made", made as f64, "", "of these, those for a block that was there then"),
         metric("moved", moved as f64, "pages", "pages that were moved by those that made their block"),
@@ -293,5 +293,19 @@ fn compactions(report: MovesReport) -> Vec<Metric> {
         metric("moved_in_vain", in_vain as f64, "pages", "pages moved by other compactions"),
         metric("pieces_before", pieces[0], "%", "free memory of no use for the block, on average, before"),
         metric("pieces_after", pieces[1], "%", "free memory of no use for the block, on average, after"),
-    ]
+    ];
+    if let Some(whole) = whole {
+        let higher = |name, value: u64, help| Metric {
+            better: Better::Higher,
+            ..metric(name, value as f64, "", help)
+        };
+        metrics.extend([
+            higher("whole_before", whole.before, "free blocks of 2 MiB before all of a zone was compacted"),
+            higher("whole_after", whole.after, "the same after it"),
+            higher("whole_possible", whole.possible, "the most that there could be"),
+            metric("whole_moved", whole.moved as f64, "pages", "pages that were moved for that"),
+            metric("whole_least", whole.least as f64, "pages", "the fewest for as many as there could be"),
+        ]);
+    }
+    metrics
 }

@@ -23,6 +23,7 @@
 //! first while little of the zone's memory is free of debts, because that is all that those can take who may not send
 //! interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the others at once.
 
+use super::dense::Dense;
 use super::owing::Owing;
 use super::watermark::{Mark, max_boost};
 use super::zone::{BLOCK_FRAMES, Zone};
@@ -31,14 +32,18 @@ use crate::frame::{Frame, FrameFlags, FrameTable, List, Mobility, Owner};
 use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
-use crate::machine::Machine;
+use crate::machine::{Machine, Work};
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
+use std_alloc::boxed::Box;
 
 /// Number of orders.
 pub(super) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
+
+/// Of the fullest page blocks so many are looked at for a block of some size.
+const FULLEST: usize = 32;
 
 /// Groups to take from when one's own has nothing, best first.
 const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
@@ -59,6 +64,8 @@ pub(super) struct FreeLists {
     newest: Generation,
     /// A block whose generation is not newer than this lies on a clean list.
     cleared: Generation,
+    /// Which page blocks are full, if that matters.
+    pub dense: Option<Box<Dense>>,
 }
 
 /// One list for each order and group.
@@ -108,7 +115,8 @@ impl FreeLists {
     /// No blocks.
     pub fn new() -> FreeLists {
         let (clean, pending) = (Lists::default(), Lists::default());
-        FreeLists { clean, pending, free: 0, owing: 0, newest: Generation::NONE, cleared: Generation::NONE }
+        let (newest, cleared) = (Generation::NONE, Generation::NONE);
+        FreeLists { clean, pending, free: 0, owing: 0, newest, cleared, dense: None }
     }
 
     /// Blocks on one list.
@@ -414,6 +422,11 @@ impl<'a, M: Machine> Area<'a, M> {
         frame.set_private(generation.0 << 8 | order.0 as u64);
         frame.assign(FrameFlags::BUDDY);
         let frames = &self.base.frames;
+        if order < PAGEBLOCK_ORDER
+            && let Some(dense) = &mut self.lists.dense
+        {
+            dense.add(pfn, order, mobility);
+        }
         if generation == Generation::NONE {
             self.lists.clean.push(frames, pfn, order, mobility, tail);
         } else {
@@ -426,6 +439,11 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Take a block off its list; returns the payment that it waits for.
     fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Generation {
         let frame = self.frame(pfn);
+        if order < PAGEBLOCK_ORDER
+            && let Some(dense) = &mut self.lists.dense
+        {
+            dense.remove(pfn, order);
+        }
         let generation = self.lists.debt_of(frame);
         if generation == Generation::NONE {
             self.lists.clean.remove(&self.base.frames, pfn, order, mobility);
@@ -449,10 +467,28 @@ impl<'a, M: Machine> Area<'a, M> {
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
         let lists = if owing { &self.lists.pending } else { &self.lists.clean };
-        let pfn = lists.list(from, mobility).head()?;
+        let (pfn, from) = match (self.in_fullest(order, mobility), owing) {
+            (Some(found), false) => found,
+            _ => (lists.list(from, mobility).head()?, from),
+        };
         // No further than to where clean blocks become scarce.
         let most = if owing || scarce { most } else { most.min(Order(spare.ilog2() as u8)) };
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
+    }
+
+    /// The smallest sufficient block, among those that owe nothing, of the fullest page block that has one.
+    fn in_fullest(&self, order: Order, mobility: Mobility) -> Option<(Pfn, Order)> {
+        let dense = self.lists.dense.as_ref().filter(|_| order < PAGEBLOCK_ORDER)?;
+        let mut looked = 0;
+        let in_block = |block: Pfn| {
+            let heads = dense.heads(block).map(|pfn| (self.frame(pfn), pfn));
+            let clean = heads.filter(|(frame, _)| self.lists.debt_of(frame) == Generation::NONE);
+            let sized = clean.map(|(frame, pfn)| (Order(frame.private() as u8), pfn));
+            sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).min()
+        };
+        let found = dense.fullest(mobility, order.frames()).take(FULLEST).find_map(in_block);
+        self.base.charge(Work::CompactScan, looked);
+        found.map(|(size, pfn)| (pfn, size))
     }
 
     /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.

@@ -17,6 +17,7 @@
 
 mod buddy;
 mod compaction;
+mod dense;
 mod exact;
 mod fragmentation;
 mod held;

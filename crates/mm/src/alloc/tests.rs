@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
+mod dense;
 mod exact;
 mod held;
 

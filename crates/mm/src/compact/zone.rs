@@ -55,10 +55,14 @@ fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Opt
     if !st.machine.looks_at_zones() {
         return;
     }
+    let mut stays = FrameFlags::TABLE | FrameFlags::RESERVED;
+    if st.knobs.get(Knob::CompactUnevictableAllowed) == 0 {
+        stays |= FrameFlags::UNEVICTABLE;
+    }
     let look = |pfn: Pfn| {
         let frame = &st.frames[pfn];
         let flags = frame.flags();
-        if flags.intersects(FrameFlags::TABLE | FrameFlags::RESERVED) {
+        if flags.intersects(stays) {
             (FrameUse::Fixed, Order::ZERO)
         } else if flags.intersects(FrameFlags::BUDDY | FrameFlags::HELD) {
             (FrameUse::Free, Order(frame.private() as u8))
