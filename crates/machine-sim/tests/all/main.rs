@@ -4,6 +4,7 @@ mod acts;
 mod apps;
 mod bound;
 mod chaos;
+mod churn;
 mod clock;
 mod collapse;
 mod compaction;

@@ -44,6 +44,8 @@ pub(super) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
 
 /// Of the fullest page blocks so many are looked at for a block of some size.
 const FULLEST: usize = 32;
+/// Of the blocks in one of them that are large enough, the smallest of so many is taken.
+const SUFFICIENT: usize = 4;
 
 /// Groups to take from when one's own has nothing, best first.
 const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
@@ -467,7 +469,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
         let lists = if owing { &self.lists.pending } else { &self.lists.clean };
-        let (pfn, from) = match (self.in_fullest(order, mobility), owing) {
+        let (pfn, from) = match (self.in_fullest(order, mobility, Pfn::NONE), owing) {
             (Some(found), false) => found,
             _ => (lists.list(from, mobility).head()?, from),
         };
@@ -476,17 +478,18 @@ impl<'a, M: Machine> Area<'a, M> {
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
     }
 
-    /// The smallest sufficient block, among those that owe nothing, of the fullest page block that has one.
-    fn in_fullest(&self, order: Order, mobility: Mobility) -> Option<(Pfn, Order)> {
+    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and is not `but`.
+    pub fn in_fullest(&self, order: Order, mobility: Mobility, but: Pfn) -> Option<(Pfn, Order)> {
         let dense = self.lists.dense.as_ref().filter(|_| order < PAGEBLOCK_ORDER)?;
         let mut looked = 0;
         let in_block = |block: Pfn| {
             let heads = dense.heads(block).map(|pfn| (self.frame(pfn), pfn));
             let clean = heads.filter(|(frame, _)| self.lists.debt_of(frame) == Generation::NONE);
             let sized = clean.map(|(frame, pfn)| (Order(frame.private() as u8), pfn));
-            sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).min()
+            sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).take(SUFFICIENT).min()
         };
-        let found = dense.fullest(mobility, order.frames()).take(FULLEST).find_map(in_block);
+        let blocks = dense.fullest(mobility, order.frames()).filter(|&block| block != but);
+        let found = blocks.take(FULLEST).find_map(in_block);
         self.base.charge(Work::CompactScan, looked);
         found.map(|(size, pfn)| (pfn, size))
     }

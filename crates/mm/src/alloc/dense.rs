@@ -42,6 +42,8 @@ pub(super) struct Dense {
     first: Box<[[u32; FRAMES]; Mobility::COUNT]>,
     /// Bit n: there is one with n.
     filled: [[u64; WORDS]; Mobility::COUNT],
+    /// Free pages in all of them.
+    free: [u64; Mobility::COUNT],
 }
 
 impl Dense {
@@ -52,6 +54,7 @@ impl Dense {
             blocks: vec![none; (frames as usize).div_ceil(FRAMES)].into(),
             first: Box::new([[NONE; FRAMES]; Mobility::COUNT]),
             filled: [[0; WORDS]; Mobility::COUNT],
+            free: [0; Mobility::COUNT],
         }
     }
 
@@ -76,12 +79,22 @@ impl Dense {
 
     /// Page blocks of a group that have at least so many free pages, the fullest first. Each is told by its first frame.
     pub fn fullest(&self, group: Mobility, least: u32) -> impl Iterator<Item = Pfn> {
-        let filled = &self.filled[group as usize];
-        let counts = (least as usize..FRAMES).filter(|&free| filled[free / 64] >> (free % 64) & 1 == 1);
+        (least as usize..FRAMES).flat_map(move |free| self.with(group, free))
+    }
+
+    /// The page block of a group with the most free pages that does not count as `tried`, and how many are free in all others.
+    pub fn emptiest(&self, group: Mobility, tried: impl Fn(Pfn) -> bool) -> Option<(Pfn, u64)> {
+        let mut blocks = (1..FRAMES).rev().flat_map(|free| self.with(group, free));
+        let block = blocks.find(|&block| !tried(block))?;
+        Some((block, self.free[group as usize] - u64::from(self.blocks[self.index(block)].free)))
+    }
+
+    /// Those with so many.
+    fn with(&self, group: Mobility, free: usize) -> impl Iterator<Item = Pfn> {
+        let filled = self.filled[group as usize][free / 64] >> (free % 64) & 1 == 1;
+        let first = filled.then(|| self.first[group as usize][free]);
         let next = |&index: &u32| Some(self.blocks[index as usize].next).filter(|&next| next != NONE);
-        counts
-            .flat_map(move |free| core::iter::successors(Some(self.first[group as usize][free]), next))
-            .map(|index| self.start.add(index * FRAMES as u32))
+        core::iter::successors(first, next).map(|index| self.start.add(index * FRAMES as u32))
     }
 
     /// Where free blocks begin in a page block.
@@ -113,6 +126,7 @@ impl Dense {
             return;
         }
         let (free, group) = (free as usize, group as usize);
+        self.free[group] += free as u64;
         let next = core::mem::replace(&mut self.first[group][free], index as u32);
         self.filled[group][free / 64] |= 1 << (free % 64);
         (self.blocks[index].next, self.blocks[index].prev) = (next, NONE);
@@ -127,6 +141,7 @@ impl Dense {
             return;
         }
         let (free, group) = (free as usize, group as usize);
+        self.free[group] -= free as u64;
         if next != NONE {
             self.blocks[next as usize].prev = prev;
         }
@@ -155,7 +170,7 @@ impl Dense {
             listed.sort_unstable();
             let mut all: Vec<Pfn> = right.fullest(group, 1).collect();
             all.sort_unstable();
-            if listed != all {
+            if listed != all || self.free[group as usize] != right.free[group as usize] {
                 return Err(format!(
                     "{} page blocks of {group:?} are listed, not {}",
                     listed.len(),
@@ -187,6 +202,9 @@ mod tests {
         assert_eq!(order(Mobility::Movable, 1), [block(1), block(2), block(0)]);
         assert_eq!(order(Mobility::Movable, 2), [block(2), block(0)]);
         assert_eq!(order(Mobility::Unmovable, 1), [block(3)]);
+        assert_eq!(dense.emptiest(Mobility::Movable, |_| false), Some((block(0), 5)));
+        assert_eq!(dense.emptiest(Mobility::Movable, |tried| tried == block(0)), Some((block(2), 257)));
+        assert_eq!(dense.emptiest(Mobility::Reclaimable, |_| false), None);
         assert_eq!(dense.heads(block(2)).collect::<Vec<_>>(), [block(2).add(4)]);
         dense.add(block(1), Order(2), Mobility::Movable);
         dense.remove(block(2).add(4), Order(2));

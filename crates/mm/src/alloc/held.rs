@@ -248,6 +248,35 @@ impl Allocator {
         (chosen, looked)
     }
 
+    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and is not `but`: where it
+    /// is known how full page blocks are.
+    pub fn isolate_in_fullest<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        held: &mut HeldBlocks,
+        order: Order,
+        but: Pfn,
+    ) -> Isolation {
+        let mut area = Area::lock(base, self.zone(held.zone));
+        let Some((pfn, size)) = area.in_fullest(order, Mobility::Movable, but) else {
+            return Isolation::default();
+        };
+        let refused = !area.isolate(held, pfn, size);
+        Isolation { scanned: 1, pages: if refused { 0 } else { size.frames() as u64 }, refused }
+    }
+
+    /// The movable page block with the most free pages that is free in part and does not count as `tried`, and how many pages are free in
+    /// all others that are free in part.
+    pub fn emptiest<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        zone: ZoneId,
+        tried: impl Fn(Pfn) -> bool,
+    ) -> Option<(Pfn, u64)> {
+        let area = Area::lock(base, self.zone(zone));
+        area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
+    }
+
     /// Give all back to the zone. Returns the highest block.
     pub fn release<M: Machine>(&self, base: &Ground<M>, held: &mut HeldBlocks) -> Option<Pfn> {
         if held.pages == 0 {
