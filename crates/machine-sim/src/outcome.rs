@@ -2,6 +2,7 @@
 
 use crate::bound::BoundReport;
 use crate::fragment::Fragmented;
+use crate::histogram::Histogram;
 use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
 use crate::optimum::OptimumReport;
@@ -259,11 +260,30 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     }
     if let Some(moves) = &machine.moves {
         metrics.extend(compactions(moves.borrow().report()));
+        metrics.extend(moves.borrow().latency.by_order().flat_map(|(order, took)| latencies(order, took)));
     }
     metrics
 }
 
 /// What compactions came to.
+/// How long allocations of one order took.
+fn latencies(order: u64, took: &Histogram) -> [Metric; 4] {
+    let help = "from the fault, read or write that it was for until a folio of that order was there";
+    let values = [
+        ("p50", took.quantile(50), "ns"),
+        ("p99", took.quantile(99), "ns"),
+        ("max", took.max(), "ns"),
+        ("count", took.total(), ""),
+    ];
+    values.map(|(name, value, unit)| Metric {
+        name: format!("alloc_order{order}_{name}"),
+        value: value as f64,
+        unit,
+        better: Better::Lower,
+        help,
+    })
+}
+
 fn compactions(report: MovesReport) -> Vec<Metric> {
     let MovesReport { compactions, made, moved, least, exact, in_vain, useless, whole } = report;
     let metric = |name: &str, value, unit, help| Metric {

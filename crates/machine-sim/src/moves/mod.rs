@@ -6,9 +6,11 @@
 
 mod everything;
 mod fewest;
+mod latency;
 
 use crate::sched::TaskId;
 use fewest::{Cell, Fewest, fewest};
+use latency::Latency;
 use mm::machine::{FrameUse, ZoneSight};
 use mm::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 use std::collections::HashMap;
@@ -57,6 +59,8 @@ pub(crate) struct Moves {
     begun: HashMap<TaskId, Option<Fewest>>,
     report: MovesReport,
     zone: Vec<Cell>,
+    /// How long allocations of large folios took.
+    pub(crate) latency: Latency,
 }
 
 impl Moves {
