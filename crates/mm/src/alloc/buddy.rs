@@ -469,7 +469,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
         let lists = if owing { &self.lists.pending } else { &self.lists.clean };
-        let (pfn, from) = match (self.in_fullest(order, mobility, Pfn::NONE), owing) {
+        let (pfn, from) = match (self.in_fullest(order, mobility, |_, _| true), owing) {
             (Some(found), false) => found,
             _ => (lists.list(from, mobility).head()?, from),
         };
@@ -478,8 +478,14 @@ impl<'a, M: Machine> Area<'a, M> {
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
     }
 
-    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and is not `but`.
-    pub fn in_fullest(&self, order: Order, mobility: Mobility, but: Pfn) -> Option<(Pfn, Order)> {
+    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and, with so many
+    /// free pages, `suits`.
+    pub fn in_fullest(
+        &self,
+        order: Order,
+        mobility: Mobility,
+        suits: impl Fn(Pfn, u32) -> bool,
+    ) -> Option<(Pfn, Order)> {
         let dense = self.lists.dense.as_ref().filter(|_| order < PAGEBLOCK_ORDER)?;
         let mut looked = 0;
         let in_block = |block: Pfn| {
@@ -488,7 +494,8 @@ impl<'a, M: Machine> Area<'a, M> {
             let sized = clean.map(|(frame, pfn)| (Order(frame.private() as u8), pfn));
             sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).take(SUFFICIENT).min()
         };
-        let blocks = dense.fullest(mobility, order.frames()).filter(|&block| block != but);
+        let blocks =
+            dense.fullest(mobility, order.frames()).filter(|&block| suits(block, dense.free_in(block)));
         let found = blocks.take(FULLEST).find_map(in_block);
         self.base.charge(Work::CompactScan, looked);
         found.map(|(size, pfn)| (pfn, size))

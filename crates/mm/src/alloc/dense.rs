@@ -89,6 +89,27 @@ impl Dense {
         Some((block, self.free[group as usize] - u64::from(self.blocks[self.index(block)].free)))
     }
 
+    /// Free pages of a page block, in parts.
+    pub fn free_in(&self, block: Pfn) -> u32 {
+        u32::from(self.blocks[self.index(block)].free)
+    }
+
+    /// If page blocks of a group are emptied into fuller ones, the emptiest first: the fewest free pages of one that is emptied.
+    pub fn emptied_from(&self, group: Mobility) -> u32 {
+        let (mut room, mut least) = (self.free[group as usize], u32::MAX);
+        let mut moved = 0;
+        for block in (1..FRAMES).rev().flat_map(|free| self.with(group, free)) {
+            let free = self.free_in(block);
+            room -= u64::from(free);
+            moved += FRAMES as u64 - u64::from(free);
+            if moved > room {
+                break;
+            }
+            least = free;
+        }
+        least
+    }
+
     /// Those with so many.
     fn with(&self, group: Mobility, free: usize) -> impl Iterator<Item = Pfn> {
         let filled = self.filled[group as usize][free / 64] >> (free % 64) & 1 == 1;
@@ -205,6 +226,15 @@ mod tests {
         assert_eq!(dense.emptiest(Mobility::Movable, |_| false), Some((block(0), 5)));
         assert_eq!(dense.emptiest(Mobility::Movable, |tried| tried == block(0)), Some((block(2), 257)));
         assert_eq!(dense.emptiest(Mobility::Reclaimable, |_| false), None);
+        // What is in the emptiest, half a block, has no room in the others, which have five pages.
+        assert_eq!(dense.emptied_from(Mobility::Movable), u32::MAX);
+        dense.add(block(0).add(256), Order(7), Mobility::Movable);
+        dense.add(block(0).add(384), Order(6), Mobility::Movable);
+        dense.add(block(2).add(64), Order(6), Mobility::Movable);
+        assert_eq!(dense.emptied_from(Mobility::Movable), 448);
+        dense.remove(block(0).add(256), Order(7));
+        dense.remove(block(0).add(384), Order(6));
+        dense.remove(block(2).add(64), Order(6));
         assert_eq!(dense.heads(block(2)).collect::<Vec<_>>(), [block(2).add(4)]);
         dense.add(block(1), Order(2), Mobility::Movable);
         dense.remove(block(2).add(4), Order(2));

@@ -248,17 +248,17 @@ impl Allocator {
         (chosen, looked)
     }
 
-    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and is not `but`: where it
-    /// is known how full page blocks are.
+    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and, with so many free
+    /// pages, `suits`: where it is known how full page blocks are.
     pub fn isolate_in_fullest<M: Machine>(
         &self,
         base: &Ground<M>,
         held: &mut HeldBlocks,
         order: Order,
-        but: Pfn,
+        suits: impl Fn(Pfn, u32) -> bool,
     ) -> Isolation {
         let mut area = Area::lock(base, self.zone(held.zone));
-        let Some((pfn, size)) = area.in_fullest(order, Mobility::Movable, but) else {
+        let Some((pfn, size)) = area.in_fullest(order, Mobility::Movable, suits) else {
             return Isolation::default();
         };
         let refused = !area.isolate(held, pfn, size);
@@ -275,6 +275,12 @@ impl Allocator {
     ) -> Option<(Pfn, u64)> {
         let area = Area::lock(base, self.zone(zone));
         area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
+    }
+
+    /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is emptied.
+    pub fn emptied_from<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) -> u32 {
+        let area = Area::lock(base, self.zone(zone));
+        area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))
     }
 
     /// Give all back to the zone. Returns the highest block.

@@ -17,6 +17,7 @@ impl<M: Machine> Run<'_, M> {
     /// Empty page block after page block.
     pub(super) fn go_by_fullness(&mut self) -> Outcome {
         let mut tried = BTreeSet::new();
+        self.emptied_from = self.st.alloc.emptied_from(self.st.memory().ground(), self.zone.id());
         loop {
             let enough = self.enough_by_fullness();
             if enough != Outcome::Continue {
@@ -29,7 +30,11 @@ impl<M: Machine> Run<'_, M> {
                 return Outcome::Complete;
             }
             if !self.empty(block) {
-                return Outcome::Contended;
+                if self.emptied_from == u32::MAX {
+                    return Outcome::Contended;
+                }
+                // Some that should be emptied cannot be; then they are places like others.
+                self.emptied_from = u32::MAX;
             }
         }
     }
@@ -86,10 +91,13 @@ impl<M: Machine> Run<'_, M> {
         room
     }
 
-    /// Isolate a free block of at least `order` in the fullest page block that has one, but not in the one that is emptied.
+    /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or will be: what is
+    /// moved there would be moved again.
     pub(super) fn isolate_in_fullest(&mut self, order: Order, emptying: Pfn) {
         let ground = self.st.memory().ground();
-        let done = self.st.alloc.isolate_in_fullest(ground, &mut self.held, order, emptying);
+        let done = self.st.alloc.isolate_in_fullest(ground, &mut self.held, order, |block, free| {
+            block != emptying && free <= self.emptied_from
+        });
         self.free_scanned += done.scanned;
         self.st.count(Stat::CompactIsolated, done.pages as i64);
     }

@@ -163,6 +163,8 @@ struct Run<'a, M> {
     waiting: u64,
     /// The page block that is emptied, where fullness decides ([`emptiest`]); else none.
     emptying: Option<Pfn>,
+    /// Page blocks with more free pages than this will be emptied.
+    emptied_from: u32,
     /// The order at which the next search of free lists begins, and how often such searches have failed in a row.
     search_order: u8,
     search_failed: u32,

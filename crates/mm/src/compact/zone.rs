@@ -108,6 +108,7 @@ impl<'a, M: Machine> Run<'a, M> {
             sources: List::new(),
             waiting: 0,
             emptying: None,
+            emptied_from: u32::MAX,
             search_order: how.order.map_or(0, |order| order.0),
             search_failed: 0,
             fast_start: FastStart::Unknown,
