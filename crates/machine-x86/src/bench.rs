@@ -13,11 +13,14 @@
 use crate::arch::instructions::rdtsc;
 use crate::arch::{cpu, paging, touch, user};
 use crate::programs::{self, Run};
+use crate::machine::mm;
 use crate::{arena, report, sched};
+use alloc::format;
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use machine_x86::user::abi::{self, Buffer, Call, Exit};
+use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
 
@@ -29,6 +32,12 @@ pub mod call {
     pub const RESULT: u64 = u64::MAX - 17;
     /// Interrupts of all CPUs' timers so far.
     pub const TICKS: u64 = u64::MAX - 18;
+    /// Pages migrated so far.
+    pub const MIGRATED: u64 = u64::MAX - 19;
+    /// The youngest generation of the root group.
+    pub const YOUNGEST: u64 = u64::MAX - 20;
+    /// Age it: its number.
+    pub const AGE: u64 = u64::MAX - 21;
 }
 
 /// An operation, by its place in [`NAMES`].
@@ -40,11 +49,23 @@ enum Operation {
     Stream,
     ReclaimFile,
     MunmapShared,
+    CompactPage,
+    ReclaimFileMglru,
+    AgePage,
 }
 
 /// The operations, as results name them.
-const NAMES: [&str; 6] =
-    ["anon_fault", "munmap_1", "munmap_512", "stream", "reclaim_file", "munmap_shared_4"];
+const NAMES: [&str; 9] = [
+    "anon_fault",
+    "munmap_1",
+    "munmap_512",
+    "stream",
+    "reclaim_file",
+    "munmap_shared_4",
+    "compact_page",
+    "reclaim_file_mglru",
+    "age_page",
+];
 
 /// Instructions of one turn of a spinning thread.
 const TURN: u64 = 3;
@@ -90,6 +111,16 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
         call::RESTED => Some([sched::rested(), 0]),
         call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
+        call::MIGRATED => Some([mm().ground().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
+        call::YOUNGEST => {
+            let generations = mm().lru_gen(false);
+            let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());
+            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation has a number"), 0])
+        }
+        call::AGE => {
+            mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0])).expect("the generation is the youngest");
+            Some([0; 2])
+        }
         call::RESULT => {
             let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
             report::instructions(name, args[1], args[2]);
@@ -218,22 +249,72 @@ fn measure(memory: u64) {
         count(|| unmap(page, 1))
     });
     tell(Operation::Munmap1, calls.sum(), CALLS);
-    let file = map_file("bench", 1024);
-    pages_at(file, 1024).for_each(read);
-    let advice = Call::Madvise { addr: file, len: 1024 * PAGE_SIZE, advice: Advice::PageOut };
-    tell(Operation::ReclaimFile, count_busy(|| _ = ask(&advice)), 1024);
-    unmap(file, 1024);
+    measure_compaction(memory);
+    measure_reclaim(Operation::ReclaimFile);
     let pages = 2 * memory / PAGE_SIZE;
     let large = map_file("stream", pages);
     pages_at(large, pages).for_each(read);
     tell(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
+    unmap(large, pages);
+    measure_generations(memory);
+}
+
+/// Reclaim pages of a file that are mapped once.
+fn measure_reclaim(operation: Operation) {
+    const PAGES: u64 = 1024;
+    let file = map_file("bench", PAGES);
+    pages_at(file, PAGES).for_each(read);
+    let advice = Call::Madvise { addr: file, len: PAGES * PAGE_SIZE, advice: Advice::PageOut };
+    tell(operation, count_busy(|| _ = ask(&advice)), PAGES);
+    unmap(file, PAGES);
+}
+
+/// Of a half of memory every other page is given back, and what is left put together.
+fn measure_compaction(memory: u64) {
+    let pages = memory / 2 / PAGE_SIZE;
+    let area = map(pages);
+    pages_at(area, pages).for_each(write);
+    pages_at(area, pages).step_by(2).for_each(|page| {
+        ask(&Call::Madvise { addr: page, len: PAGE_SIZE, advice: Advice::DontNeed });
+    });
+    let migrated = || own_call(call::MIGRATED, [0; 6]);
+    let before = migrated();
+    let all = count_busy(|| set_knob("vm.compact_memory", 1));
+    tell(Operation::CompactPage, all, migrated() - before);
+    unmap(area, pages);
+}
+
+/// What differs under MGLRU, to which the machine goes over.
+fn measure_generations(memory: u64) {
+    set_knob("reclaim.policy", 1);
+    measure_reclaim(Operation::ReclaimFileMglru);
+    let pages = memory / 2 / PAGE_SIZE;
+    let area = map(pages);
+    let age = || {
+        pages_at(area, pages).for_each(write);
+        let youngest = own_call(call::YOUNGEST, [0; 6]);
+        count(|| _ = own_call(call::AGE, [youngest, 0, 0, 0, 0, 0]))
+    };
+    // The first walk brings the pages into the youngest generation; the second finds all of them used again.
+    age();
+    tell(Operation::AgePage, age(), pages);
+    unmap(area, pages);
+}
+
+fn set_knob(name: &str, value: u64) {
+    let text: Vec<u8> = name.into();
+    ask(&Call::SetKnob { name: buffer(&text), value });
+}
+
+/// Of text on the programs' heap, where the kernel reads names.
+fn buffer(text: &[u8]) -> Buffer {
+    Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
 }
 
 /// Map a new file for reading.
 fn map_file(name: &str, pages: u64) -> u64 {
-    // On the programs' heap, where the kernel reads names.
     let text: Vec<u8> = name.into();
-    let name = Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 };
+    let name = buffer(&text);
     let size = pages * PAGE_SIZE;
     let (fd, _) = abi::unpair(ask(&Call::Open { name, size, in_memory: false, writable: false }));
     let source = MapSource::File { fd, offset: 0, shared: true };

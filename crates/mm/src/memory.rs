@@ -64,9 +64,23 @@ impl From<NeedsReclaim> for Shortage {
     }
 }
 
-/// On whose behalf, and how urgently, memory is asked for.
+/// What memory is asked for by, as far as it says something about the use of what was there before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A call, or a fault in a range where accesses say nothing about what will be used next.
+    Other,
+    /// A fault in another range.
+    Fault,
+    /// A call writes over it. That its page was in memory before says nothing about what is used.
+    Overwrite,
+}
+
+/// On whose behalf, and how urgently, memory is asked for. It is handed down by value through every fault: two words, so
+/// that registers hold it.
 #[derive(Clone, Copy, Debug)]
 pub struct Gfp {
+    /// Where it is to come from.
+    pub place: Place,
     /// The group that pays.
     pub group: GroupId,
     /// The watermark that must stay.
@@ -79,28 +93,31 @@ pub struct Gfp {
     pub given_up: Order,
     /// May mobility groups be mixed whatever `vm.defrag_mode` says? Nothing else has helped.
     pub mixes: bool,
-    /// Is it for a fault, in a range where accesses say something about what will be used next?
-    pub faulted: bool,
-    /// Where it is to come from.
-    pub place: Place,
-    /// Is it for what a call writes over? That its page was in memory before says nothing about what is used.
-    pub overwrites: bool,
+    /// What asks.
+    pub cause: Cause,
 }
+
+const _: () = assert!(size_of::<Gfp>() == 16);
 
 impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
         Gfp {
+            place: Place::NEAR,
             group,
             mark: Mark::Low,
             reserve: Reserve::None,
             read_ahead: true,
             given_up: Order(MAX_ORDER.0 + 1),
             mixes: false,
-            faulted: false,
-            place: Place::NEAR,
-            overwrites: false,
+            cause: Cause::Other,
         }
+    }
+
+    /// Is it for a fault, in a range where accesses say something about what will be used next?
+    #[inline]
+    pub fn is_faulted(self) -> bool {
+        self.cause == Cause::Fault
     }
 
     /// What it may do to get memory.

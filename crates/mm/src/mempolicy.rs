@@ -28,8 +28,11 @@ impl PolicyMode {
         [PolicyMode::Default, PolicyMode::Preferred, PolicyMode::Bind, PolicyMode::Interleave];
 }
 
-/// Bits of the nodes in a policy's word; its mode stands above.
-const NODE_BITS: u32 = 60;
+/// Bits of the nodes in a policy's word.
+const NODE_BITS: u32 = 40;
+
+/// Bits of the mode above them. What is left of a word is for the page of a [`Place`].
+const MODE_BITS: u32 = 4;
 
 /// A mode and its nodes, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -75,47 +78,52 @@ impl MemPolicy {
     }
 }
 
-/// Where memory for a request is to come from: a policy, and the number of the page that it is for.
+/// Where memory for a request is to come from: a policy, and above it, cut off, the number of the page that it is for, in
+/// one word. After each 4 GiB nodes that are not a power of two begin anew with their turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    policy: MemPolicy,
-    index: u64,
-}
+pub struct Place(u64);
 
 impl Place {
     /// From the CPU's node first.
-    pub const NEAR: Place = Place { policy: MemPolicy::DEFAULT, index: 0 };
+    pub const NEAR: Place = Place(0);
 
-    /// As a policy says.
+    /// As a policy says, which is not the default.
     pub const fn by(policy: MemPolicy, index: u64) -> Place {
-        Place { policy, index }
+        Place(policy.0 | index << (NODE_BITS + MODE_BITS))
     }
 
     /// From the CPU's node first?
     #[inline]
     pub const fn is_near(self) -> bool {
-        self.policy.is_default()
+        self.0 == 0
+    }
+
+    const fn policy(self) -> MemPolicy {
+        MemPolicy(self.0 & ((1 << (NODE_BITS + MODE_BITS)) - 1))
     }
 
     /// Does its node depend on whose turn it is?
     #[inline]
     pub fn is_interleaved(self) -> bool {
-        !self.is_near() && self.policy.mode() == PolicyMode::Interleave
+        !self.is_near() && self.policy().mode() == PolicyMode::Interleave
     }
 
     /// The node that a folio is wanted from by who runs on `here`, and the nodes that will do.
+    #[cold]
+    #[inline(never)]
     pub fn choose<M: Machine>(self, machine: &M, here: NodeId, order: Order) -> (NodeId, Nodes) {
-        let nodes = self.policy.nodes();
+        let nodes = self.policy().nodes();
         let nearest = || {
             let distance = |node: NodeId| if node == here { 0 } else { machine.distance(here, node) };
             nodes.named().min_by_key(|&node| (distance(node), node)).unwrap_or(here)
         };
-        match self.policy.mode() {
+        match self.policy().mode() {
             PolicyMode::Default => (here, Nodes::ALL),
             PolicyMode::Preferred => (nearest(), Nodes::ALL),
             PolicyMode::Bind => (nearest(), nodes),
             PolicyMode::Interleave => {
-                let turn = (self.index >> order.0) % u64::from(nodes.0.count_ones()).max(1);
+                let turn =
+                    (self.0 >> (NODE_BITS + MODE_BITS) >> order.0) % u64::from(nodes.0.count_ones()).max(1);
                 (nodes.named().nth(turn as usize).unwrap_or(here), Nodes::ALL)
             }
         }
@@ -131,14 +139,14 @@ mod tests {
     #[test]
     fn a_word_holds_a_mode_and_its_nodes() {
         for mode in PolicyMode::ALL {
-            let nodes = Nodes(if mode == PolicyMode::Default { 0 } else { 1 << 59 | 0b101 });
+            let nodes = Nodes(if mode == PolicyMode::Default { 0 } else { 1 << 39 | 0b101 });
             let policy = MemPolicy::new(mode, nodes).unwrap();
             assert_eq!((policy.mode(), policy.nodes()), (mode, nodes));
             assert_eq!(MemPolicy::of_word(policy.word()), policy);
             assert_eq!(policy.is_default(), mode == PolicyMode::Default);
             // Nodes that are missing, or not asked for; and too many.
             assert_eq!(MemPolicy::new(mode, Nodes(if nodes.0 == 0 { 1 } else { 0 })), None);
-            assert_eq!(MemPolicy::new(mode, Nodes(1 << 60)), None);
+            assert_eq!(MemPolicy::new(mode, Nodes(1 << 40)), None);
         }
     }
 

@@ -129,7 +129,7 @@ impl Order {
     }
 }
 
-/// Some nodes, of the first 60: bit n is node n. None of them stands for all that there are.
+/// Some nodes, of the first 64: bit n is node n. None of them stands for all that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Nodes(pub u64);
 

@@ -50,6 +50,27 @@ const FIGURES: &[Figure] = &[
         linux: 4502.0,
         goal: 3.0,
     },
+    Figure {
+        name: "reclaim_file_mglru",
+        help: "the same under MGLRU",
+        linux: 4502.0,
+        // At most 1,000 instructions.
+        goal: 4.502,
+    },
+    // Linux: all young, a walk that debugfs asks for.
+    Figure {
+        name: "age_page",
+        help: "walk of MGLRU over pages that were all used, per page",
+        linux: 210.0,
+        goal: 210.0 / 40.0,
+    },
+    // Linux: a write to vm.compact_memory on a machine that has run for a while, ten pages looked at for each that it moved.
+    Figure {
+        name: "compact_page",
+        help: "compact memory of which every other page is free, per page moved, with its copy",
+        linux: 5575.0,
+        goal: 5575.0 / 1500.0,
+    },
     // The call alone, the initiator's part of a flush, and three CPUs that answer.
     Figure {
         name: "munmap_shared_4",

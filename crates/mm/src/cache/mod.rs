@@ -56,7 +56,7 @@ use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{Cause, Gfp, Memory, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
@@ -319,10 +319,10 @@ impl Cache {
         drop(tree);
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
-        if let Some(shadow) = shadow.filter(|_| !gfp.overwrites) {
-            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.faulted);
+        if let Some(shadow) = shadow.filter(|_| gfp.cause != Cause::Overwrite) {
+            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.is_faulted());
         }
-        memory.lru.add(memory.ground(), pfn, gfp.faulted);
+        memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
         Ok(Some(pfn))
     }
 

@@ -8,7 +8,7 @@ use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
-use crate::memory::{Gfp, Memory};
+use crate::memory::{Cause, Gfp, Memory};
 use crate::tlb::FileSettled;
 use crate::units::*;
 
@@ -207,7 +207,7 @@ impl Cache {
     ) -> Result<Option<Folio>, CacheError> {
         let f = self.file(id);
         let index = PageIndex(pos / PAGE_SIZE);
-        let gfp = Gfp { overwrites: true, ..gfp };
+        let gfp = Gfp { cause: Cause::Overwrite, ..gfp };
         let whole_pages = if pos.is_multiple_of(PAGE_SIZE) { end / PAGE_SIZE - index.0 } else { 0 };
         let mut order = match largest {
             Order::ZERO => largest,

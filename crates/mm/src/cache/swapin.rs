@@ -104,9 +104,9 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
         return Ok(None);
     };
     if let Some(shadow) = shadow {
-        memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.faulted);
+        memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.is_faulted());
     }
-    memory.lru.add(memory.ground(), pfn, gfp.faulted);
+    memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
     let (device, block) = memory.swap.place(slot);
     memory.count(Stat::PswpIn, 1);
     submit_read(memory, pfn, device, block);

@@ -46,8 +46,8 @@ impl<M: Machine> Memory<M> {
             Ok(fresh) => {
                 let pfn = fresh.into_pfn();
                 self.frames[pfn].set_group(gfp.group);
-                if gfp.place.is_interleaved() && self.frames[pfn].node() == node {
-                    self.count(Stat::NumaInterleave, i64::from(order.frames()));
+                if !gfp.place.is_near() {
+                    self.note_turn(gfp.place, node, pfn);
                 }
                 Ok(pfn)
             }
@@ -55,6 +55,16 @@ impl<M: Machine> Memory<M> {
                 self.lru.groups.uncharge(self.ground(), gfp.group, order.frames() as u64);
                 Err(needs.into())
             }
+        }
+    }
+
+    /// Count what came from the node whose turn it was.
+    #[cold]
+    #[inline(never)]
+    fn note_turn(&self, place: Place, turn: NodeId, pfn: Pfn) {
+        let frame = &self.frames[pfn];
+        if place.is_interleaved() && frame.node() == turn {
+            self.count(Stat::NumaInterleave, i64::from(frame.pages()));
         }
     }
 

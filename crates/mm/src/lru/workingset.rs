@@ -146,20 +146,6 @@ impl Lru {
         Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// Did the page of this shadow leave so recently that it is part of the working set?
-    pub fn is_recent(&self, shadow: Shadow, file: bool, swap_free: u64) -> bool {
-        let evicted = Evicted::unpack(shadow);
-        let known = self.groups.is_live(evicted.group) && evicted.node.index() < self.nodes();
-        let policy = if known { self.policy_in(evicted.group) } else { self.policy() };
-        if policy != PolicyKind::Classic {
-            let is_recent = || {
-                if policy.is_proposed() { self.is_near(evicted) } else { self.is_of_oldest(evicted, file) }
-            };
-            return known && is_recent();
-        }
-        Rivals::of(self, evicted, file, || swap_free).is_some_and(|rivals| rivals.has_room_for(shadow))
-    }
-
     /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
     /// folio active if its distance says so. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(

@@ -20,7 +20,7 @@ use crate::knobs::{Knob, Knobs};
 use crate::lru::policy::End;
 
 /// Marks of uses that end when a folio changes generations.
-pub(super) const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
+pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 
 /// Is it the form of 6.14?
 #[inline]

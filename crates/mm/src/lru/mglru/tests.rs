@@ -181,14 +181,14 @@ fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
     (0..3).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
     let shadow = lru.eviction(&base, Pfn(0), ROOT);
     assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 1, workingset: true });
-    assert!(lru.is_recent(shadow, true, 0));
+    assert!(lru.is_of_oldest(Evicted::unpack(shadow), true));
     lru.refault(&base, Pfn(0), shadow, 0, false);
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses beyond the first: the third tier");
     assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
     // An empty oldest generation is left behind: from then on the shadow is too old.
     lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    assert!(!lru.is_recent(shadow, true, 0));
+    assert!(!lru.is_of_oldest(Evicted::unpack(shadow), true));
     lru.refault(&base, Pfn(0), shadow, 0, false);
     assert_eq!(base.stats.read(Stat::WorkingsetRefaultFile), 2);
     assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);

@@ -37,15 +37,6 @@ impl Lru {
         Evicted { group, node, stamp: stamped, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// Were fewer pages evicted since than the vector holds?
-    pub(in crate::lru) fn is_near(&self, evicted: Evicted) -> bool {
-        let lists = self.vec(evicted.node, evicted.group).lock();
-        lists
-            .proposed
-            .as_ref()
-            .is_some_and(|proposed| distance(evicted.stamp, proposed.evictions) <= proposed.pages())
-    }
-
     /// A page is back. The policy of its vector is told, if it is the vector that it left.
     pub(in crate::lru) fn refault_proposed<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow) {
         let (frame, evicted) = (&base.frames[pfn], Evicted::unpack(shadow));

@@ -6,7 +6,7 @@ use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
-use crate::lru::mglru::form::{distance, is_reworked};
+use crate::lru::mglru::form::{MARKS, distance, is_reworked};
 use crate::lru::mglru::{BATCH, Evictable, Wanted};
 use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
@@ -16,7 +16,7 @@ use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl};
 use crate::units::*;
 
 /// What a folio that reclaim did not free is marked with.
-const USED: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED).union(FrameFlags::WORKINGSET);
+const USED: FrameFlags = MARKS.union(FrameFlags::WORKINGSET);
 
 impl<M: Machine> Reclaim<'_, M> {
     /// A pass over all groups of a node.
@@ -236,8 +236,7 @@ fn is_free_to_go(frame: &Frame, reworked: bool) -> bool {
 /// The form of 6.14: one that would go to the oldest generation again goes to the second youngest.
 fn mark_near(frame: &Frame) {
     if evictable(frame) {
-        let marks = FrameFlags::USES | FrameFlags::REFERENCED;
-        frame.update(|flags| (distance(flags) == 0).then_some((flags - marks) | FrameFlags::ACTIVE));
+        frame.update(|flags| (distance(flags) == 0).then_some((flags - MARKS) | FrameFlags::ACTIVE));
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn collapse<M: Machine>(
         if limits.used && found.used < LARGE / 2 {
             return Err(Refused::Unused.into());
         }
-        match bring_back(st, (id, space), *view, at, gfp) {
+        match bring_back(st, (id, space), view, at, gfp) {
             Ok(()) => {}
             Err(FaultStop::Shortage(shortage)) => return Err(shortage.into()),
             Err(FaultStop::Error(_)) => return Err(Refused::NotPresent.into()),
@@ -70,7 +70,7 @@ pub(super) fn collapse<M: Machine>(
     match take(st, id, at, limits) {
         Ok((detached, parts)) => {
             parts.copy_to(st, whole);
-            map_copy(st, (id, space), *view, at, detached, whole, gfp);
+            map_copy(st, (id, space), view, at, detached, whole, gfp);
             parts.free(st);
             Ok(Collapsed::Now)
         }

@@ -58,7 +58,7 @@ pub(super) fn collapse<M: Machine>(
         zap_if(st, id, (at, end), false, gather, its_own);
         st.tables.lock(st.memory().ground(), id).take_empty_tables((at, end), (at, end), gather);
     });
-    let mapped = map_whole(st, (id, space), *view, at, (file, index), gfp);
+    let mapped = map_whole(st, (id, space), view, at, (file, index), gfp);
     st.put(folio);
     if mapped? { Ok(Collapsed::Now) } else { Err(Refused::Unfit.into()) }
 }

@@ -32,7 +32,7 @@ impl Space {
         let pfn = fresh.into_pfn();
         st.frames[pfn].set_group(gfp.group);
         let tree = st.tables.tree(id);
-        let fault = Fault { st, id, space: self, tree, vma, page, access: AccessKind::Store, gfp };
+        let fault = Fault { st, id, space: self, tree, vma: &vma, page, access: AccessKind::Store, gfp };
         fault.become_anon(pfn);
         st.zero(pfn, 1);
         fault.map_new_anon(pfn, Entry::NONE).map(|_| true)
@@ -96,7 +96,7 @@ impl<M: Machine> Fault<'_, M> {
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 // As soon as the tables are unlocked somebody may unmap and free it.
-                self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.faulted);
+                self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
                     self.st.put_refs(old);

@@ -17,7 +17,7 @@ const PAGES: u64 = TABLE_ENTRIES as u64;
 pub(in crate::space) fn bring_back<M: Machine>(
     st: &Store<M>,
     (id, space): (SpaceId, &Space),
-    vma: VmaView,
+    vma: &VmaView,
     start: Vpn,
     gfp: Gfp,
 ) -> Result<(), FaultStop> {
@@ -37,7 +37,7 @@ pub(in crate::space) fn bring_back<M: Machine>(
 pub(in crate::space) fn map_copy<M: Machine>(
     st: &Store<M>,
     (id, space): (SpaceId, &Space),
-    vma: VmaView,
+    vma: &VmaView,
     start: Vpn,
     detached: Detached,
     whole: Pfn,

@@ -32,7 +32,7 @@ pub(super) struct Place {
 pub(in crate::space) fn map_whole<M: Machine>(
     st: &Store<M>,
     (id, space): (SpaceId, &Space),
-    vma: VmaView,
+    vma: &VmaView,
     start: Vpn,
     (file, first): (FileId, PageIndex),
     gfp: Gfp,

@@ -19,7 +19,7 @@ use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::memory::{Gfp, Shortage};
+use crate::memory::{Cause, Gfp, Shortage};
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Tree, Writes};
@@ -72,7 +72,7 @@ struct Fault<'a, M> {
     id: SpaceId,
     space: &'a Space,
     tree: &'a Tree,
-    vma: VmaView,
+    vma: &'a VmaView,
     page: Vpn,
     access: AccessKind,
     gfp: Gfp,
@@ -96,8 +96,9 @@ impl Space {
         let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let gfp = Gfp { faulted: vma.has_recency(), place: self.place(&vma, page), ..gfp };
-        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma, page, access, gfp };
+        let cause = if vma.has_recency() { Cause::Fault } else { Cause::Other };
+        let gfp = Gfp { cause, place: self.place(&vma, page), ..gfp };
+        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma: &vma, page, access, gfp };
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));
         }

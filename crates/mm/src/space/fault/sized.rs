@@ -103,7 +103,7 @@ impl<M: Machine> Fault<'_, M> {
             self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
         // As soon as the tables are unlocked somebody may unmap and free it.
-        self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.faulted);
+        self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.is_faulted());
         drop(tables);
         self.st.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
@@ -133,7 +133,7 @@ impl<M: Machine> Fault<'_, M> {
         self.st.charge(Work::EntrySet, 1);
         let mut tables = tables.settle_at(slot, start);
         tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
-        self.st.lru.add(base, pfn, self.gfp.faulted);
+        self.st.lru.add(base, pfn, self.gfp.is_faulted());
         drop(tables);
         self.st.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
         self.count(Stat::ThpFaultAlloc);
