@@ -156,9 +156,14 @@ pub struct ProgramRow {
 impl ProgramRow {
     /// From the runs of a program under [`profiles`].
     pub fn of(program: &str, metric: &str, runs: &[RunRecord]) -> Result<ProgramRow> {
+        let unknown = || {
+            Error::Input(format!(
+                "--metric: no metric or counter '{metric}' ('pagefold list counters', 'list metrics')"
+            ))
+        };
         let values = |profile: &str| {
             let of_profile = runs.iter().filter(|run| run.profile == profile);
-            of_profile.map(|run| value(run, metric)).collect::<Result<Vec<f64>>>()
+            of_profile.map(|run| run.value(metric).ok_or_else(unknown)).collect::<Result<Vec<f64>>>()
         };
         let step = |sides: [&str; 2]| Ok(Worth::of(&values(sides[0])?, &values(sides[1])?));
         Ok(ProgramRow {
@@ -168,26 +173,6 @@ impl ProgramRow {
             alone: PARTS.iter().map(|part| step(part.alone)).collect::<Result<_>>()?,
         })
     }
-}
-
-/// A metric or counter of a run; `refaults` are those of both types.
-fn value(run: &RunRecord, metric: &str) -> Result<f64> {
-    let counter = |name: &str| run.counters.get(name).map(|&value| value as f64);
-    let metrics = run.metrics.iter();
-    let found = match metric {
-        "run_time" => Some(run.nanos as f64),
-        "refaults" => {
-            counter("workingset_refault_anon").zip(counter("workingset_refault_file")).map(|(a, f)| a + f)
-        }
-        name => {
-            metrics.into_iter().find(|one| one.name == name).map(|one| one.value).or_else(|| counter(name))
-        }
-    };
-    found.ok_or_else(|| {
-        Error::Input(format!(
-            "--metric: no metric or counter '{metric}' ('pagefold list counters', 'list metrics')"
-        ))
-    })
 }
 
 /// Both tables.

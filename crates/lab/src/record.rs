@@ -57,6 +57,23 @@ pub struct RunRecord {
     pub warnings: Vec<String>,
 }
 
+impl RunRecord {
+    /// A metric or counter by name; `run_time` is in nanoseconds, `refaults` are those of both types. `None`: there is none of that name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let counter = |name: &str| self.counters.get(name).map(|&value| value as f64);
+        match name {
+            "run_time" => Some(self.nanos as f64),
+            "refaults" => {
+                counter("workingset_refault_anon").zip(counter("workingset_refault_file")).map(|(a, f)| a + f)
+            }
+            name => {
+                let measured = self.metrics.iter().find(|one| one.name == name).map(|one| one.value);
+                measured.or_else(|| counter(name))
+            }
+        }
+    }
+}
+
 /// A state of memory that a run began with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FragmentedRecord {

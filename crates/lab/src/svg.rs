@@ -158,7 +158,7 @@ fn place(change: f64) -> f64 {
     PLOT.0 + PLOT.1 * (change.clamp(-100.0, 100.0) + 100.0) / 200.0
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

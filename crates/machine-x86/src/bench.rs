@@ -251,12 +251,12 @@ fn measure(memory: u64) {
     tell(Operation::Munmap1, calls.sum(), CALLS);
     measure_compaction(memory);
     measure_reclaim(Operation::ReclaimFile);
+    // Before memory is short: kswapd would work beside the walk.
+    measure_generations(memory);
     let pages = 2 * memory / PAGE_SIZE;
     let large = map_file("stream", pages);
     pages_at(large, pages).for_each(read);
     tell(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
-    unmap(large, pages);
-    measure_generations(memory);
 }
 
 /// Reclaim pages of a file that are mapped once.
@@ -284,7 +284,7 @@ fn measure_compaction(memory: u64) {
     unmap(area, pages);
 }
 
-/// What differs under MGLRU, to which the machine goes over.
+/// What differs under MGLRU, to which the machine goes over, and back.
 fn measure_generations(memory: u64) {
     set_knob("reclaim.policy", 1);
     measure_reclaim(Operation::ReclaimFileMglru);
@@ -299,6 +299,7 @@ fn measure_generations(memory: u64) {
     age();
     tell(Operation::AgePage, age(), pages);
     unmap(area, pages);
+    set_knob("reclaim.policy", 0);
 }
 
 fn set_knob(name: &str, value: u64) {

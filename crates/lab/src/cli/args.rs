@@ -1,13 +1,13 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
+use super::curve::CurveArgs;
+use super::sweep::Sweep;
 use super::visit::parse_visit;
 use crate::engine::{self, Fragmentation, Visit};
-use crate::error::{Error, Result};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// See what a memory manager does to your program, on a machine you describe.
 #[derive(Debug, Parser)]
@@ -87,6 +87,12 @@ Examples:
   pagefold optimum traces/*.pft --built-in 32M
   pagefold optimum fio:64M redis:64M --memory 50% --profile classic --profile mglru --json")]
     Optimum(OptimumArgs),
+    /// Show how a program fares with more and less memory: run time, faults and refaults, with a picture
+    #[command(after_help = "\
+Examples:
+  pagefold curve traces/sqlite.pft --svg sqlite.svg
+  pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
+    Curve(CurveArgs),
     /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
     #[command(after_help = "\
 The kernel is built by 'cargo xtask kernel', and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
@@ -193,47 +199,6 @@ pub struct CompareArgs {
     /// What both have in common.
     #[command(flatten)]
     pub common: ExperimentArgs,
-}
-
-/// What every command takes that does many runs and keeps none of them.
-#[derive(Debug, Args)]
-pub struct Sweep {
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Runs at once; never changes results [default: the computer's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
-    /// Print one JSON object (docs/json.md) instead of the tables
-    #[arg(long)]
-    pub json: bool,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
-}
-
-impl Sweep {
-    /// Real seconds since `start`, as far as they are to be told.
-    pub fn host_seconds(&self, start: Instant) -> f64 {
-        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
-    }
-}
-
-/// Seeds from `first` on for which there is no room are bad input.
-pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
-    match first.checked_add(u64::from(runs)) {
-        Some(_) => Ok(()),
-        None => Err(Error::Input(format!("--seed {first} leaves no room for {runs} seeds"))),
-    }
-}
-
-/// Threads for runs of which so many may be done at once.
-pub fn threads(at_once: Option<u32>) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    at_once.map_or(cores, |jobs| jobs as usize)
 }
 
 /// What `reproduce` takes.

@@ -1,8 +1,9 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
-use super::args::{BootArgs, check_seeds};
+use super::args::BootArgs;
 use super::experiment::progress_bar;
 use super::output;
+use super::sweep::check_seeds;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured,

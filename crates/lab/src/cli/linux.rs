@@ -1,8 +1,9 @@
 //! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
 
-use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs, check_seeds};
+use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::output;
+use super::sweep::check_seeds;
 use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};

@@ -3,12 +3,14 @@
 mod args;
 mod boot;
 mod bound;
+mod curve;
 mod experiment;
 mod linux;
 mod optimum;
 mod output;
 mod parts;
 mod reproduce;
+mod sweep;
 mod tracing;
 mod visit;
 
@@ -33,6 +35,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
         Command::Optimum(args) => optimum::optimum(&args),
+        Command::Curve(args) => curve::curve(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
         Command::Truth(args) => linux::truth(&args),

@@ -1,8 +1,9 @@
 //! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory.
 
-use super::args::{OptimumArgs, threads};
+use super::args::OptimumArgs;
 use super::experiment::{profiles_of, progress_bar};
 use super::output;
+use super::sweep::threads;
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, run as run_jobs};

@@ -1,8 +1,9 @@
 //! `parts`: what each part of MGLRU is worth.
 
-use super::args::{PartsArgs, check_seeds, threads};
+use super::args::PartsArgs;
 use super::experiment::progress_bar;
 use super::output;
+use super::sweep::{check_seeds, threads};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};

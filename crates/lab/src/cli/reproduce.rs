@@ -1,8 +1,9 @@
 //! `reproduce`: do a published comparison again.
 
-use super::args::{ReproduceArgs, check_seeds, threads};
+use super::args::ReproduceArgs;
 use super::experiment::progress_bar;
 use super::output;
+use super::sweep::{check_seeds, threads};
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};

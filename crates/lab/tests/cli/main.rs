@@ -60,36 +60,26 @@ const COMPARE: &str =
 #[test]
 fn help_tells_everything_and_shows_examples() {
     let help = good("--help");
-    for word in [
+    const COMMANDS: [&str; 14] = [
         "run",
         "compare",
+        "reproduce",
+        "parts",
         "bound",
         "optimum",
+        "curve",
         "boot",
-        "reproduce",
+        "linux",
+        "truth",
         "report",
         "record",
         "import",
         "info",
-        "list",
-        "Examples:",
-        "Exit codes:",
-    ] {
+    ];
+    for word in COMMANDS.into_iter().chain(["list", "Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word}");
     }
-    for command in [
-        "run",
-        "compare",
-        "bound",
-        "optimum",
-        "boot",
-        "reproduce",
-        "report",
-        "record",
-        "import",
-        "info",
-        "list",
-    ] {
+    for command in COMMANDS.into_iter().chain(["list"]) {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -132,6 +122,10 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("optimum", "--built-in SIZE"),
         ("optimum zipf --profile mglru --profile mglru", "named twice"),
         ("optimum --built-in 12Q", "is not a size"),
+        ("curve", "PROGRAM"),
+        ("curve zipf --memory 50%", "at least two sizes"),
+        ("curve zipf --profile mglru --profile mglru", "named twice"),
+        ("curve zipf --svg no-such-dir/x.svg", "its folder does not exist"),
         ("run no-such-file.pft", "no-such-file.pft"),
         ("info no-such-file.pft", "no-such-file.pft"),
         ("info Cargo.toml", "not a Pagefold trace"),
@@ -399,6 +393,35 @@ fn documents_agree_with_the_code() {
     for key in json.as_object().unwrap().keys().chain(random.as_object().unwrap().keys()).chain(inner) {
         assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
     }
+}
+
+#[test]
+fn a_program_is_shown_with_more_and_less_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("curve.svg");
+    let line = "curve stream:24M --machine small --memory 100% --memory 50% --memory 4K --memory 150% --profile classic --profile lfu \
+                --runs 2 --quiet --no-host-time";
+    let json = good_json(&format!("{line} --json --svg {}", svg.display()));
+    let rows = json["rows"].as_array().unwrap();
+    let sizes: Vec<_> = rows.iter().map(|row| row["memory"].as_u64().unwrap()).collect();
+    let peak = json["peak_live"].as_u64().unwrap();
+    assert_eq!(sizes[..4], [4096, 4096, peak / 2, peak / 2], "from the least");
+    assert!(rows[0]["missing"].as_str().unwrap().contains("too small") && rows[0]["run_time"].is_null());
+    // Each pass over the file needs all of it again if there is half of the memory, and none with all of it.
+    assert!(rows[2]["refaults"]["mean"].as_f64() > Some(1000.0) && rows[6]["refaults"]["mean"] == 0.0);
+    assert!(rows[2]["run_time"]["mean"].as_f64() > rows[6]["run_time"]["mean"].as_f64());
+    assert!(rows[2]["run_time"]["interval"].is_array());
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(picture.contains("<svg") && picture.contains("lfu") && picture.contains("150%"));
+    // What is documented is what there is.
+    let documented =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    let keys = json.as_object().unwrap().keys().chain(rows[0].as_object().unwrap().keys());
+    for key in keys {
+        assert!(documented.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+    }
+    let text = good(line);
+    assert!(text.contains("150 %") && text.contains("run time") && text.contains("too small"), "{text}");
 }
 
 #[test]

@@ -150,17 +150,37 @@ pub struct Promotions {
     youngest: Generation,
     /// By generation and type.
     moved: [[ByKind; 2]; Generation::COUNT],
-    /// Pages promoted since the sizes were told.
+    /// Pages promoted since the sizes were told, but for those of the run.
     pages: u64,
+    /// Folios that came one after the other, all alike, and what they were: most neighbours are.
+    run: u64,
+    alike: Alike,
     /// Does a first use only mark a folio?
     reworked: bool,
+}
+
+/// What says where a promoted folio counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Alike {
+    /// The generation that it left, and its type.
+    flags: FrameFlags,
+    /// Its order and its zone.
+    kin: u32,
+}
+
+impl Alike {
+    const FLAGS: FrameFlags = FrameFlags::GENERATION.union(FrameFlags::SWAPBACKED);
+
+    fn pages(self) -> u64 {
+        1 << (self.kin & 0xff)
+    }
 }
 
 impl Promotions {
     /// Is its use to be looked at? In the form of 6.14, that of what is isolated is not.
     #[inline]
-    pub fn heeds(&self, frame: &Frame) -> bool {
-        !self.reworked || frame.flags().generation().is_some()
+    pub fn heeds(&self, flags: FrameFlags) -> bool {
+        !self.reworked || flags.generation().is_some()
     }
 
     /// Does a first use only mark a folio?
@@ -180,7 +200,7 @@ impl Promotions {
 
     /// Pages promoted since the sizes were told.
     pub fn pages(&self) -> u64 {
-        self.pages
+        self.pages + self.run * self.alike.pages()
     }
 }
 
@@ -202,8 +222,9 @@ impl Look {
     #[inline]
     pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
-        let heeded = self.promotions.heeds(frame) && (frame.node(), frame.group()) == place;
-        heeded && (is_file(frame.flags()) || !is_file(target.flags()))
+        let flags = frame.flags();
+        let heeded = self.promotions.heeds(flags) && (frame.node(), frame.group()) == place;
+        heeded && (is_file(flags) || !is_file(target.flags()))
     }
 }
 
@@ -221,14 +242,27 @@ impl Lru {
     pub fn promotions<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Promotions {
         let youngest = Generation::of(self.vec(node, group).generations.max_seq());
         let reworked = form::is_reworked(&base.knobs);
-        Promotions { node, group, youngest, moved: Default::default(), pages: 0, reworked }
+        Promotions {
+            node,
+            group,
+            youngest,
+            moved: Default::default(),
+            pages: 0,
+            run: 0,
+            alike: Alike::default(),
+            reworked,
+        }
     }
 
     /// Promotions go to what is the youngest generation of the vector now.
     #[inline]
     pub fn aim(&self, promotions: &mut Promotions) {
         let vec = self.vec(promotions.node, promotions.group);
-        promotions.youngest = Generation::of(vec.generations.max_seq());
+        let youngest = Generation::of(vec.generations.max_seq());
+        if youngest != promotions.youngest {
+            self.end_run(promotions);
+            promotions.youngest = youngest;
+        }
     }
 
     /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no lock. One
@@ -250,19 +284,33 @@ impl Lru {
             });
             (before, true)
         };
-        let old = before.generation().filter(|&old| promoted && old != youngest);
-        let Some(old) = old else { return };
-        let (kind, file) = (self.kind(frame.zone()) as usize, is_file(before) as usize);
-        let pages = frame.pages() as i64;
-        promotions.moved[old.index()][file][kind] -= pages;
-        promotions.moved[youngest.index()][file][kind] += pages;
-        promotions.pages += pages as u64;
+        let alike = Alike { flags: before & Alike::FLAGS, kin: frame.kin() };
+        if promoted && alike == promotions.alike && promotions.run > 0 {
+            promotions.run += 1;
+        } else if promoted && before.generation().is_some_and(|old| old != youngest) {
+            self.end_run(promotions);
+            (promotions.alike, promotions.run) = (alike, 1);
+        }
+    }
+
+    /// Count the folios of the run.
+    #[cold]
+    fn end_run(&self, promotions: &mut Promotions) {
+        let (alike, pages) =
+            (promotions.alike, core::mem::take(&mut promotions.run) * promotions.alike.pages());
+        let Some(old) = alike.flags.generation().filter(|_| pages > 0) else { return };
+        let kind = self.kind(ZoneId((alike.kin >> 8) as u8)) as usize;
+        let file = is_file(alike.flags) as usize;
+        promotions.moved[old.index()][file][kind] -= pages as i64;
+        promotions.moved[promotions.youngest.index()][file][kind] += pages as i64;
+        promotions.pages += pages;
     }
 
     /// Tell the vector's sizes what was promoted.
     pub fn tell_promotions<M: Machine>(&self, base: &Base<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);
+        self.end_run(promotions);
         if promotions.pages > 0 {
             let mut lists = vec.lock();
             for generation in (0..Generation::COUNT as u64).map(Generation::of) {

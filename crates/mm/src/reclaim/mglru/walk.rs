@@ -187,15 +187,19 @@ impl<'a, M: Machine> Walk<'a, M> {
     /// The folio that an entry maps, if it belongs to the vector and its age is of use.
     fn folio(&self, entry: Entry) -> Option<&'a Frame> {
         let st: &'a Store<M> = self.cx.st;
-        let frames = &st.frames;
         let page = entry.pfn();
         // The zero page has no age.
         if page == st.zero {
             return None;
         }
-        let frame = &frames[frames.head(page)];
-        let ours = self.promotions.heeds(frame) && frame.node() == self.node && frame.group() == self.group;
-        let of_use = self.can_swap || !frame.has(FrameFlags::SWAPBACKED);
+        let mut frame = &st.frames[page];
+        let mut flags = frame.flags();
+        if flags.contains(FrameFlags::TAIL) {
+            frame = &st.frames[st.frames.head(page)];
+            flags = frame.flags();
+        }
+        let ours = self.promotions.heeds(flags) && frame.node() == self.node && frame.group() == self.group;
+        let of_use = self.can_swap || !flags.contains(FrameFlags::SWAPBACKED);
         (ours && of_use).then_some(frame)
     }
 }

@@ -33,7 +33,7 @@ impl<M: Machine> Fault<'_, M> {
             self.count(Stat::NumaHintFaultsLocal);
         }
         if let Some(to) = self.wanted_on(head, node, here) {
-            self.space.move_misplaced(st, &self.vma, head, to);
+            self.space.move_misplaced(st, self.vma, head, to);
         }
         Ok(Served::MINOR)
     }

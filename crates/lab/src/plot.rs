@@ -1,0 +1,217 @@
+//! Lines over one axis as a picture, panel under panel: plain SVG, as [`crate::svg`] makes it.
+
+use crate::svg::escape;
+use std::fmt::Write;
+
+const WIDTH: f64 = 880.0;
+/// Where a panel's plot begins, and its size.
+const PLOT: (f64, f64, f64) = (92.0, 600.0, 200.0);
+/// Lines of profiles, in order; told apart by those who see no colours by their dashes.
+const LINES: [(&str, &str); 6] = [
+    ("#2a5fa5", ""),
+    ("#b8472f", "6 3"),
+    ("#2a7f62", "2 2"),
+    ("#8a5aa8", "8 3 2 3"),
+    ("#b38600", "4 4"),
+    ("#5b616b", "1 3"),
+];
+const TEXT: &str = "#1d2129";
+const FAINT: &str = "#8a8f98";
+
+/// A measured point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Where on the axis.
+    pub x: f64,
+    /// The mean.
+    pub y: f64,
+    /// Its interval, if there is one.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// One quantity over the axis, a line for each name.
+pub struct Panel<'a> {
+    /// What is drawn.
+    pub title: &'a str,
+    /// Lines by name; a gap stands where a line has no point.
+    pub lines: Vec<(&'a str, Vec<Option<Point>>)>,
+    /// A value for people.
+    pub show: &'a dyn Fn(f64) -> String,
+}
+
+/// The axis that all panels share.
+pub struct Axis<'a> {
+    /// Where it has marks, ascending; at least two.
+    pub marks: &'a [f64],
+    /// A mark for people.
+    pub show: &'a dyn Fn(f64) -> String,
+    /// What it is.
+    pub label: &'a str,
+}
+
+/// The picture.
+pub fn render(title: &str, axis: &Axis<'_>, panels: &[Panel<'_>]) -> String {
+    let mut text = String::new();
+    let mut y = 30.0;
+    label(&mut text, (16.0, y), ("start", TEXT), title);
+    for panel in panels {
+        y += 34.0;
+        draw(&mut text, y, axis, panel);
+        y += PLOT.2 + 40.0;
+    }
+    label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), axis.label);
+    let height = y + 16.0;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{text}</svg>\n"
+    )
+}
+
+/// How far up a value stands.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// From 0 to so much.
+    Linear(f64),
+    /// From one power of ten to another. What is less, nothing, stands at the bottom.
+    Logarithmic(i32, i32),
+}
+
+impl Scale {
+    /// What is far apart can only be told apart on a logarithmic one.
+    fn of(panel: &Panel<'_>) -> Scale {
+        let points = || panel.lines.iter().flat_map(|(_, points)| points.iter().flatten());
+        let highest =
+            points().map(|point| point.interval.map_or(point.y, |[_, high]| high)).fold(0.0, f64::max);
+        let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
+        if highest > 50.0 * least {
+            Scale::Logarithmic(least.log10().floor() as i32, highest.log10().ceil() as i32)
+        } else {
+            Scale::Linear(round_up(highest))
+        }
+    }
+
+    /// As a share of the height.
+    fn share(self, value: f64) -> f64 {
+        match self {
+            Scale::Linear(highest) => value.max(0.0) / highest,
+            Scale::Logarithmic(from, to) => {
+                let power = value.max(f64::MIN_POSITIVE).log10().max(f64::from(from));
+                (power - f64::from(from)) / f64::from(to - from)
+            }
+        }
+    }
+
+    fn marks(self) -> Vec<f64> {
+        match self {
+            Scale::Linear(highest) => (0..=4).map(|step| highest * f64::from(step) / 4.0).collect(),
+            Scale::Logarithmic(from, to) => (from..=to).map(|power| 10f64.powi(power)).collect(),
+        }
+    }
+}
+
+fn draw(text: &mut String, top: f64, axis: &Axis<'_>, panel: &Panel<'_>) {
+    let scale = Scale::of(panel);
+    let title = match scale {
+        Scale::Linear(_) => panel.title.to_owned(),
+        Scale::Logarithmic(..) => format!("{} (logarithmic, nothing at the bottom)", panel.title),
+    };
+    label(text, (16.0, top - 12.0), ("start", TEXT), &title);
+    let (first, last) = (axis.marks[0], axis.marks[axis.marks.len() - 1]);
+    let across = |x: f64| PLOT.0 + (x - first) / (last - first) * PLOT.1;
+    let down = |y: f64| top + PLOT.2 * (1.0 - scale.share(y));
+    for value in scale.marks() {
+        line(text, (PLOT.0, down(value)), (PLOT.0 + PLOT.1, down(value)), "#e3e6ea");
+        label(text, (PLOT.0 - 8.0, down(value) + 4.0), ("end", FAINT), &(panel.show)(value));
+    }
+    for &mark in axis.marks {
+        line(text, (across(mark), top + PLOT.2), (across(mark), top + PLOT.2 + 4.0), FAINT);
+        label(text, (across(mark), top + PLOT.2 + 17.0), ("middle", FAINT), &(axis.show)(mark));
+    }
+    for (at, (name, points)) in panel.lines.iter().enumerate() {
+        let (color, dashes) = LINES[at % LINES.len()];
+        let mut path = String::new();
+        let mut pen_up = true;
+        for point in points {
+            let Some(point) = point else {
+                pen_up = true;
+                continue;
+            };
+            let (x, y) = (across(point.x), down(point.y));
+            let _ = write!(path, "{}{x:.1} {y:.1}", if pen_up { 'M' } else { 'L' });
+            pen_up = false;
+            let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{color}\"/>");
+            if let Some([low, high]) = point.interval {
+                line(text, (x, down(low)), (x, down(high)), color);
+            }
+        }
+        let _ = writeln!(
+            text,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-dasharray=\"{dashes}\"/>"
+        );
+        let (x, y) = (PLOT.0 + PLOT.1 + 20.0, top + 12.0 + at as f64 * 18.0);
+        let _ = writeln!(
+            text,
+            "<path d=\"M{x} {y}h24\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-dasharray=\"{dashes}\"/>"
+        );
+        label(text, (x + 30.0, y + 4.0), ("start", TEXT), name);
+    }
+}
+
+fn line(text: &mut String, from: (f64, f64), to: (f64, f64), color: &str) {
+    let _ = writeln!(
+        text,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{color}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn label(text: &mut String, (x, y): (f64, f64), (anchor, color): (&str, &str), words: &str) {
+    let _ = writeln!(
+        text,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
+        escape(words)
+    );
+}
+
+/// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; of nothing 1.
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
+    steps.into_iter().map(|step| step * power).find(|&step| step >= value * 0.999_999).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        let ends = [0.0, 0.7, 1.0, 1.1, 30.0, 45.0, 79.0, 81.0, 100.0].map(round_up);
+        assert_eq!(ends, [1.0, 0.8, 1.0, 2.0, 40.0, 50.0, 80.0, 100.0, 100.0]);
+    }
+
+    #[test]
+    fn what_is_far_apart_stands_on_powers_of_ten() {
+        let show = |value: f64| format!("{value}");
+        let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None }));
+        let scale = Scale::of(&Panel { title: "", lines: vec![("", points.to_vec())], show: &show });
+        assert_eq!(scale.marks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+        assert_eq!([0.0, 10.0, 1000.0, 100_000.0].map(|value| scale.share(value)), [0.0, 0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_line_stops_where_it_has_no_point() {
+        let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]) });
+        let lines = vec![("a<b", vec![at(0.0, 2.0), None, at(1.0, 4.0)])];
+        let show = |value: f64| format!("{value}");
+        let axis = Axis { marks: &[0.0, 0.5, 1.0], show: &show, label: "x" };
+        let text = render("title", &axis, &[Panel { title: "y", lines, show: &show }]);
+        // From 0 to 5, 200 high, beginning at 64.
+        assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
+        assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));
+    }
+}
