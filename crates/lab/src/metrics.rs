@@ -251,6 +251,15 @@ const fn placement(name: &'static str, unit: &'static str, help: &'static str) -
     Row { name, unit, help, source: Source::MachineNanos(name) }
 }
 
+/// Rows of runs in which all of a zone was compacted, with `--moves`.
+const WHOLE_ROWS: &[Row] = &[
+    compaction("compaction_whole_before", "", "free blocks of 2 MiB before all of a zone was compacted"),
+    compaction("compaction_whole_after", "", "the same after it"),
+    compaction("compaction_whole_possible", "", "the most that there could be"),
+    compaction("compaction_whole_moved", "pages", "pages that were moved for that"),
+    compaction("compaction_whole_least", "pages", "the fewest for as many as there could be"),
+];
+
 /// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound and of the
 /// optimum if they were asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
@@ -270,11 +279,12 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
         .chain(optimum)
         .chain(moves)
         .chain(placement)
+        .chain(if runs.is_empty() { &[] } else { WHOLE_ROWS })
         .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),
             unit: row.unit.to_owned(),
-            better: Some(Better::Lower),
+            better: Some(better_of(row, runs)),
             source: row.source,
         })
         .collect();
@@ -303,6 +313,13 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
         }
     }
     metrics
+}
+
+/// Which direction of a row is good: less, but where the machine says something else.
+fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
+    let Source::MachineCount(name) = row.source else { return Better::Lower };
+    let mut measured = runs.iter().flat_map(|run| &run.metrics);
+    measured.find(|metric| metric.name == name).map_or(Better::Lower, |metric| metric.better)
 }
 
 /// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of them.
@@ -445,6 +462,7 @@ pub(crate) mod tests {
             optimum: None,
             profile_tree: None,
             lru_gen: Vec::new(),
+            fragmented: None,
             warnings: vec![],
         }
     }

@@ -50,6 +50,9 @@ pub struct RunRecord {
     /// Generations as visits saw them, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,
+    /// The state that memory was brought into before the program began, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragmented: Option<FragmentedRecord>,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -69,6 +72,49 @@ impl RunRecord {
             }
         }
     }
+}
+
+/// A state of memory that a run began with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FragmentedRecord {
+    /// As it was asked for.
+    pub asked: String,
+    /// Frames that were taken for it: as memory that can be moved.
+    pub held_movable: u64,
+    /// As a kernel's own, which cannot.
+    pub held_by_kernel: u64,
+    /// Memory of the machine that has just started.
+    pub before: StateRecord,
+    /// Memory when the program began.
+    pub after: StateRecord,
+}
+
+/// What free memory looks like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateRecord {
+    /// Free pages, those on CPUs' lists left out: there are none.
+    pub free_pages: u64,
+    /// Share of them that is of no use for a block of 2 MiB.
+    pub unusable_pct: f64,
+    /// Zone by zone.
+    pub zones: Vec<ZoneRecord>,
+    /// As /proc/buddyinfo shows it.
+    pub buddyinfo: String,
+    /// As /proc/pagetypeinfo shows it.
+    pub pagetypeinfo: String,
+}
+
+/// Free blocks and page blocks of a zone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ZoneRecord {
+    /// Its node.
+    pub node: u8,
+    /// Its name.
+    pub zone: String,
+    /// By mobility group: free blocks of each order.
+    pub free: BTreeMap<String, Vec<u64>>,
+    /// By mobility group: page blocks.
+    pub pageblocks: BTreeMap<String, u64>,
 }
 
 /// A look at the generations, as Linux's debugfs file `lru_gen` shows them.

@@ -2,7 +2,7 @@
 
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::metrics::{Metric, rows_of};
-use crate::record::{Better, LruGenRecord, OracleRecord, RunRecord, WorkDone};
+use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ pub struct Setup {
     pub program: String,
     /// Bytes of memory; `null` if all that the machine has.
     pub memory: Option<u64>,
+    /// The state of memory that runs begin with, as asked for on the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -66,6 +69,9 @@ pub struct Summary {
     /// Generations as visits saw them, of the first run; only if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,
+    /// The state that memory was brought into, of the first run; only if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragmented: Option<FragmentedRecord>,
     /// Did all profiles do the same work, seed by seed?
     pub same_work: bool,
     /// The oracle's account of all runs.
@@ -142,6 +148,7 @@ impl Summary {
                 _ => None,
             },
             lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),
+            fragmented: finished.first().and_then(|run| run.fragmented.clone()),
             same_work: same_work(&by_profile),
             oracle,
             covered,
@@ -232,6 +239,7 @@ pub(crate) mod tests {
             machine: "small".into(),
             program: "zipf:256M".into(),
             memory: Some(128 << 20),
+            fragment: None,
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

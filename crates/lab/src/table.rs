@@ -1,7 +1,7 @@
 //! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
-use crate::record::LruGenRecord;
+use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
 use crate::summary::{Setup, Summary, SummaryRow};
 use crate::{breakdown, human};
 use std::fmt::Write;
@@ -64,7 +64,8 @@ pub fn render(summary: &Summary) -> String {
     text.push('\n');
     text.push_str(&body(summary));
     text.push('\n');
-    for section in details(summary).into_iter().filter(|section| !section.is_empty()) {
+    let state = summary.fragmented.as_ref().map(fragmented);
+    for section in details(summary).into_iter().chain(state).filter(|section| !section.is_empty()) {
         text.push_str(&section);
         text.push('\n');
     }
@@ -90,8 +91,9 @@ pub fn heading(setup: &Setup) -> String {
         0 | 1 => format!("seed {}", setup.seed),
         runs => format!("seeds {}..{}", setup.seed, setup.seed + u64::from(runs) - 1),
     };
+    let state = setup.fragment.as_ref().map(|state| format!("begins   {state}\n")).unwrap_or_default();
     format!(
-        "program  {}\nmachine  {}\nmemory   {memory}\nruns     {} ({seeds})\n",
+        "program  {}\nmachine  {}\nmemory   {memory}\n{state}runs     {} ({seeds})\n",
         setup.program, setup.machine, setup.runs
     )
 }
@@ -126,6 +128,23 @@ fn generations(seen: &LruGenRecord) -> String {
     let after = if commands.is_empty() { String::new() } else { format!(", after '{commands}'") };
     let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     format!("lru_gen at {}{after}{error}\n{text}", human::number(*nanos as f64, "ns"))
+}
+
+/// The state that memory was brought into.
+fn fragmented(made: &FragmentedRecord) -> String {
+    let FragmentedRecord { asked, held_movable, held_by_kernel, before, after } = made;
+    let state = |when: &str, state: &StateRecord| {
+        let (free, unusable) = (human::grouped(state.free_pages), state.unusable_pct);
+        let (blocks, types) = (&state.buddyinfo, &state.pagetypeinfo);
+        format!("{when}: {free} free pages, {unusable:.1}% of them of no use for 2 MiB\n{blocks}\n{types}")
+    };
+    format!(
+        "memory in the state {asked} (first run; {} movable frames held, {} unmovable)\n{}\n{}",
+        human::grouped(*held_movable),
+        human::grouped(*held_by_kernel),
+        state("before", before),
+        state("after", after)
+    )
 }
 
 /// What a single profile has room for: where the kernel's time went, and what the devices did.

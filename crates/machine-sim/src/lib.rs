@@ -20,6 +20,7 @@ mod bound;
 mod content;
 mod coroutine;
 pub mod device;
+mod fragment;
 mod histogram;
 mod machine;
 mod moves;
@@ -42,6 +43,7 @@ mod walk;
 mod world;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
+pub use fragment::{Fragmentation, Fragmented, MemoryState, ZoneState};
 pub use machine::{Fault, SimMachine};
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;

@@ -218,7 +218,7 @@ impl SimMachine {
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
-            scopes: config.profile || config.preempt.is_some(),
+            scopes: config.profile || config.preempt.is_some() || config.moves,
             listens: config.verify || config.bound || config.optimum || config.placement,
             answering: Cell::new(false),
             stopping: Cell::new(false),
@@ -271,6 +271,9 @@ impl SimMachine {
     #[inline(never)]
     fn enter_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.enter(scope));
+        if let Some(moves) = &self.moves {
+            moves.borrow_mut().latency.begins(scope, self.task.get(), self.here().clock.get());
+        }
         self.point();
     }
 
@@ -278,6 +281,9 @@ impl SimMachine {
     #[inline(never)]
     fn leave_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.leave(scope));
+        if let Some(moves) = &self.moves {
+            moves.borrow_mut().latency.ends(scope, self.task.get());
+        }
         self.point();
     }
 
@@ -652,6 +658,9 @@ impl Machine for SimMachine {
             if kind == 2 {
                 self.takeoff.borrow_mut().record(took);
             }
+        }
+        if let (Event::MmPageAlloc, Some(moves)) = (event, &self.moves) {
+            moves.borrow_mut().latency.has(self.task.get(), args[1], self.here().clock.get());
         }
         if self.listens {
             self.tell(event, args);

@@ -1,6 +1,8 @@
 //! What a run has shown.
 
 use crate::bound::BoundReport;
+use crate::fragment::Fragmented;
+use crate::histogram::Histogram;
 use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
 use crate::optimum::OptimumReport;
@@ -75,6 +77,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went; `None` if nobody asked ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
+    /// What memory was made before the program began; `None` if it was left as at start.
+    pub fragmented: Option<Fragmented>,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
@@ -116,6 +120,7 @@ impl Outcome {
             bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
             optimum: machine.optimum.as_ref().map(|optimum| optimum.borrow().report()),
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
+            fragmented: world.fragmented.clone(),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
             visited: kernel.visited.clone(),
@@ -259,6 +264,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     }
     if let Some(moves) = &machine.moves {
         metrics.extend(compactions(moves.borrow().report()));
+        metrics.extend(moves.borrow().latency.by_order().flat_map(|(order, took)| latencies(order, took)));
     }
     metrics
 }
@@ -302,8 +308,26 @@ fn placements(report: PlacementReport) -> Vec<Metric> {
 }
 
 /// What compactions came to.
+/// How long allocations of one order took.
+fn latencies(order: u64, took: &Histogram) -> [Metric; 4] {
+    let help = "from the fault, read or write that it was for until a folio of that order was there";
+    let values = [
+        ("p50", took.quantile(50), "ns"),
+        ("p99", took.quantile(99), "ns"),
+        ("max", took.max(), "ns"),
+        ("count", took.total(), ""),
+    ];
+    values.map(|(name, value, unit)| Metric {
+        name: format!("alloc_order{order}_{name}"),
+        value: value as f64,
+        unit,
+        better: Better::Lower,
+        help,
+    })
+}
+
 fn compactions(report: MovesReport) -> Vec<Metric> {
-    let MovesReport { compactions, made, moved, least, exact, in_vain, useless } = report;
+    let MovesReport { compactions, made, moved, least, exact, in_vain, useless, whole } = report;
     let metric = |name: &str, value, unit, help| Metric {
         name: format!("compaction_{name}"),
         value,
@@ -312,7 +336,7 @@ fn compactions(report: MovesReport) -> Vec<Metric> {
         help,
     };
     let pieces = useless.map(|sum| if compactions == 0 { 0.0 } else { sum / compactions as f64 });
-    vec![
+    let mut metrics = vec![
         metric("zones", compactions as f64, "", "times that a zone was compacted"),
         metric("made", made as f64, "", "of these, those for a block that was there then"),
         metric("moved", moved as f64, "pages", "pages that were moved by those that made their block"),
@@ -331,5 +355,19 @@ fn compactions(report: MovesReport) -> Vec<Metric> {
         metric("moved_in_vain", in_vain as f64, "pages", "pages moved by other compactions"),
         metric("pieces_before", pieces[0], "%", "free memory of no use for the block, on average, before"),
         metric("pieces_after", pieces[1], "%", "free memory of no use for the block, on average, after"),
-    ]
+    ];
+    if let Some(whole) = whole {
+        let higher = |name, value: u64, help| Metric {
+            better: Better::Higher,
+            ..metric(name, value as f64, "", help)
+        };
+        metrics.extend([
+            higher("whole_before", whole.before, "free blocks of 2 MiB before all of a zone was compacted"),
+            higher("whole_after", whole.after, "the same after it"),
+            higher("whole_possible", whole.possible, "the most that there could be"),
+            metric("whole_moved", whole.moved as f64, "pages", "pages that were moved for that"),
+            metric("whole_least", whole.least as f64, "pages", "the fewest for as many as there could be"),
+        ]);
+    }
+    metrics
 }

@@ -2,6 +2,7 @@
 
 use crate::content::Stamp;
 use crate::coroutine::Coroutine;
+use crate::fragment::Fragmentation;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
 use crate::os::SimOs;
@@ -37,6 +38,8 @@ pub struct RunConfig {
     pub machine: MachineSpec,
     /// Bytes of memory to use instead of the machine's own, shared among the nodes as it has them.
     pub memory: Option<u64>,
+    /// A state that memory is in when the program begins, instead of that of a machine that has just started.
+    pub fragment: Option<Fragmentation>,
     /// Tunables that differ from their defaults.
     pub knobs: Vec<(Knob, u64)>,
     /// The replacement policy that `reclaim.policy` = `custom` chooses.
@@ -79,6 +82,7 @@ impl RunConfig {
         RunConfig {
             machine,
             memory: None,
+            fragment: None,
             knobs: Vec::new(),
             custom: None,
             seed: 1,
@@ -134,7 +138,8 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     // Before any lock is taken.
     let _watching = Watching::new(machine.preempt.as_ref());
     let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
-    let world = World::new(mm, program, config);
+    let mut world = World::new(mm, program, config);
+    world.fragment()?;
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);

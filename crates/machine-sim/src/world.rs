@@ -1,6 +1,7 @@
 //! What the simulated kernel knows besides memory: processes, descriptors, files' names and blocks, tasks.
 
 use crate::content::{ORIGINAL, Stamp};
+use crate::fragment::{Fragmented, fragment};
 use crate::machine::SimMachine;
 use crate::oracle::Oracle;
 use crate::run::{RunConfig, RunError};
@@ -94,6 +95,8 @@ pub(crate) struct World<'p, P> {
     pub(crate) inside: Cell<u32>,
     /// Do CPUs' clocks tick? Only under policies that make use of it.
     pub(crate) ticks: Cell<bool>,
+    /// What memory was made before the program began.
+    pub(crate) fragmented: Option<Fragmented>,
     /// Operations until everything is checked again, and where that is drawn from.
     unchecked: RefCell<(u64, Rng)>,
 }
@@ -115,7 +118,21 @@ impl<'p, P> World<'p, P> {
             oracle,
             failure: RefCell::new(None),
             inside: Cell::new(0),
+            fragmented: None,
         }
+    }
+
+    /// Bring memory into the state that the configuration or the machine asks for.
+    pub(crate) fn fragment(&mut self) -> Result<(), RunError> {
+        let spec = self.machine().spec();
+        let Some(target) = self.config.fragment.as_ref().or(spec.fragment()) else { return Ok(()) };
+        if self.config.optimum {
+            let why = "fragment: with a state of memory there is no optimum: who knows the future has all of the memory";
+            return Err(RunError::Input(why.into()));
+        }
+        let made = self.machine().unseen(|| fragment(&self.mm, target, self.config.seed));
+        self.fragmented = Some(made.map_err(RunError::Input)?);
+        Ok(())
     }
 
     pub(crate) fn machine(&self) -> &SimMachine {

@@ -217,6 +217,9 @@ knobs! {
     ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""
         "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
          helps and compaction does not";
+    AllocPlacement "alloc.placement" 0 0..=1 "" ["smallest" "densest"] @start
+        "which free block is taken: the smallest that is large enough, the last one given back first; or one in the fullest page \
+         block, so that others run empty";
     DefragMode "vm.defrag_mode" 0 0..=1 ""
         "1: mix mobility groups within 2 MiB only once reclaim and compaction were of no use, and have kswapd and kcompactd keep whole \
          page blocks free up to the high mark (Linux 6.15)";
@@ -378,6 +381,7 @@ mod tests {
             &Knob::TierPolicy,
             &Knob::TierMigration,
             &Knob::ThpKhugepaged,
+            &Knob::AllocPlacement,
             &Knob::TlbUnmap
         ]));
     }

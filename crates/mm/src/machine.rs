@@ -402,7 +402,8 @@ pub enum FrameUse {
     Free,
     /// What it holds could be elsewhere.
     Movable,
-    /// A page table, or no memory.
+    /// A page table, what a kernel keeps, a page that is locked in memory and may not be moved (`vm.compact_unevictable_allowed`), or no
+    /// memory.
     Fixed,
 }
 

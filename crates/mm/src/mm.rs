@@ -9,6 +9,7 @@ mod asks;
 mod cut_off;
 #[cfg(test)]
 mod ending;
+mod exact;
 mod files;
 #[cfg(test)]
 mod flushes;

@@ -2,7 +2,7 @@
 //! a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
 use crate::apps::{self, App, Ask, Refused};
-use crate::builtin::{self, Builtin, KernelBuild, LruFileMmapRead, PageoutLoop, VmScalability};
+use crate::builtin::{self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, VmScalability};
 use crate::chaos::{self, Chaos};
 use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
@@ -30,6 +30,8 @@ pub enum Named {
     VmScalability(VmScalability),
     /// Processes that compile beside bursts of large pages.
     KernelBuild(KernelBuild),
+    /// Memory given back and asked for at random.
+    Churn(Churn),
     /// Private mappings of files given up again and again, for a second.
     PageoutLoop(PageoutLoop),
     /// What memory sees of a real program.
@@ -45,7 +47,7 @@ pub struct Words<'a> {
     pub name: &'a str,
     /// Bytes to touch.
     pub bytes: u64,
-    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each.
+    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each; of `churn` the rounds.
     pub threads: Option<u32>,
     /// How an application chooses keys, if it was said.
     pub law: Option<Law>,
@@ -121,7 +123,13 @@ impl Named {
             (KernelBuild::NAME, KernelBuild::HELP),
             (CHAOS, chaos::HELP),
         ];
-        builtin::LIST.iter().chain(apps::LIST).copied().chain(VmScalability::list()).chain(others)
+        builtin::LIST
+            .iter()
+            .chain(apps::LIST)
+            .copied()
+            .chain(VmScalability::list())
+            .chain(others)
+            .chain(Churn::LIST.iter().copied())
     }
 
     /// May it be killed for want of memory without the run having failed?
@@ -159,6 +167,9 @@ impl Named {
         if name == KernelBuild::NAME {
             return Ok(Named::KernelBuild(KernelBuild::new(bytes, threads)));
         }
+        if let Some(churn) = Churn::from_name(name, bytes, threads) {
+            return Ok(Named::Churn(churn));
+        }
         if name == CHAOS {
             return Ok(Named::Chaos(Chaos::from_footprint(bytes, threads)));
         }
@@ -186,6 +197,7 @@ impl Program for Named {
             Named::LruFileMmapRead(program) => program.name(),
             Named::VmScalability(program) => program.name(),
             Named::KernelBuild(program) => program.name(),
+            Named::Churn(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
             Named::App(program) => program.name(),
             Named::Chaos(program) => program.name(),
@@ -198,6 +210,7 @@ impl Program for Named {
             Named::LruFileMmapRead(program) => program.footprint(),
             Named::VmScalability(program) => program.footprint(),
             Named::KernelBuild(program) => program.footprint(),
+            Named::Churn(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
             Named::App(program) => program.footprint(),
             Named::Chaos(program) => program.footprint(),
@@ -210,6 +223,7 @@ impl Program for Named {
             Named::LruFileMmapRead(program) => program.run(os, role),
             Named::VmScalability(program) => program.run(os, role),
             Named::KernelBuild(program) => program.run(os, role),
+            Named::Churn(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
             Named::App(program) => program.run(os, role),
             Named::Chaos(program) => program.run(os, role),

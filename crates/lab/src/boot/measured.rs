@@ -46,6 +46,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         optimum: None,
         profile_tree: None,
         lru_gen: Vec::new(),
+        fragmented: None,
         warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]
             .into_iter()
             .chain(report.notes.iter().cloned())

@@ -2,8 +2,8 @@
 
 use super::curve::CurveArgs;
 use super::sweep::Sweep;
-use crate::engine::{self, Visit};
-use crate::error::Result;
+use super::visit::parse_visit;
+use crate::engine::{self, Fragmentation, Visit};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -181,26 +181,6 @@ impl RunArgs {
     }
 }
 
-/// `TIME` or `end`, then perhaps commands.
-fn parse_visit(text: &str) -> Result<Visit, String> {
-    let (time, commands) = text.split_once(':').unwrap_or((text, ""));
-    let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());
-    let nanos = match unit {
-        "s" => 1_000_000_000,
-        "ms" => 1_000_000,
-        "us" => 1000,
-        "ns" => 1,
-        _ => 0,
-    };
-    let number: Option<u64> = time.strip_suffix(unit).and_then(|digits| digits.parse().ok());
-    let at = match (time, number.and_then(|number| number.checked_mul(nanos))) {
-        ("end", _) if commands.is_empty() => None,
-        (_, Some(at)) if nanos > 0 => Some(at),
-        _ => return Err(format!("'{text}' is no look at generations; write 100ms, 2s:'+ 0 0 3' or end")),
-    };
-    Ok(Visit { at, commands: commands.to_owned(), full: false })
-}
-
 /// What `compare` takes.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
@@ -323,6 +303,10 @@ pub struct ExperimentArgs {
     /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower; docs/tiers.md)
     #[arg(long)]
     pub placement: bool,
+    /// Begin with free memory in pieces, in a state that is proven (docs/fragmentation.md): frag-50, frag-100, or like
+    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
+    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
+    pub fragment: Option<Fragmentation>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -651,16 +635,5 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn looks_at_generations_have_a_time_and_perhaps_commands() {
-        let visit = |at, commands: &str| Ok(Visit { at, commands: commands.to_owned(), full: false });
-        assert_eq!(parse_visit("100ms"), visit(Some(100_000_000), ""));
-        assert_eq!(parse_visit("2s:+ 0 0 3;- 0 0 1"), visit(Some(2_000_000_000), "+ 0 0 3;- 0 0 1"));
-        assert_eq!(parse_visit("end"), visit(None, ""));
-        for wrong in ["", "100", "ms", "1m", "end:+ 0 0 3", "-1s", "99999999999999999999s"] {
-            assert!(parse_visit(wrong).is_err(), "{wrong}");
-        }
     }
 }

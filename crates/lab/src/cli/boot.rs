@@ -210,6 +210,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         machine: shape.machine_name(),
         program: name.to_owned(),
         memory: Some(shape.memory),
+        fragment: None,
         footprint,
         peak_live,
         seed: args.seed,

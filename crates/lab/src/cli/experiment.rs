@@ -3,7 +3,7 @@
 use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
 use super::output;
 use super::sweep::{check_seeds, threads};
-use crate::engine::{self, Machine, Program, Visit};
+use crate::engine::{self, Fragmentation, Machine, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
@@ -47,6 +47,7 @@ pub(super) struct Plan {
     also: Counted,
     profile_tree: bool,
     visits: Vec<Visit>,
+    fragment: Option<Fragmentation>,
 }
 
 /// What is counted beside, and what is done to the run for it.
@@ -81,6 +82,7 @@ fn carry_out(
     plan.count_optimum(args.optimum)?;
     plan.also.moves = args.moves;
     plan.also.placement = args.placement;
+    plan.fragment(args.fragment.as_ref());
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
@@ -152,6 +154,7 @@ pub(super) fn understand(
         machine: args.machine.clone(),
         program: args.program.clone(),
         memory,
+        fragment: None,
         footprint,
         peak_live,
         seed: args.seed,
@@ -169,6 +172,7 @@ pub(super) fn understand(
         also: Counted { preempt: args.preempt, ..Counted::default() },
         profile_tree: false,
         visits: Vec::new(),
+        fragment: None,
     })
 }
 
@@ -182,6 +186,12 @@ impl Plan {
         }
         self.also.bound = wanted;
         Ok(())
+    }
+
+    /// Begin with memory in this state, if one is wanted.
+    fn fragment(&mut self, wanted: Option<&Fragmentation>) {
+        self.setup.fragment = wanted.map(Fragmentation::to_string);
+        self.fragment = wanted.cloned();
     }
 
     /// Count the refaults that there could have been at least, if that is wanted.
@@ -247,6 +257,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let command = replay_command(&plan.setup, profile, job.seed, plan.also);
     let run = engine::Run {
         memory: plan.setup.memory,
+        fragment: plan.fragment.as_ref(),
         knobs: &profile.knobs,
         seed: job.seed,
         verify: plan.verify,
@@ -269,6 +280,7 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) ->
     if let Some(bytes) = setup.memory {
         words.extend(["--memory".to_owned(), bytes.to_string()]);
     }
+    words.extend(setup.fragment.iter().flat_map(|state| ["--fragment".to_owned(), state.clone()]));
     words.extend(["--profile".to_owned(), profile.name.clone()]);
     // Settings of the profile itself are in its name; giving them again changes nothing.
     for (knob, value) in profile.settings() {

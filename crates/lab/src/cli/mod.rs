@@ -12,6 +12,7 @@ mod parts;
 mod reproduce;
 mod sweep;
 mod tracing;
+mod visit;
 
 use crate::error::{Error, Result};
 use crate::{list, replay, rundir, summary, svg, table};

@@ -90,6 +90,7 @@ fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> 
     let command = replay::shell_line(words);
     let run = engine::Run {
         memory: Some(case.memory),
+        fragment: case.fragment.as_ref(),
         knobs: &[case.setting.knobs, &profile.knobs].concat(),
         seed: job.seed,
         profile_tree: what.wants_profile(),

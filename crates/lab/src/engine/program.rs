@@ -128,9 +128,11 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
             let validate_sometimes = config.verify;
             machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
-        Named::Builtin(_) | Named::KernelBuild(_) | Named::PageoutLoop(_) | Named::App(_) => {
-            machine_sim::run(config, program).map_err(explain)
-        }
+        Named::Builtin(_)
+        | Named::KernelBuild(_)
+        | Named::Churn(_)
+        | Named::PageoutLoop(_)
+        | Named::App(_) => machine_sim::run(config, program).map_err(explain),
     }
 }
 

@@ -4,14 +4,14 @@ use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::record::{
-    Better, BoundRecord, CauseRecord, CostRecord, LevelRecord, LruGenRecord, Measured, OptimumRecord,
-    OracleRecord, RunRecord, WorkDone,
+    Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, LevelRecord, LruGenRecord, Measured,
+    OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
 };
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit,
-    Visited,
+    BoundLevel, BoundReport, CauseCount, Fragmentation, Fragmented, MemoryState, OptimumReport, Outcome,
+    ProfileNode, RunConfig, RunError, Visit, Visited, ZoneState,
 };
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
@@ -27,6 +27,8 @@ pub struct Run<'a> {
     pub program: &'a Program,
     /// Bytes of memory; `None` for all that the machine has.
     pub memory: Option<u64>,
+    /// The state of memory to begin with; `None`: the machine's own.
+    pub fragment: Option<&'a Fragmentation>,
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: &'a [(Knob, u64)],
     /// The seed.
@@ -56,6 +58,7 @@ impl<'a> Run<'a> {
             machine,
             program,
             memory: None,
+            fragment: None,
             knobs: &[],
             seed: 1,
             verify: false,
@@ -82,6 +85,7 @@ impl<'a> Run<'a> {
     pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
         let mut config = RunConfig::new(self.machine.spec.clone());
         config.memory = self.memory;
+        config.fragment = self.fragment.cloned();
         config.knobs = self.knobs.to_vec();
         config.seed = self.seed;
         config.verify = self.verify;
@@ -166,9 +170,36 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
+        fragmented: outcome.fragmented.as_ref().map(fragmented),
         warnings,
     }
 }
+
+fn fragmented(made: &Fragmented) -> FragmentedRecord {
+    let zone = |zone: &ZoneState| ZoneRecord {
+        node: zone.node,
+        zone: zone.name.to_owned(),
+        free: MOBILITIES.into_iter().map(str::to_owned).zip(zone.blocks.map(Vec::from)).collect(),
+        pageblocks: MOBILITIES.into_iter().map(str::to_owned).zip(zone.pageblocks).collect(),
+    };
+    let state = |state: &MemoryState| StateRecord {
+        free_pages: state.free(),
+        unusable_pct: state.unusable(),
+        zones: state.zones.iter().map(zone).collect(),
+        buddyinfo: state.buddyinfo(),
+        pagetypeinfo: state.pagetypeinfo(),
+    };
+    FragmentedRecord {
+        asked: made.asked.clone(),
+        held_movable: made.held[0],
+        held_by_kernel: made.held[1],
+        before: state(&made.before),
+        after: state(&made.after),
+    }
+}
+
+/// The groups' names, in their order.
+const MOBILITIES: [&str; 3] = ["unmovable", "movable", "reclaimable"];
 
 fn lru_gen(visited: &Visited) -> LruGenRecord {
     let error = visited.answer.err().map(|error| match error {

@@ -244,6 +244,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         machine: machine.to_owned(),
         program: job.program.clone(),
         memory: Some(memory),
+        fragment: None,
         footprint: program.footprint(),
         peak_live: program.peak_live(),
         seed: job.seed,
@@ -309,6 +310,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         bound: None,
         profile_tree: None,
         lru_gen: Vec::new(),
+        fragmented: None,
         optimum: None,
         warnings: report.notes.clone(),
     })

@@ -7,6 +7,28 @@ const fn counters(name: &'static str, of: &'static [&'static str], values: &'sta
     Published::new(name, Measure::Counters(of), values)
 }
 
+const fn builds(title: &'static str, fragment: Option<&'static str>) -> Setting {
+    let load = Load::Share { program: "kernel-build", options: "", footprint: 16 << 30, percent: 60 };
+    Setting { title, machine: "compact-8", load, published: FIGURES, fragment, ..Setting::PLAIN }
+}
+
+const FIGURES: &[Published] = &[
+    counters("THP faults that got one", &["thp_fault_alloc"], &[46727.0, 63224.0]),
+    counters("THP faults that fell back", &["thp_fault_fallback"], &[21911.0, 5412.0]),
+    counters("direct compactions that failed", &["compact_fail"], &[196.0, 59.0]),
+    counters(
+        "allocstall",
+        &["allocstall_dma32", "allocstall_normal", "allocstall_movable"],
+        &[2371.0, 639.0],
+    ),
+    Published {
+        name: "kswapd's scan (published: 1 is off)",
+        measure: Measure::Counters(&["pgscan_kswapd"]),
+        figures: Figures::Changes(1.0, &[85.0]),
+        judged: true,
+    },
+];
+
 pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
     name: "defrag-mode",
     help: "page blocks kept to one mobility group, and whole ones kept free, against neither (Linux 6.15, kernel build and bursts of large pages)",
@@ -19,28 +41,11 @@ pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
         Side { profile: "classic+vm.defrag_mode=1", published: "on" },
     ],
     context: &["classic+thp.defrag=never"],
-    settings: &[Setting {
-        title: "15 builds",
-        machine: "compact-8",
-        load: Load::Share { program: "kernel-build", options: "", footprint: 16 << 30, percent: 60 },
-        published: &[
-            counters("THP faults that got one", &["thp_fault_alloc"], &[46727.0, 63224.0]),
-            counters("THP faults that fell back", &["thp_fault_fallback"], &[21911.0, 5412.0]),
-            counters("direct compactions that failed", &["compact_fail"], &[196.0, 59.0]),
-            counters(
-                "allocstall",
-                &["allocstall_dma32", "allocstall_normal", "allocstall_movable"],
-                &[2371.0, 639.0],
-            ),
-            Published {
-                name: "kswapd's scan (published: 1 is off)",
-                measure: Measure::Counters(&["pgscan_kswapd"]),
-                figures: Figures::Changes(1.0, &[85.0]),
-                judged: true,
-            },
-        ],
-        ..Setting::PLAIN
-    }],
+    settings: &[
+        builds("15 builds", None),
+        builds("15 builds, frag-50", Some("frag-50")),
+        builds("15 builds, frag-100", Some("frag-100")),
+    ],
     counts: &[
         Count::plain(&["compact_stall"]),
         Count::plain(&["compact_success"]),
@@ -58,5 +63,6 @@ pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
         "The decline that is published (61,988 THP faults in the first of 15 runs, 33,215 in the last, without the mode) is not shown: a run here has \
          all 15 rounds, and its counters are told at the end.",
         "operation_time_p50 is the time of a burst.",
+        "What state the memory was in when the published runs began is not told. frag-50 and frag-100 are Quicksilver's (docs/fragmentation.md).",
     ],
 };

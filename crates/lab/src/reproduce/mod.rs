@@ -24,7 +24,7 @@ pub use gain::{Gain, GainOutcome};
 pub use result::{Change, Outcome, Row, SettingOutcome};
 pub use text::render;
 
-use crate::engine::{Machine, Program};
+use crate::engine::{Fragmentation, Machine, Program};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::record::RunRecord;
@@ -146,6 +146,8 @@ pub struct Setting {
     pub knobs: &'static [(Knob, u64)],
     /// Has the machine swap space, if its preset has?
     pub swap: bool,
+    /// The state of memory to begin with, as `--fragment` takes it; `None`: as the machine starts.
+    pub fragment: Option<&'static str>,
 }
 
 impl Setting {
@@ -158,6 +160,7 @@ impl Setting {
         gains: &[],
         knobs: &[],
         swap: true,
+        fragment: None,
     };
 }
 
@@ -367,6 +370,8 @@ pub struct Case {
     pub machine: Machine,
     /// Bytes of memory.
     pub memory: u64,
+    /// The state of memory to begin with.
+    pub fragment: Option<Fragmentation>,
     /// The program's name as `pagefold run` takes it.
     pub name: String,
     /// The program.
@@ -403,7 +408,8 @@ impl Case {
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
         let program = Program::find(&name)?.for_share_of_its_time(time);
-        Ok(Case { setting, scale, machine, memory, name, program })
+        let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
+        Ok(Case { setting, scale, machine, memory, fragment, name, program })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::gain::{self, GainOutcome};
 use super::{Case, Count, Load, Published, Reproduction};
+use crate::engine::Fragmentation;
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
@@ -63,6 +64,9 @@ pub struct SettingOutcome {
     pub program: String,
     /// Bytes.
     pub memory: u64,
+    /// The state of memory that runs begin with; left out: as the machine starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// Seeds that were finished under all profiles.
@@ -167,6 +171,7 @@ impl Outcome {
             machine: case.setting.machine.to_owned(),
             program: case.name.clone(),
             memory: case.memory,
+            fragment: case.fragment.as_ref().map(Fragmentation::to_string),
             footprint: case.program.footprint(),
             finished: seeds.len() as u32,
             run_seconds: by_profile(&|run: &RunRecord| run.nanos as f64 / 1e9),

@@ -3,6 +3,7 @@
 use super::{Change, Outcome, Row, SettingOutcome};
 use crate::human;
 use crate::table::Grid;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Columns of running text.
@@ -174,9 +175,12 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     headings.extend(outcome.profiles.iter().cloned());
     let words = headings.len() - outcome.profiles.len();
     let mut grid = Grid::new(headings);
-    for (setting, (name, values)) in
-        settings.iter().flat_map(|one| one.counts.iter().map(move |of| (one, of)))
-    {
+    let rows = settings.iter().flat_map(|one| one.counts.iter().map(move |of| (one, of)));
+    // Of most sizes a program has no folios.
+    let none = |name: &str, values: &BTreeMap<String, f64>| {
+        name.starts_with("alloc_order") && values.values().all(|&value| value == 0.0)
+    };
+    for (setting, (name, values)) in rows.filter(|(_, (name, values))| !none(name, values)) {
         let unit = if name.ends_with("_seconds") { "s" } else { "" };
         let title = (if many { Some(setting.title.clone()) } else { None }).into_iter();
         let cells = outcome.profiles.iter().map(|profile| human::number(values[profile], unit));

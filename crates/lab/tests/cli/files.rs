@@ -111,3 +111,21 @@ fn an_interrupt_keeps_what_was_finished() {
     assert_eq!(stdout(&output), "");
     good(&format!("report {}", dir.display()));
 }
+
+#[test]
+fn a_run_begins_in_a_state_that_is_told() {
+    let line = "run zipf:8M --machine small --fragment frag-50:128M,unmovable=10% --quiet";
+    let json = good_json(&format!("{line} --json"));
+    assert_eq!(json["fragmented"]["asked"], "frag-50:128M,unmovable=10%");
+    let blocks = |group: &str| json["fragmented"]["after"]["zones"][0]["pageblocks"][group].as_f64().unwrap();
+    let share = blocks("unmovable") / (blocks("unmovable") + blocks("movable") + blocks("reclaimable"));
+    assert!((share - 0.1).abs() < 0.01, "{share}");
+    let unusable = |when: &str| json["fragmented"][when]["unusable_pct"].as_f64().unwrap();
+    assert!(unusable("before") < 2.0 && unusable("after") > 40.0);
+    let text = good(line);
+    for expected in
+        ["begins   frag-50:128M", "before: ", "after: ", "Node 0, zone    DMA32", "Number of blocks type"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}

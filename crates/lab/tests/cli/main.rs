@@ -92,6 +92,12 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("comprae zipf", "'compare'"),
         ("run", "PROGRAM"),
         ("run zipf --memori 1G", "'--memory'"),
+        ("run zipf --fragment frag-75", "none of the presets"),
+        (
+            "run zipf:8M --machine small --fragment free=60%,orders=100/0/0/0/0/0/0/0/0/0/0",
+            "cannot be reached",
+        ),
+        ("boot zipf --fragment frag-50", "'--fragment'"),
         ("run zipff", "did you mean 'zipf'?"),
         ("run zipf:12Q", "is not a size"),
         ("run zipf:", "is not a size"),

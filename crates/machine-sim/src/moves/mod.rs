@@ -4,10 +4,13 @@
 //! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). What has been freed by others meanwhile,
 //! it need not have moved: so a run may come to less than the sum of the fewest.
 
+mod everything;
 mod fewest;
+mod latency;
 
 use crate::sched::TaskId;
 use fewest::{Cell, Fewest, fewest};
+use latency::Latency;
 use mm::machine::{FrameUse, ZoneSight};
 use mm::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 use std::collections::HashMap;
@@ -27,9 +30,26 @@ pub(crate) struct MovesReport {
     pub(crate) exact: u64,
     /// Pages that compactions moved which made no block.
     pub(crate) in_vain: u64,
+    /// What compactions of all of a zone came to, added up; `None`: there was none.
+    pub(crate) whole: Option<Whole>,
     /// Share of free memory that was of no use for the wanted block (all memory: for 2 MiB), in per cent: added up over compactions, before
     /// and after.
     pub(crate) useless: [f64; 2],
+}
+
+/// Blocks of 2 MiB, and pages moved for them, in compactions of all of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Whole {
+    /// Free blocks before.
+    pub(crate) before: u64,
+    /// After.
+    pub(crate) after: u64,
+    /// The most that there could be.
+    pub(crate) possible: u64,
+    /// Pages that were moved.
+    pub(crate) moved: u64,
+    /// The fewest that must be for as many as there could be.
+    pub(crate) least: u64,
 }
 
 /// Compactions of a run.
@@ -39,6 +59,8 @@ pub(crate) struct Moves {
     begun: HashMap<TaskId, Option<Fewest>>,
     report: MovesReport,
     zone: Vec<Cell>,
+    /// How long allocations of large folios took.
+    pub(crate) latency: Latency,
 }
 
 impl Moves {
@@ -46,6 +68,9 @@ impl Moves {
     pub(crate) fn sees(&mut self, task: TaskId, sight: &ZoneSight<'_>) {
         self.draw(sight);
         let after = usize::from(sight.ended.is_some());
+        if sight.order.is_none() {
+            self.sees_everything(sight.ended.map(|ended| ended.moved));
+        }
         self.report.useless[after] += useless(&self.zone, sight.order.unwrap_or(PAGEBLOCK_ORDER));
         let Some(ended) = sight.ended else {
             let least = sight.order.and_then(|order| fewest(&self.zone, order.0));
@@ -61,6 +86,23 @@ impl Moves {
                 self.report.exact += u64::from(least.exact);
             }
             _ => self.report.in_vain += ended.moved,
+        }
+    }
+
+    /// All of a zone is going to be compacted, or has been, and so many pages moved.
+    fn sees_everything(&mut self, moved: Option<u64>) {
+        let blocks = everything::everything(&self.zone, PAGEBLOCK_ORDER.frames() as usize);
+        let whole = self.report.whole.get_or_insert_default();
+        match moved {
+            None => {
+                whole.before += blocks.whole;
+                whole.possible += blocks.possible;
+                whole.least += blocks.least;
+            }
+            Some(moved) => {
+                whole.after += blocks.whole;
+                whole.moved += moved;
+            }
         }
     }
 

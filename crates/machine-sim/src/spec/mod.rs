@@ -10,6 +10,7 @@ pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
+use crate::fragment::Fragmentation;
 use cost::CostFile;
 use mm::machine::{MemoryRange, ZoneKind};
 use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
@@ -188,6 +189,12 @@ struct MachineFile {
     storage: Storage,
     #[serde(default)]
     costs: CostFile,
+    #[serde(default, deserialize_with = "fragment")]
+    fragment: Option<Fragmentation>,
+}
+
+fn fragment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Fragmentation>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// A simulated machine: all that is known of it before it starts.
@@ -238,6 +245,11 @@ impl MachineSpec {
     pub fn without_swap(mut self) -> MachineSpec {
         self.file.storage.swap = None;
         self
+    }
+
+    /// The state that its memory is in when a program begins; `None`: as it starts.
+    pub fn fragment(&self) -> Option<&Fragmentation> {
+        self.file.fragment.as_ref()
     }
 
     /// Its name.

@@ -23,6 +23,7 @@
 //! first while little of the zone's memory is free of debts, because that is all that those can take who may not send
 //! interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the others at once.
 
+use super::dense::Dense;
 use super::owing::Owing;
 use super::watermark::{Mark, max_boost};
 use super::zone::{BLOCK_FRAMES, Zone};
@@ -31,14 +32,20 @@ use crate::frame::{Frame, FrameFlags, FrameTable, List, Mobility, Owner};
 use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
-use crate::machine::Machine;
+use crate::machine::{Machine, Work};
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
+use std_alloc::boxed::Box;
 
 /// Number of orders.
 pub(super) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
+
+/// Of the fullest page blocks so many are looked at for a block of some size.
+const FULLEST: usize = 32;
+/// Of the blocks in one of them that are large enough, the smallest of so many is taken.
+const SUFFICIENT: usize = 4;
 
 /// Groups to take from when one's own has nothing, best first.
 const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
@@ -59,6 +66,8 @@ pub(super) struct FreeLists {
     newest: Generation,
     /// A block whose generation is not newer than this lies on a clean list.
     cleared: Generation,
+    /// Which page blocks are full, if that matters.
+    pub dense: Option<Box<Dense>>,
 }
 
 /// One list for each order and group.
@@ -108,7 +117,8 @@ impl FreeLists {
     /// No blocks.
     pub fn new() -> FreeLists {
         let (clean, pending) = (Lists::default(), Lists::default());
-        FreeLists { clean, pending, free: 0, owing: 0, newest: Generation::NONE, cleared: Generation::NONE }
+        let (newest, cleared) = (Generation::NONE, Generation::NONE);
+        FreeLists { clean, pending, free: 0, owing: 0, newest, cleared, dense: None }
     }
 
     /// Blocks on one list.
@@ -337,6 +347,25 @@ impl<'a, M: Machine> Area<'a, M> {
         self.remove(pfn, order, self.zone.mobility_of(pfn))
     }
 
+    /// Take this frame out of the free block that it lies in; the rest goes back. Returns the payment that it waits for.
+    #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
+    pub fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
+        let around = |order| (pfn.align_down(order), order);
+        let (mut head, from) = (0..=MAX_ORDER.0)
+            .map(|order| around(Order(order)))
+            .find(|&(head, order)| self.is_free(head, order))?;
+        let generation = self.detach(head, from);
+        for half in (0..from.0).rev().map(Order) {
+            let upper = head.add(half.frames());
+            let rest = if pfn < upper { upper } else { core::mem::replace(&mut head, upper) };
+            let frame = self.frame(rest);
+            frame.place(self.zone.node(), self.zone.id(), self.zone.mobility_of(rest));
+            frame.set_debt(0);
+            self.put_block(rest, half, generation);
+        }
+        Some(generation)
+    }
+
     /// Give the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
     pub fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
         let start = pfn.align_down(PAGEBLOCK_ORDER);
@@ -395,6 +424,11 @@ impl<'a, M: Machine> Area<'a, M> {
         frame.set_private(generation.0 << 8 | order.0 as u64);
         frame.assign(FrameFlags::BUDDY);
         let frames = &self.base.frames;
+        if order < PAGEBLOCK_ORDER
+            && let Some(dense) = &mut self.lists.dense
+        {
+            dense.add(pfn, order, mobility);
+        }
         if generation == Generation::NONE {
             self.lists.clean.push(frames, pfn, order, mobility, tail);
         } else {
@@ -407,6 +441,11 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Take a block off its list; returns the payment that it waits for.
     fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Generation {
         let frame = self.frame(pfn);
+        if order < PAGEBLOCK_ORDER
+            && let Some(dense) = &mut self.lists.dense
+        {
+            dense.remove(pfn, order);
+        }
         let generation = self.lists.debt_of(frame);
         if generation == Generation::NONE {
             self.lists.clean.remove(&self.base.frames, pfn, order, mobility);
@@ -430,10 +469,36 @@ impl<'a, M: Machine> Area<'a, M> {
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
         let lists = if owing { &self.lists.pending } else { &self.lists.clean };
-        let pfn = lists.list(from, mobility).head()?;
+        let (pfn, from) = match (self.in_fullest(order, mobility, |_, _| true), owing) {
+            (Some(found), false) => found,
+            _ => (lists.list(from, mobility).head()?, from),
+        };
         // No further than to where clean blocks become scarce.
         let most = if owing || scarce { most } else { most.min(Order(spare.ilog2() as u8)) };
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
+    }
+
+    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and, with so many
+    /// free pages, `suits`.
+    pub fn in_fullest(
+        &self,
+        order: Order,
+        mobility: Mobility,
+        suits: impl Fn(Pfn, u32) -> bool,
+    ) -> Option<(Pfn, Order)> {
+        let dense = self.lists.dense.as_ref().filter(|_| order < PAGEBLOCK_ORDER)?;
+        let mut looked = 0;
+        let in_block = |block: Pfn| {
+            let heads = dense.heads(block).map(|pfn| (self.frame(pfn), pfn));
+            let clean = heads.filter(|(frame, _)| self.lists.debt_of(frame) == Generation::NONE);
+            let sized = clean.map(|(frame, pfn)| (Order(frame.private() as u8), pfn));
+            sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).take(SUFFICIENT).min()
+        };
+        let blocks =
+            dense.fullest(mobility, order.frames()).filter(|&block| suits(block, dense.free_in(block)));
+        let found = blocks.take(FULLEST).find_map(in_block);
+        self.base.charge(Work::CompactScan, looked);
+        found.map(|(size, pfn)| (pfn, size))
     }
 
     /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.

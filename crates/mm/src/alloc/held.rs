@@ -131,7 +131,7 @@ impl HeldBlocks {
 /// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
 /// here did.
 #[expect(clippy::disallowed_methods, reason = "it has just been settled")]
-fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
+pub(super) fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
     let block = pcp::form(base, zone, Clean::of_list(pfn), order, FrameFlags::empty());
     base.frames[pfn].set_debt(0);
     base.frames[pfn].unfreeze(1);
@@ -246,6 +246,41 @@ impl Allocator {
         let (chosen, looked) = area.search_from_head(order, &mut look);
         base.charge(Work::CompactScan, looked);
         (chosen, looked)
+    }
+
+    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and, with so many free
+    /// pages, `suits`: where it is known how full page blocks are.
+    pub fn isolate_in_fullest<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        held: &mut HeldBlocks,
+        order: Order,
+        suits: impl Fn(Pfn, u32) -> bool,
+    ) -> Isolation {
+        let mut area = Area::lock(base, self.zone(held.zone));
+        let Some((pfn, size)) = area.in_fullest(order, Mobility::Movable, suits) else {
+            return Isolation::default();
+        };
+        let refused = !area.isolate(held, pfn, size);
+        Isolation { scanned: 1, pages: if refused { 0 } else { size.frames() as u64 }, refused }
+    }
+
+    /// The movable page block with the most free pages that is free in part and does not count as `tried`, and how many pages are free in
+    /// all others that are free in part.
+    pub fn emptiest<M: Machine>(
+        &self,
+        base: &Ground<M>,
+        zone: ZoneId,
+        tried: impl Fn(Pfn) -> bool,
+    ) -> Option<(Pfn, u64)> {
+        let area = Area::lock(base, self.zone(zone));
+        area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
+    }
+
+    /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is emptied.
+    pub fn emptied_from<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) -> u32 {
+        let area = Area::lock(base, self.zone(zone));
+        area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))
     }
 
     /// Give all back to the zone. Returns the highest block.

@@ -17,6 +17,8 @@
 
 mod buddy;
 mod compaction;
+mod dense;
+mod exact;
 mod fragmentation;
 mod held;
 mod kswapd;

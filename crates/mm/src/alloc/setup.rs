@@ -2,10 +2,11 @@
 
 use super::Allocator;
 use super::buddy::Area;
+use super::dense::Dense;
 use super::kswapd::NodeState;
 use super::pcp::Pcp;
 use super::watermark::{Mark, MarkInput, default_min_free_kbytes, marks, pcp_sizes};
-use super::zone::{KINDS, Zone};
+use super::zone::{KINDS, PcpSizes, Zone};
 use super::zonelist::Zonelists;
 use crate::frame::FrameFlags;
 use crate::ground::Ground;
@@ -100,6 +101,9 @@ impl Allocator {
                 base.frames[pfn].assign(FrameFlags::RESERVED);
             }
             hole = zone.end();
+            if base.knobs.get(Knob::AllocPlacement) == 1 {
+                zone.lists.lock().dense = Some(Box::new(Dense::new(zone.start(), zone.managed() as u32)));
+            }
             Area::lock(base, zone).populate();
         }
         let cpus = || (0..base.machine.cpus()).map(|cpu| base.machine.node_of(CpuId(cpu as u16)));
@@ -145,7 +149,10 @@ impl Allocator {
             zone.set_lowmem_reserve(self.lowmem_reserve_of(zone, base.knobs.get(Knob::LowmemReserveRatio)));
             drop(held);
             let cpus = self.cpus_near(base, zone.node());
-            zone.set_pcp_sizes(pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction));
+            let sizes = pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction);
+            // What lies on a CPU's list is taken again wherever it is: with the fullest page blocks first, that is to be little.
+            let short = PcpSizes { high_min: sizes.batch * 2, high_max: sizes.batch * 2, ..sizes };
+            zone.set_pcp_sizes(if zone.lists.lock().dense.is_some() { short } else { sizes });
             for cpu in 0..self.cpus() {
                 self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(&base.frames, zone.pcp_sizes());
             }

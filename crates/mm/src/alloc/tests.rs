@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
+mod dense;
+mod exact;
 mod held;
 
 type TestBase = Ground<TestMachine>;

@@ -125,6 +125,7 @@ impl Allocator {
         let mut pages = 0;
         let mut owing = 0;
         let mut occupied = 0;
+        let mut parts = Vec::new();
         for order in orders() {
             for mobility in Mobility::ALL {
                 let lists = area.lists().both(order, mobility).into_iter().zip([false, true]);
@@ -139,6 +140,9 @@ impl Allocator {
                             )
                         })?;
                         seen.mark(pfn, order)?;
+                        if order < PAGEBLOCK_ORDER {
+                            parts.push((pfn, order, mobility));
+                        }
                         pages += order.frames() as u64;
                         owing += if pending { order.frames() as u64 } else { 0 };
                         occupied |= 1 << order.0;
@@ -149,6 +153,7 @@ impl Allocator {
         let free = area.lists().free();
         let counted = area.lists().owing();
         ensure(owing == counted, || format!("{owing} pages are pending, {counted} counted"))?;
+        area.lists().dense.as_ref().map_or(Ok(()), |dense| dense.validate(&parts))?;
         drop(area);
         ensure(pages == free && pages == zone.free_pages(), || {
             format!("{pages} pages on lists, {free} counted, {} shown", zone.free_pages())

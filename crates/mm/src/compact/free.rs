@@ -22,7 +22,10 @@ impl<M: Machine> Target<M> for Run<'_, M> {
         let split = self.folios.splits_free();
         let ground = st.memory().ground();
         let taken = self.held.take(ground, self.zone, order, split).or_else(|| {
-            self.isolate_free();
+            match self.emptying {
+                Some(block) => self.isolate_in_fullest(order, block),
+                None => self.isolate_free(),
+            }
             self.held.take(ground, self.zone, order, split)
         })?;
         self.waiting = self.waiting.saturating_sub(order.frames() as u64);

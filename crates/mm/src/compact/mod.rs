@@ -14,6 +14,7 @@
 
 mod daemon;
 mod direct;
+mod emptiest;
 mod free;
 mod source;
 #[cfg(test)]
@@ -160,6 +161,10 @@ struct Run<'a, M> {
     sources: List,
     /// Their pages, and, while they are moved, those that still need a place.
     waiting: u64,
+    /// The page block that is emptied, where fullness decides ([`emptiest`]); else none.
+    emptying: Option<Pfn>,
+    /// Page blocks with more free pages than this will be emptied.
+    emptied_from: u32,
     /// The order at which the next search of free lists begins, and how often such searches have failed in a row.
     search_order: u8,
     search_failed: u32,

@@ -131,7 +131,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Isolate folios of one page block, from `low` on.
-    fn isolate_from(&mut self, low: Pfn, end: Pfn) {
+    pub(super) fn isolate_from(&mut self, low: Pfn, end: Pfn) {
         self.st.machine.resched();
         let wanted = self.how.order.filter(|_| self.how.direct && self.is_async());
         let begins = low.align_down(PAGEBLOCK_ORDER) == low || low == self.zone.start();
@@ -247,7 +247,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// May a folio with these flags be moved now?
-    fn suits(&self, flags: FrameFlags) -> bool {
+    pub(super) fn suits(&self, flags: FrameFlags) -> bool {
         let unevictable = flags.contains(FrameFlags::UNEVICTABLE)
             && self.st.knobs.get(Knob::CompactUnevictableAllowed) == 0;
         let busy = flags.contains(FrameFlags::WRITEBACK) && self.how.mode != Mode::Sync;

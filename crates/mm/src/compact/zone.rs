@@ -44,7 +44,8 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
         Event::MmCompactionBegin,
         [zone.id().0 as u64, order, run.migrate_at.0 as u64, run.free_at.0 as u64],
     );
-    let outcome = run.go();
+    let by_fullness = how.order.is_none() && st.knobs.get(Knob::AllocPlacement) == 1;
+    let outcome = if by_fullness { run.go_by_fullness() } else { run.go() };
     run.end(outcome);
     show(st, zone, how.order, Some(Compacted { moved: run.moved, made: outcome == Outcome::Success }));
     Ended { outcome, migrate_scanned: run.migrate_scanned, free_scanned: run.free_scanned }
@@ -55,10 +56,14 @@ fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Opt
     if !st.machine.looks_at_zones() {
         return;
     }
+    let mut stays = FrameFlags::TABLE | FrameFlags::RESERVED;
+    if st.knobs.get(Knob::CompactUnevictableAllowed) == 0 {
+        stays |= FrameFlags::UNEVICTABLE;
+    }
     let look = |pfn: Pfn| {
         let frame = &st.frames[pfn];
         let flags = frame.flags();
-        if flags.intersects(FrameFlags::TABLE | FrameFlags::RESERVED) {
+        if flags.intersects(stays) {
             (FrameUse::Fixed, Order::ZERO)
         } else if flags.intersects(FrameFlags::BUDDY | FrameFlags::HELD) {
             (FrameUse::Free, Order(frame.private() as u8))
@@ -102,6 +107,8 @@ impl<'a, M: Machine> Run<'a, M> {
             migrate_at,
             sources: List::new(),
             waiting: 0,
+            emptying: None,
+            emptied_from: u32::MAX,
             search_order: how.order.map_or(0, |order| order.0),
             search_failed: 0,
             fast_start: FastStart::Unknown,
@@ -155,7 +162,7 @@ impl<'a, M: Machine> Run<'a, M> {
     }
 
     /// Have what was isolated moved.
-    fn move_sources(&mut self) -> migrate::Done {
+    pub(super) fn move_sources(&mut self) -> migrate::Done {
         let st = self.st;
         let pages = self.waiting;
         let sources = self.take_sources(self.folios >= Folios::Sort);
@@ -191,12 +198,7 @@ impl<'a, M: Machine> Run<'a, M> {
             return Outcome::Contended;
         }
         if self.how.proactive {
-            if self.st.alloc.reclaim_active(self.zone.node()) {
-                return Outcome::PartialSkipped;
-            }
-            let score = self.zone.blocks().external_fragmentation(PAGEBLOCK_ORDER);
-            let mark = score_mark(self.st.knobs.get(Knob::CompactionProactiveness));
-            return if score > mark { Outcome::Continue } else { Outcome::Success };
+            return self.proactive_enough();
         }
         let Some(order) = self.how.order else { return Outcome::Continue };
         // A page block that has been begun is emptied.
@@ -208,6 +210,16 @@ impl<'a, M: Machine> Run<'a, M> {
             false => self.has_block(order),
         };
         if enough { Outcome::Success } else { Outcome::Continue }
+    }
+
+    /// Is memory less in pieces than proactive compaction leaves it?
+    pub(super) fn proactive_enough(&self) -> Outcome {
+        if self.st.alloc.reclaim_active(self.zone.node()) {
+            return Outcome::PartialSkipped;
+        }
+        let score = self.zone.blocks().external_fragmentation(PAGEBLOCK_ORDER);
+        let mark = score_mark(self.st.knobs.get(Knob::CompactionProactiveness));
+        if score > mark { Outcome::Continue } else { Outcome::Success }
     }
 
     /// Is there a block for who wants it: of its own mobility, or one that would be given to it?

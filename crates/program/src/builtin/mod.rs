@@ -5,6 +5,7 @@
 //! only, so a program makes the same accesses on every machine.
 
 mod build;
+mod churn;
 mod pageout;
 mod scalability;
 mod storms;
@@ -13,6 +14,7 @@ mod walks;
 mod work;
 
 pub use build::KernelBuild;
+pub use churn::Churn;
 pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
 pub use vmscale::VmScalability;

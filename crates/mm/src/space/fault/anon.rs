@@ -1,10 +1,43 @@
 //! Faults on anonymous memory that has no page yet.
 
 use super::{Fault, FaultStop, Served};
+use crate::alloc::Fresh;
+use crate::api::{AccessKind, FaultError};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::machine::{Machine, Scope, Work};
+use crate::machine::{Machine, Scope, WaitKey, Work};
+use crate::memory::{Gfp, Shortage};
+use crate::space::Space;
+use crate::store::Store;
 use crate::table::{Entry, Writes};
 use crate::units::*;
+
+impl Space {
+    /// Serve a first store to a page of private anonymous memory with the frame that `take` brings. `false`: it brings none.
+    pub fn store_to_frame<M: Machine>(
+        &self,
+        st: &Store<M>,
+        (id, page): (SpaceId, Vpn),
+        gfp: Gfp,
+        take: impl FnOnce() -> Option<Fresh>,
+    ) -> Result<bool, FaultStop> {
+        let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
+        let found = self.vmas.lock().find(page).filter(|vma| vma.file_index(page).is_none());
+        let vma = found.ok_or(FaultStop::Error(FaultError::Segv))?;
+        let (ground, groups) = (st.memory().ground(), &st.lru.groups);
+        groups.try_charge(ground, gfp.group, 1).map_err(Shortage::Group)?;
+        let Some(fresh) = take() else {
+            groups.uncharge(ground, gfp.group, 1);
+            return Ok(false);
+        };
+        let pfn = fresh.into_pfn();
+        st.frames[pfn].set_group(gfp.group);
+        let tree = st.tables.tree(id);
+        let fault = Fault { st, id, space: self, tree, vma: &vma, page, access: AccessKind::Store, gfp };
+        fault.become_anon(pfn);
+        st.zero(pfn, 1);
+        fault.map_new_anon(pfn, Entry::NONE).map(|_| true)
+    }
+}
 
 impl<M: Machine> Fault<'_, M> {
     /// A load sees the one page of zeroes; a store gets a page of its own.
@@ -40,10 +73,15 @@ impl<M: Machine> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
         let pfn = self.st.new_folio(Order::ZERO, self.gfp)?;
+        self.become_anon(pfn);
+        Ok(pfn)
+    }
+
+    #[inline(always)]
+    fn become_anon(&self, pfn: Pfn) {
         let frame = &self.st.frames[pfn];
         frame.set_owner(Owner::Anon(self.anon_set()), self.vma.anon_index(self.page));
         frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
-        Ok(pfn)
     }
 
     /// Map a page from [`Fault::new_anon_page`] where the entry is still `expected` (none, or the page of which it is

@@ -1,0 +1,355 @@
+//! Memory in pieces before anything runs, in a state that is asked for and proven.
+//!
+//! What is said of compaction depends on the state of memory that it begins with, and no two papers make that in the same way. Here it is
+//! described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks are kept for what cannot be moved), made
+//! frame by frame, looked at before and after, and a run whose memory is not in that state within 5 % ends with an error.
+//!
+//! What is in use then is held for the whole run, as by a program that sleeps: in page blocks of the movable group pages of private anonymous
+//! memory of a process of its own, which can be moved and swapped out; in page blocks of the other groups frames that a kernel keeps, which
+//! nobody moves or takes back. Neither costs the run time, nor does it count.
+
+mod plan;
+mod state;
+mod target;
+
+pub use state::{MemoryState, ZoneState};
+pub use target::Fragmentation;
+
+use crate::machine::SimMachine;
+use mm::Mm;
+use mm::alloc::{Mark, Zone};
+use mm::api::{AccessKind, Advice, Backing, MapRequest, Prot};
+use mm::frame::Mobility;
+use mm::machine::ZoneKind;
+use mm::stat::Stat;
+use mm::units::{GroupId, PAGEBLOCK_ORDER, Pfn, SpaceId, TABLE_ENTRIES, Vpn, ZoneId};
+use plan::LARGEST;
+use program::rng::Rng;
+use target::{ORDERS, Pieces};
+
+/// Frames in a page block.
+const BLOCK: usize = PAGEBLOCK_ORDER.frames() as usize;
+/// Of a 2 MiB block that Quicksilver's program breaks, so many frames stay in use: the last 64 KiB.
+const KEPT: usize = 16;
+/// How far from what was asked for memory may be, as a part of that.
+const TOLERANCE: f64 = 0.05;
+/// Where the holder's memory begins.
+const HOLDER: Vpn = Vpn(1 << 20);
+
+/// A state that was made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fragmented {
+    /// As it was asked for.
+    pub asked: String,
+    /// Memory at start.
+    pub before: MemoryState,
+    /// Memory when the program began.
+    pub after: MemoryState,
+    /// Frames that were taken: movable ones, and others.
+    pub held: [u64; 2],
+}
+
+/// Bring memory into the state. `Err`: why it cannot be, one line.
+pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -> Result<Fragmented, String> {
+    let fails = |why: String| format!("fragment: {target} cannot be reached: {why}");
+    mm.drain_lists();
+    let before = MemoryState::of(mm);
+    let stats = &mm.ground().stats;
+    let counted: Vec<(Stat, i64)> =
+        Stat::ALL.iter().filter(|stat| !stat.is_level()).map(|&stat| (stat, stats.read(stat))).collect();
+    let mut maker = Maker::new(mm, target, seed);
+    maker.make().map_err(fails)?;
+    mm.drain_lists();
+    let after = MemoryState::of(mm);
+    maker.check(&after).map_err(fails)?;
+    counted.iter().for_each(|&(stat, count)| mm.ground().count(stat, count - stats.read(stat)));
+    Ok(Fragmented { asked: target.text().to_owned(), before, after, held: maker.held })
+}
+
+/// So many pages of free memory are to be in blocks of these orders.
+struct Claim {
+    what: String,
+    orders: std::ops::Range<usize>,
+    pages: u64,
+}
+
+struct Maker<'a> {
+    mm: &'a Mm<SimMachine>,
+    target: &'a Fragmentation,
+    rng: Rng,
+    /// The first frame of each zone among all, which are counted from one that is aligned to the largest block.
+    firsts: Vec<usize>,
+    frames: usize,
+    claims: Vec<Claim>,
+    held: [u64; 2],
+}
+
+impl<'a> Maker<'a> {
+    fn new(mm: &'a Mm<SimMachine>, target: &'a Fragmentation, seed: u64) -> Maker<'a> {
+        let mut frames = 0;
+        let firsts = zones(mm).iter().map(|zone| {
+            let first = frames;
+            frames += (zone.managed() as usize).next_multiple_of(LARGEST);
+            first
+        });
+        let firsts = firsts.collect();
+        let rng = Rng::new(seed ^ 0x6672_6167);
+        Maker { mm, target, rng, firsts, frames, claims: Vec::new(), held: [0; 2] }
+    }
+
+    fn make(&mut self) -> Result<(), String> {
+        let most = match self.target.pieces {
+            Pieces::Quicksilver { whole, of } => self.broken(whole, of)?.len() * KEPT,
+            _ => {
+                self.frames
+                    - self.wanted()?.iter().enumerate().map(|(order, n)| (n << order) as usize).sum::<usize>()
+            }
+        };
+        let space = self.holder(most)?;
+        self.mm.drain_lists();
+        // The holder's tables are in use now.
+        let frames = match self.target.pieces {
+            Pieces::Quicksilver { whole, of } => self.break_blocks(whole, of)?,
+            _ => self.planned()?,
+        };
+        let groups = self.groups(&frames)?;
+        self.take(&frames, &groups, space)
+    }
+
+    // --- which frames ------------------------------------------------------------------------------------
+
+    /// Free blocks of each order that are wanted.
+    fn wanted(&self) -> Result<[u64; ORDERS], String> {
+        let all: u64 = zones(self.mm).iter().map(Zone::managed).sum();
+        let free = self.target.free.expect("it is said beside these pieces") * all as f64;
+        let there = self.mm.free_pages();
+        if free > there as f64 {
+            return Err(format!("{free:.0} pages are to be free, and at start {there} are"));
+        }
+        let least: u64 = zones(self.mm).iter().map(|zone| zone.mark(Mark::High)).sum();
+        if free < least as f64 {
+            return Err(format!(
+                "{free:.0} pages are to be free, which is below the high watermarks, {least}"
+            ));
+        }
+        Ok(match self.target.pieces {
+            Pieces::Orders(shares) => {
+                std::array::from_fn(|order| (free * shares[order] / (1 << order) as f64).round() as u64)
+            }
+            Pieces::Unusable(share) => {
+                let whole = (free * (1.0 - share) / BLOCK as f64).round() as u64;
+                let blocks = (self.frames / BLOCK) as u64 - whole;
+                plan::by_chance(
+                    (self.frames / LARGEST) as u64,
+                    blocks,
+                    self.frames as u64 - free.round() as u64,
+                )
+            }
+            Pieces::Quicksilver { .. } => unreachable!("its blocks are broken one by one"),
+        })
+    }
+
+    fn planned(&mut self) -> Result<Vec<usize>, String> {
+        let wanted = self.wanted()?;
+        let claim = |what: String, orders, pages| Claim { what, orders, pages };
+        let pages = |orders: std::ops::Range<usize>| orders.map(|order| wanted[order] << order).sum();
+        let each =
+            |order: usize| claim(format!("of order {order}"), order..order + 1, pages(order..order + 1));
+        self.claims = match self.target.pieces {
+            Pieces::Orders(_) => (0..ORDERS).map(each).collect(),
+            _ => [("in smaller blocks than 2 MiB", 0..9), ("in blocks of 2 MiB", 9..ORDERS)]
+                .map(|(what, orders)| claim(what.into(), orders.clone(), pages(orders)))
+                .into(),
+        };
+        plan::plan(&self.busy(), &wanted, &mut self.rng).map_err(|lack| {
+            let plan::Unreachable { order, wanted, most } = lack;
+            format!("{wanted} free blocks of order {order} are wanted, and beside the larger ones at most {most} can be")
+        })
+    }
+
+    /// Free 2 MiB blocks that are to be broken, by chance.
+    fn broken(&mut self, whole: f64, of: Option<u64>) -> Result<Vec<usize>, String> {
+        let busy = self.busy();
+        let mut blocks: Vec<usize> =
+            (0..self.frames).step_by(BLOCK).filter(|&at| !busy[at..at + BLOCK].contains(&true)).collect();
+        let there = blocks.len();
+        let of = of.map_or(there, |bytes| bytes.div_ceil((BLOCK * 4096) as u64) as usize);
+        let stay = (of as f64 * whole).round() as usize;
+        if stay > there {
+            return Err(format!("{stay} blocks of 2 MiB are to be free, and at start {there} are"));
+        }
+        plan::shuffle(&mut blocks, &mut self.rng);
+        blocks.truncate(there - stay);
+        Ok(blocks)
+    }
+
+    fn break_blocks(&mut self, whole: f64, of: Option<u64>) -> Result<Vec<usize>, String> {
+        let state = MemoryState::of(self.mm);
+        let there = |orders| state.free_in(orders);
+        let blocks = self.broken(whole, of)?;
+        let broken = blocks.len() as u64;
+        let claim = |what: String, orders, pages| Claim { what, orders, pages };
+        self.claims = vec![
+            claim("in smaller blocks than 64 KiB".into(), 0..4, there(0..4)),
+            claim("in blocks of 2 MiB".into(), 9..ORDERS, there(9..ORDERS) - broken * BLOCK as u64),
+        ];
+        self.claims.extend((4..9).map(|order| {
+            claim(format!("of order {order}"), order..order + 1, there(order..order + 1) + (broken << order))
+        }));
+        let mut frames: Vec<usize> = blocks.iter().flat_map(|at| at + BLOCK - KEPT..at + BLOCK).collect();
+        frames.sort_unstable();
+        Ok(frames)
+    }
+
+    /// Which frames are not free, those included that are none.
+    fn busy(&self) -> Vec<bool> {
+        let mut busy = vec![true; self.frames];
+        for (zone, &first) in zones(self.mm).iter().zip(&self.firsts) {
+            let mut at = zone.start();
+            while at < zone.end() {
+                let order = self.mm.store().alloc.free_block_at(self.mm.ground(), zone.id(), at);
+                let pages = order.map_or(1, |order| order.frames()) as usize;
+                let place = first + (at.0 - zone.start().0) as usize;
+                busy[place..place + pages].fill(order.is_none());
+                at = at.add(pages as u32);
+            }
+        }
+        busy
+    }
+
+    // --- taking them -------------------------------------------------------------------------------------
+
+    /// The process that holds movable frames, at most so many. Its tables are there.
+    fn holder(&self, pages: usize) -> Result<Option<SpaceId>, String> {
+        if pages == 0 {
+            return Ok(None);
+        }
+        let short = |_| "memory is too small for who holds it".to_string();
+        let space = self.mm.create_space(GroupId(0)).map_err(short)?;
+        // The first page of each table shows the page of zeroes, so that the table is there.
+        let tables = pages.div_ceil(TABLE_ENTRIES - 1) as u64;
+        let pages = tables * TABLE_ENTRIES as u64;
+        let request = MapRequest {
+            at: Some(HOLDER),
+            pages,
+            prot: Prot::READ | Prot::WRITE,
+            backing: Backing::Anonymous,
+            locked: false,
+            populate: false,
+        };
+        self.mm.mmap(space, &request).map_err(short)?;
+        self.mm.madvise(space, HOLDER, pages, Advice::NoHugePage).map_err(short)?;
+        for table in 0..tables {
+            let page = Vpn(HOLDER.0 + table * TABLE_ENTRIES as u64);
+            self.mm.fault(space, page, AccessKind::Load).map_err(|_| short(mm::api::Error::NoMemory))?;
+        }
+        Ok(Some(space))
+    }
+
+    /// To which groups the page blocks of these frames go, by number of the block.
+    fn groups(&mut self, frames: &[usize]) -> Result<Vec<Mobility>, String> {
+        let mut groups = vec![Mobility::Movable; self.frames / BLOCK];
+        let (mut open, mut total, mut kernels) = (Vec::new(), 0, 0);
+        for (zone, &first) in zones(self.mm).iter().zip(&self.firsts) {
+            for pfn in (zone.start().0..zone.end().0).step_by(BLOCK).map(Pfn) {
+                let block = (first + (pfn.0 - zone.start().0) as usize) / BLOCK;
+                let held = frames.partition_point(|&frame| frame < block * BLOCK)
+                    < frames.partition_point(|&frame| frame < (block + 1) * BLOCK);
+                let whole = pfn.add(BLOCK as u32) <= zone.end();
+                let is_kernels = zone.mobility_of(pfn) != Mobility::Movable && self.has_used(zone, pfn);
+                total += 1;
+                if is_kernels {
+                    groups[block] = Mobility::Unmovable;
+                    kernels += 1;
+                } else if held && whole && zone.kind() < ZoneKind::Movable {
+                    open.push(block);
+                }
+            }
+        }
+        plan::shuffle(&mut open, &mut self.rng);
+        let [unmovable, reclaimable] = [self.target.unmovable, self.target.reclaimable]
+            .map(|share| (share * f64::from(total)).round() as usize);
+        let more = unmovable.saturating_sub(kernels);
+        if more + reclaimable > open.len() {
+            return Err(format!(
+                "{unmovable} page blocks are to be unmovable and {reclaimable} reclaimable, and there is something to be held in {} only",
+                open.len() + kernels
+            ));
+        }
+        open[..more].iter().for_each(|&block| groups[block] = Mobility::Unmovable);
+        open[more..more + reclaimable].iter().for_each(|&block| groups[block] = Mobility::Reclaimable);
+        Ok(groups)
+    }
+
+    /// Is something in use in this page block?
+    fn has_used(&self, zone: &Zone, block: Pfn) -> bool {
+        let free = |pfn: Pfn| self.mm.store().alloc.free_block_at(self.mm.ground(), zone.id(), pfn);
+        free(block).is_none_or(|order| order < PAGEBLOCK_ORDER)
+            && free(block.align_down(mm::units::MAX_ORDER)).is_none_or(|order| order < mm::units::MAX_ORDER)
+    }
+
+    fn take(&mut self, frames: &[usize], groups: &[Mobility], space: Option<SpaceId>) -> Result<(), String> {
+        let mut pages = (0..)
+            .filter(|page: &u64| !page.is_multiple_of(TABLE_ENTRIES as u64))
+            .map(|page| Vpn(HOLDER.0 + page));
+        for &frame in frames {
+            let (zone, pfn) = self.place(frame);
+            let group = groups[frame / BLOCK];
+            let taken = match (group, space) {
+                (Mobility::Movable, Some(space)) => {
+                    self.mm.map_frame(zone, pfn, space, pages.next().expect("there is no end of pages"))
+                }
+                _ => self.mm.keep_frame(zone, pfn, group),
+            };
+            if !taken {
+                return Err(format!("frame {pfn} was not free when its turn came"));
+            }
+            self.held[usize::from(group != Mobility::Movable)] += 1;
+        }
+        Ok(())
+    }
+
+    fn place(&self, frame: usize) -> (ZoneId, Pfn) {
+        let zone = &zones(self.mm)[self.firsts.partition_point(|&first| first <= frame) - 1];
+        (zone.id(), zone.start().add((frame - self.firsts[zone.id().index()]) as u32))
+    }
+
+    // --- the proof ---------------------------------------------------------------------------------------
+
+    /// Is memory in the state that was asked for? A single block more or less is none.
+    fn check(&self, state: &MemoryState) -> Result<(), String> {
+        let within = |what: String, got: u64, wanted: u64, unit: u64| {
+            let slack = (wanted as f64 * TOLERANCE).max(unit as f64);
+            let fits = (got as f64 - wanted as f64).abs() <= slack;
+            fits.then_some(()).ok_or_else(|| format!("{what}: {got}, and {wanted} were wanted"))
+        };
+        let mut all = 0;
+        for claim in &self.claims {
+            let unit = 1 << (claim.orders.end - 1);
+            all += claim.pages;
+            within(
+                format!("free pages {}", claim.what),
+                state.free_in(claim.orders.clone()),
+                claim.pages,
+                unit,
+            )?;
+        }
+        within("free pages".into(), state.free(), all, LARGEST as u64)?;
+        let blocks = state.pageblocks();
+        let total = blocks.iter().sum::<u64>() as f64;
+        // What the kernel uses itself is a part of the unmovable page blocks, and may be more than was asked for.
+        let groups = [
+            (Mobility::Unmovable, self.target.unmovable, total * TOLERANCE),
+            (Mobility::Reclaimable, self.target.reclaimable, 1.0),
+        ];
+        for (group, share, unit) in groups {
+            let what = format!("{group:?} page blocks");
+            within(what, blocks[group as usize], (share * total).round() as u64, unit as u64)?;
+        }
+        Ok(())
+    }
+}
+
+fn zones(mm: &Mm<SimMachine>) -> &[Zone] {
+    mm.store().alloc.zones()
+}

@@ -1,0 +1,104 @@
+//! Compaction of all of a zone where it is known how full page blocks are (`alloc.placement` = `densest`).
+//!
+//! Two scanners that come towards each other move whatever lies in the lower part, full page blocks as well as almost empty ones. Here
+//! the page block that has the fewest pages in use is emptied into those that have the most, then the next: the fewest moves for each
+//! block that becomes whole. It ends where what is in the next one finds no room in fuller ones.
+
+use super::{Outcome, Run};
+use crate::frame::FrameFlags;
+use crate::machine::{Machine, Work};
+use crate::stat::Stat;
+use crate::units::*;
+use std_alloc::collections::BTreeSet;
+
+const BLOCK: u32 = PAGEBLOCK_ORDER.frames();
+
+impl<M: Machine> Run<'_, M> {
+    /// Empty page block after page block.
+    pub(super) fn go_by_fullness(&mut self) -> Outcome {
+        let mut tried = BTreeSet::new();
+        self.emptied_from = self.st.alloc.emptied_from(self.st.memory().ground(), self.zone.id());
+        loop {
+            let enough = self.enough_by_fullness();
+            if enough != Outcome::Continue {
+                return enough;
+            }
+            let Some((block, room)) = self.emptiest(&tried) else { return Outcome::Complete };
+            tried.insert(block);
+            let Some(used) = self.movable_pages(block) else { continue };
+            if used > room {
+                return Outcome::Complete;
+            }
+            if !self.empty(block) {
+                if self.emptied_from == u32::MAX {
+                    return Outcome::Contended;
+                }
+                // Some that should be emptied cannot be; then they are places like others.
+                self.emptied_from = u32::MAX;
+            }
+        }
+    }
+
+    fn enough_by_fullness(&self) -> Outcome {
+        if self.st.machine.stopping() {
+            return Outcome::Contended;
+        }
+        if self.how.proactive { self.proactive_enough() } else { Outcome::Continue }
+    }
+
+    /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are free in part.
+    fn emptiest(&self, tried: &BTreeSet<Pfn>) -> Option<(Pfn, u64)> {
+        self.st.alloc.emptiest(self.st.memory().ground(), self.zone.id(), |block| tried.contains(&block))
+    }
+
+    /// Pages in use in a page block, if it can be emptied as far as can be seen.
+    fn movable_pages(&mut self, block: Pfn) -> Option<u64> {
+        let (mut at, mut used, end) = (block, 0, block.add(BLOCK));
+        if end > self.zone.end() {
+            return None;
+        }
+        while at < end {
+            let frame = &self.st.frames[at];
+            self.migrate_scanned += 1;
+            self.st.charge(Work::CompactScan, 1);
+            let flags = frame.flags();
+            if flags.contains(FrameFlags::BUDDY) {
+                at = at.add(Order((frame.private() as u8).min(MAX_ORDER.0)).frames());
+                continue;
+            }
+            let listed = flags.contains(FrameFlags::LRU) && self.suits(flags);
+            if !listed && !flags.contains(FrameFlags::PCP) {
+                return None;
+            }
+            let pages = frame.pages();
+            used += if listed { u64::from(pages) } else { 0 };
+            at = at.add(pages);
+        }
+        Some(used)
+    }
+
+    /// Move all that is in a page block. `false`: there is no place for it.
+    fn empty(&mut self, block: Pfn) -> bool {
+        self.migrate_at = block;
+        self.emptying = Some(block);
+        let (end, mut room) = (block.add(BLOCK), true);
+        while self.migrate_at < end && room {
+            let at = self.migrate_at;
+            self.isolate_from(at, end);
+            room = self.waiting == 0 || !self.move_sources().no_room;
+        }
+        self.st.alloc.drain_here(self.st.memory().ground(), self.zone.id());
+        room
+    }
+
+    /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or will be: what is
+    /// moved there would be moved again.
+    pub(super) fn isolate_in_fullest(&mut self, order: Order, emptying: Pfn) {
+        let ground = self.st.memory().ground();
+        let done = self.st.alloc.isolate_in_fullest(ground, &mut self.held, order, |block, free| {
+            block != emptying && free <= self.emptied_from
+        });
+        self.free_scanned += done.scanned;
+        self.st.count(Stat::CompactIsolated, done.pages as i64);
+    }
+}
