@@ -122,6 +122,43 @@ fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
     }
 }
 
+/// Few pages that are written again and again, and sent to slow memory now and then.
+struct WrittenAllTheTime;
+
+impl Program for WrittenAllTheTime {
+    fn name(&self) -> &str {
+        "written all the time"
+    }
+
+    fn footprint(&self) -> u64 {
+        MIB
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
+        let hot = os.mmap(Map::anonymous(MIB)).unwrap();
+        for _ in 0..10 {
+            (0..MIB / PAGE).try_for_each(|page| os.store(hot + page * PAGE))?;
+            os.move_pages(hot, MIB, Some(1)).unwrap();
+            (0..4000 * MIB / PAGE).try_for_each(|page| os.store(hot + page % (MIB / PAGE) * PAGE))?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_written_while_it_is_copied_is_not_moved() {
+    let run = |migration| {
+        let mut config = config(1, 2);
+        config.knobs.extend(way((0, tier_policy::HINT, migration)));
+        outcome(&config, &WrittenAllTheTime)
+    };
+    let [exclusive, transactional] = [run(0), run(1)];
+    assert_eq!(exclusive.stat(Stat::TierMoveAborted), 0);
+    // The oracle has seen that no store was lost.
+    let aborted = transactional.stat(Stat::TierMoveAborted);
+    assert!(aborted > 10 && moved(&transactional)[1] > 10, "{aborted} {:?}", moved(&transactional));
+}
+
 /// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the same work.
 #[test]
 fn a_daemon_of_promotion_leaves_programs_their_choices() {
