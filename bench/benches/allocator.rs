@@ -1,7 +1,8 @@
 //! Page allocation: ours beside the crate `buddy_system_allocator`, on 1 Mi frames (4 GiB).
 //!
 //! `pair` takes and frees one block; `bulk` takes 1000 pages and frees them, newest first; `random` replaces a random
-//! one of 100 000 held pages. Each sample is many iterations, so the clock's own cost does not show. Times are for one pair, or one replacement; for `bulk`, see the items per second.
+//! one of 100 000 held pages. Each sample is many iterations, so the clock's own cost does not show. Times are for one
+//! pair, or one replacement; for `bulk`, see the items per second.
 #![forbid(unsafe_code)]
 
 use bench::IdleMachine;

@@ -1,8 +1,8 @@
 //! Unmapping: what the memory manager does for each page, `rmap.batch` off against on.
 //!
-//! `reclaim` takes the entries of folios away that make up 2 MiB of a file mapped privately, folio by folio; `process` unmaps
-//! the same range with madvise, and frees the folios; `anonymous` does it with single anonymous pages that were faulted in. An
-//! item is a page: its time is the inverse of the items per second. What maps the pages is not measured.
+//! `reclaim` takes the entries of folios away that make up 2 MiB of a file mapped privately, folio by folio; `process`
+//! unmaps the same range with madvise, and frees the folios; `anonymous` does it with single anonymous pages that were
+//! faulted in. An item is a page: its time is the inverse of the items per second. What maps the pages is not measured.
 #![forbid(unsafe_code)]
 
 use bench::IdleMachine;

@@ -1,7 +1,8 @@
 //! The booted machine's tests: every case is one `pagefold boot ...`, two at a time.
 //!
-//! Cases are built-in programs, recorded ones, and what the kernel tests of itself. Memory is always less than what the program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks
-//! every load against the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
+//! Cases are built-in programs, recorded ones, and what the kernel tests of itself. Memory is always less than what the
+//! program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks every load against
+//! the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
 
 use crate::kernel::{self, Kind};
 use crate::qemu::Tool;

@@ -1,4 +1,5 @@
-//! The command `pagefold`, and where cargo has put it: that depends on CARGO_TARGET_DIR, on configuration files, on the target.
+//! The command `pagefold`, and where cargo has put it: that depends on CARGO_TARGET_DIR, on configuration files, on the
+//! target.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

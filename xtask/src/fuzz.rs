@@ -6,7 +6,8 @@ use std::process::{Command, ExitCode};
 /// What is fuzzed if nothing is named.
 const TARGETS: [&str; 4] = ["container", "lackey", "machine", "replay"];
 
-/// The passes of the compiler that tell libFuzzer which code an input reaches. They are stable flags; cargo-fuzz uses the same.
+/// The passes of the compiler that tell libFuzzer which code an input reaches. They are stable flags; cargo-fuzz uses
+/// the same.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";

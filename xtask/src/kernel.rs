@@ -53,7 +53,8 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Build something that does not run on the host, with a configuration and in a folder of its own. If it fails, that was said.
+/// Build something that does not run on the host, with a configuration and in a folder of its own. If it fails, that
+/// was said.
 pub fn build_apart(args: &[&str], config: &str, target: &str) -> bool {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

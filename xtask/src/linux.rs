@@ -1,5 +1,5 @@
-//! What `pagefold linux` boots: the guest's first process, which is built, and a kernel, which is found or unpacked. Nothing of Linux
-//! is installed, and nothing of it is part of the project.
+//! What `pagefold linux` boots: the guest's first process, which is built, and a kernel, which is found or unpacked.
+//! Nothing of Linux is installed, and nothing of it is part of the project.
 
 use crate::built::pagefold;
 use crate::kernel::{build_apart, root};
@@ -18,8 +18,8 @@ const WANTED: [&str; 2] = ["linux-image-6.12.", "linux-image-"];
 /// What they end with: Debian's kernel for virtual machines, which has the drivers built in or as few modules.
 const KIND: &str = "-cloud-amd64-unsigned";
 
-/// What the test boots, and what has to stand in the result: counts that the program alone decides, under both policies, and a run
-/// short of memory, which has to end, with the same work as on the simulated machine.
+/// What the test boots, and what has to stand in the result: counts that the program alone decides, under both
+/// policies, and a run short of memory, which has to end, with the same work as on the simulated machine.
 const CASES: [(&str, &str); 4] = [
     ("sequential:8M --memory 200% --cpus 1", "0 missed"),
     ("sequential:8M --memory 200% --cpus 2 --profile mglru", "0 missed"),

@@ -1,7 +1,7 @@
 //! `cargo xtask`: the one tool that tests and measures the project. It needs nothing but cargo.
 //!
-//! A task is a list of steps. Every step says what it runs, so that it can be run alone; a failed step does not stop the
-//! ones after it, so that one look shows everything that is broken.
+//! A task is a list of steps. Every step says what it runs, so that it can be run alone; a failed step does not stop
+//! the ones after it, so that one look shows everything that is broken.
 #![forbid(unsafe_code)]
 
 mod boot;
@@ -112,8 +112,8 @@ fn properties(cases: &str) -> Vec<Step> {
     ]
 }
 
-/// Tests of packages. The cases of the property tests are the same each time: what failed once fails again, and a change is
-/// to blame for what has changed. New cases are for [`properties`].
+/// Tests of packages. The cases of the property tests are the same each time: what failed once fails again, and a
+/// change is to blame for what has changed. New cases are for [`properties`].
 fn tests<const N: usize>(name: &'static str, args: [&'static str; N]) -> Step {
     Step::cargo(name, ["test"].into_iter().chain(args)).env("PROPTEST_RNG_SEED", "1")
 }
@@ -127,7 +127,8 @@ fn quick() -> Vec<Step> {
     ]
 }
 
-/// The one-threaded form, with which the tests of the published faults are built, too: the other form is tested as it is used.
+/// The one-threaded form, with which the tests of the published faults are built, too: the other form is tested as it
+/// is used.
 const ONE_THREADED: &str = "one-thread,published-faults";
 
 /// Everything. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.

@@ -1,5 +1,5 @@
-//! QEMU in its two forms, the only tools that cargo cannot bring: the user-mode emulator, which the tests of the recorder need, and
-//! the emulator of a whole PC, on which the kernel boots.
+//! QEMU in its two forms, the only tools that cargo cannot bring: the user-mode emulator, which the tests of the
+//! recorder need, and the emulator of a whole PC, on which the kernel boots.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,8 +43,8 @@ impl Tool {
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(self.program()).is_file()))
     }
 
-    /// Install it where that is possible without asking; elsewhere say which command does it. Never fails: the tests that need
-    /// it leave themselves out where it is missing.
+    /// Install it where that is possible without asking; elsewhere say which command does it. Never fails: the tests
+    /// that need it leave themselves out where it is missing.
     pub fn provide(self) {
         if self.is_there() {
             return;

@@ -1,5 +1,5 @@
-//! The random program on random machines, and recorded and built-in programs short of memory, under the oracle until time is
-//! up, with all flush policies and all forms of folios, each choice for itself.
+//! The random program on random machines, and recorded and built-in programs short of memory, under the oracle until
+//! time is up, with all flush policies and all forms of folios, each choice for itself.
 //!
 //! Each case is one command line, printed before it runs, so that whatever fails, hangs or dies can be run again alone.
 
@@ -26,8 +26,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Read `--minutes N` (10, or without end if one of the others is given), `--cases N`, `--checks N`, `--seed N` (1), `--threads N`
-    /// and `--only KIND`.
+    /// Read `--minutes N` (10, or without end if one of the others is given), `--cases N`, `--checks N`, `--seed N`
+    /// (1), `--threads N` and `--only KIND`.
     pub fn parse(words: &[&str]) -> Option<Options> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut options =

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Lines after which a file is two subjects.
 const MAX_LINES: usize = 700;
+/// Columns of a comment, as CONTRIBUTING.md says.
+const MAX_WIDTH: usize = 120;
 
 /// Lines above an `unsafe` in which its reason must stand.
 const REASON_REACH: usize = 8;
@@ -87,6 +89,21 @@ fn one_subject_per_file() {
         } else {
             vec![]
         }
+    });
+}
+
+#[test]
+fn comments_fit() {
+    // Rows of tables and words without a space cannot be broken.
+    let fits = |line: &str| {
+        line.chars().count() <= MAX_WIDTH || !line.trim_start().starts_with("//") || line.contains(" | ")
+    };
+    check("comments-fit", rust_files(&root()), |_, text| {
+        let wide = text.lines().enumerate().filter(|(_, line)| !fits(line));
+        wide.map(|(at, line)| {
+            (at + 1, format!("a comment of {} columns, more than {MAX_WIDTH}", line.chars().count()))
+        })
+        .collect()
     });
 }
 

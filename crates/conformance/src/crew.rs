@@ -1,7 +1,8 @@
 //! Tasks that borrow from the one that started them.
 //!
-//! A kernel starts a task with a function and a number. Here the number is the address of a [`Member`] on the stack of whoever
-//! starts the crew; so that it stays there, [`on_each`] does not return, nor unwind, before the last member has ended.
+//! A kernel starts a task with a function and a number. Here the number is the address of a [`Member`] on the stack of
+//! whoever starts the crew; so that it stays there, [`on_each`] does not return, nor unwind, before the last member has
+//! ended.
 
 use crate::harness::Harness;
 use core::cell::Cell;
@@ -35,8 +36,8 @@ impl Drop for Leaving<'_> {
 }
 
 fn live(argument: usize) {
-    // SAFETY: `on_each` passed the address of a member that it keeps, with all that the member borrows, until `left` is 0,
-    // and each member is run once. A `RemoteCall` may be called on any CPU.
+    // SAFETY: `on_each` passed the address of a member that it keeps, with all that the member borrows, until `left` is
+    // 0, and each member is run once. A `RemoteCall` may be called on any CPU.
     let member = unsafe { &*(argument as *const Member<'_>) };
     let leaving = Leaving { member, well: Cell::new(false) };
     (member.body)(member.cpu);
@@ -69,8 +70,8 @@ impl<H: Harness> Drop for Wait<'_, H> {
     }
 }
 
-/// Run `body` on each of `cpus`, as a task of its own there, all at once; returns when all have ended. A CPU that is named
-/// twice gets two tasks.
+/// Run `body` on each of `cpus`, as a task of its own there, all at once; returns when all have ended. A CPU that is
+/// named twice gets two tasks.
 ///
 /// If one does not end in reasonable time, gives up, saying `what`.
 pub(crate) fn on_each<H: Harness>(harness: &H, what: &str, cpus: &[CpuId], body: &RemoteCall<'_>) {

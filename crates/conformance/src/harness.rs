@@ -35,8 +35,8 @@ pub trait Harness: Shared + Sized {
 
     // --- tasks --------------------------------------------------------------------------------------------
 
-    /// Start a task on `cpu` that runs `entry(argument)` and ends. It belongs to no space, may sleep, and never leaves the
-    /// CPU. Several can be on one CPU.
+    /// Start a task on `cpu` that runs `entry(argument)` and ends. It belongs to no space, may sleep, and never leaves
+    /// the CPU. Several can be on one CPU.
     fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize);
 
     /// One turn of a loop that waits for other tasks: they get to run, those of this CPU too, and time passes.
@@ -49,8 +49,8 @@ pub trait Harness: Shared + Sized {
     /// [`Mm::switch`] with interrupts off: now, and whenever it comes back to this task.
     fn enter(&self, space: Option<SpaceId>);
 
-    /// Call `entry(argument)` on this CPU in the context from which the kernel calls [`Mm::io_done`], and return when it
-    /// has. `false`: cannot be done on request.
+    /// Call `entry(argument)` on this CPU in the context from which the kernel calls [`Mm::io_done`], and return when
+    /// it has. `false`: cannot be done on request.
     fn where_io_ends(&self, _entry: fn(usize), _argument: usize) -> bool {
         false
     }
@@ -62,9 +62,9 @@ pub trait Harness: Shared + Sized {
         TABLE_ENTRIES
     }
 
-    /// Load a word of a page as a program on this CPU would: through its translations and the tables that it has loaded.
-    /// `None`: hardware raised a fault. The fault is *not* given to the memory manager, but, as at every fault, this CPU
-    /// then holds no translation of the page any more.
+    /// Load a word of a page as a program on this CPU would: through its translations and the tables that it has
+    /// loaded. `None`: hardware raised a fault. The fault is *not* given to the memory manager, but, as at every fault,
+    /// this CPU then holds no translation of the page any more.
     fn load(&self, page: Vpn, word: usize) -> Option<u64>;
 
     /// Store a word, as [`Harness::load`] loads one. `false`: hardware raised a fault.
@@ -76,8 +76,8 @@ pub trait Harness: Shared + Sized {
         true
     }
 
-    /// The word that makes a page executable code which only returns, for [`Harness::fetch`]; x86: 0xc3. `None`: the suite
-    /// cannot make this machine fetch.
+    /// The word that makes a page executable code which only returns, for [`Harness::fetch`]; x86: 0xc3. `None`: the
+    /// suite cannot make this machine fetch.
     fn code(&self) -> Option<u64> {
         None
     }
@@ -87,8 +87,8 @@ pub trait Harness: Shared + Sized {
         false
     }
 
-    /// Run a program on this CPU, in the space that the task has entered, that loads the first word of `page` until it is
-    /// not 0. `false`: there is no such mode, and nothing was done.
+    /// Run a program on this CPU, in the space that the task has entered, that loads the first word of `page` until it
+    /// is not 0. `false`: there is no such mode, and nothing was done.
     fn spin_as_program(&self, _page: Vpn) -> bool {
         false
     }

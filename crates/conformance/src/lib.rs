@@ -1,12 +1,12 @@
 //! What a machine must do for the memory manager, as checks.
 //!
-//! A kernel that brings the crate `mm` to its hardware implements the trait [`Machine`](mm::Machine). Whether it does so
-//! truthfully shows late and far away: a translation that outlives its flush is a wrong byte in somebody's file a week
-//! later. The checks here ask for each promise of the contract alone, then put the whole memory manager on the machine
-//! and look at every word that programs read.
+//! A kernel that brings the crate `mm` to its hardware implements the trait [`Machine`](mm::Machine). Whether it does
+//! so truthfully shows late and far away: a translation that outlives its flush is a wrong byte in somebody's file a
+//! week later. The checks here ask for each promise of the contract alone, then put the whole memory manager on the
+//! machine and look at every word that programs read.
 //!
-//! They run inside the kernel: no `std`, no test framework. The kernel implements [`Harness`], calls [`run`] from a task,
-//! and prints the [`Report`]. `docs/embedding.md` shows how, and `examples/embedding` does it in full.
+//! They run inside the kernel: no `std`, no test framework. The kernel implements [`Harness`], calls [`run`] from a
+//! task, and prints the [`Report`]. `docs/embedding.md` shows how, and `examples/embedding` does it in full.
 #![no_std]
 
 extern crate alloc as std_alloc;

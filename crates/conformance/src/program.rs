@@ -80,8 +80,8 @@ impl<'k, H: Harness> Program<'k, H> {
         served("madvise", self.kit.harness.mm().madvise(self.space, start, pages, Advice::DontNeed))
     }
 
-    /// Store to the words of a page that are looked at: the first, the last, one in the middle. `seed` and `name` make them
-    /// different from any other page's.
+    /// Store to the words of a page that are looked at: the first, the last, one in the middle. `seed` and `name` make
+    /// them different from any other page's.
     pub fn fill(&self, page: Vpn, seed: u64, name: usize) -> Verdict {
         for word in self.words() {
             let stored = self.store(page, word, pattern(seed, name, word));

@@ -155,7 +155,8 @@ pub(crate) fn under_fire<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     verdict.and_then(|()| validate(kit))
 }
 
-/// Children on all CPUs at once, with children of their own: each has what its parent had, and nobody sees another's stores.
+/// Children on all CPUs at once, with children of their own: each has what its parent had, and nobody sees another's
+/// stores.
 pub(crate) fn fork<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     let (cpus, mm) = (kit.cpus(), kit.harness.mm());
     let parent = create(kit, ROOT)?;

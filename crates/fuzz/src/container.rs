@@ -124,8 +124,9 @@ fn change_frames(rng: &mut Rng, parts: &mut Parts) {
     }
 }
 
-/// What reading a file may use: see "What a file may cost its reader" in the container's description. Buffers and the header
-/// in proportion to the file, and what is kept of pages in proportion to what its frames say that they unpack to.
+/// What reading a file may use: see "What a file may cost its reader" in the container's description. Buffers and the
+/// header in proportion to the file, and what is kept of pages in proportion to what its frames say that they unpack
+/// to.
 pub fn memory(input: &[u8]) -> usize {
     let unpacked: usize = heads(input).map(|(_, head)| (head[2] as usize).min(2 << 20)).sum();
     (1 << 20) + 64 * input.len() + 128 * unpacked

@@ -20,8 +20,8 @@ I  04001ffe,4
     vec![words.into(), " L ffffffffffffffff,1\n S 0,4096\n".into()]
 }
 
-/// What importing so many bytes may use: a frame that is filled, and for each access, of 6 bytes at least, what is kept of its page
-/// or two by the table of rights, the mappings, and the footprint.
+/// What importing so many bytes may use: a frame that is filled, and for each access, of 6 bytes at least, what is kept
+/// of its page or two by the table of rights, the mappings, and the footprint.
 const fn memory(len: usize) -> usize {
     (4 << 20) + 256 * len
 }

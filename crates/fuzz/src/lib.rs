@@ -1,13 +1,15 @@
 //! What reads files, fed with files that nobody would write.
 //!
-//! A [`Target`] is one reader. It is given bytes, and must end with what they say or with an error of one line: a panic is a
-//! finding, and so is more memory than the input warrants (each target says how much that is). There are two ways to feed it:
+//! A [`Target`] is one reader. It is given bytes, and must end with what they say or with an error of one line: a panic
+//! is a finding, and so is more memory than the input warrants (each target says how much that is). There are two ways
+//! to feed it:
 //!
 //! - [`drive`] makes inputs from seeds alone, the same each time. Tests do so, in a few seconds.
-//! - The program `guided` looks for inputs that reach new code (libFuzzer), for as long as one likes: `cargo xtask fuzz`.
+//! - The program `guided` looks for inputs that reach new code (libFuzzer), for as long as one likes: `cargo xtask
+//!   fuzz`.
 //!
-//! Both change inputs in the same way ([`Target::mutate`]): text by tokens, containers part by part, with sums that hold. What was
-//! found once stands in `regressions/`, and is tried again by a test.
+//! Both change inputs in the same way ([`Target::mutate`]): text by tokens, containers part by part, with sums that
+//! hold. What was found once stands in `regressions/`, and is tried again by a test.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -155,8 +157,8 @@ fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Do `work` with a file of these bytes, at the same path each time: in memory where there is such a place, as a file that replaces
-/// another is written to a disk at once.
+/// Do `work` with a file of these bytes, at the same path each time: in memory where there is such a place, as a file
+/// that replaces another is written to a disk at once.
 fn with_file<T>(name: &str, input: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static FOLDER: tempfile::TempDir =

@@ -1,6 +1,7 @@
 //! A container, taken apart and put together again with sums that hold.
 //!
-//! This reads as much as can be read, whatever the checksums say, so that what one change has broken the next can change further.
+//! This reads as much as can be read, whatever the checksums say, so that what one change has broken the next can
+//! change further.
 
 use trace::Header;
 use trace::codec::Decoder;
@@ -71,7 +72,8 @@ impl Parts {
         packer.finish_raw(&self.header).expect("memory can be written")
     }
 
-    /// Make index and counts what the frames say, as far as their events can be read: so that a reader goes on to the events.
+    /// Make index and counts what the frames say, as far as their events can be read: so that a reader goes on to the
+    /// events.
     pub fn settle(&mut self) {
         let Ok(mut header) = Header::decode(&self.header) else { return };
         for thread in &mut header.threads {

@@ -5,7 +5,8 @@ use machine_sim::{MachineSpec, RunConfig, RunError};
 use trace::event::{Event, ThreadId};
 use trace::{Reader, Replay};
 
-/// Most bytes that calls of the trace may move or map into memory at once: this looks for what goes wrong, not for what is long.
+/// Most bytes that calls of the trace may move or map into memory at once: this looks for what goes wrong, not for what
+/// is long.
 const WORK: u64 = 64 << 20;
 
 /// Replay it.

@@ -40,7 +40,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Programs run on stacks of their own, but the memory manager's own may be deep in a debug build.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Do `jobs` on `threads` threads. `T` is what a job leaves behind. `finished` sees the sorted results after each. The first job (in order) that fails ends it.
+/// Do `jobs` on `threads` threads. `T` is what a job leaves behind. `finished` sees the sorted results after each. The
+/// first job (in order) that fails ends it.
 pub fn run<T: Clone + Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,

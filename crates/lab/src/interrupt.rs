@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP only set a flag: what was started, an emulator for one, has to be ended first. A second
-/// one ends the process at once.
+/// From now on Ctrl-C, SIGTERM and SIGHUP only set a flag: what was started, an emulator for one, has to be ended
+/// first. A second one ends the process at once.
 pub fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         if REQUESTED.swap(true, SeqCst) {

@@ -260,8 +260,9 @@ const WHOLE_ROWS: &[Row] = &[
     compaction("compaction_whole_least", "pages", "the fewest for as many as there could be"),
 ];
 
-/// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those of the bound and of the
-/// optimum if they were asked for, then, if `all`, what else the machine measured and every other counter that moved in any run.
+/// The rows for these runs: those of every table that their machine can measure (an emulator has no TLB misses), those
+/// of the bound and of the optimum if they were asked for, then, if `all`, what else the machine measured and every
+/// other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let measured = |row: &&Row| match row.source {
         Source::MachineCount(name) | Source::MachineNanos(name) => {
@@ -322,7 +323,8 @@ fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
     measured.find(|metric| metric.name == name).map_or(Better::Lower, |metric| metric.better)
 }
 
-/// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of them.
+/// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of
+/// them.
 fn better(stat: Stat) -> Option<Better> {
     use Stat::*;
     match stat {

@@ -1,4 +1,5 @@
-//! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory (docs/optimum.md).
+//! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory
+//! (docs/optimum.md).
 
 use crate::human;
 use crate::profile::PRESETS;
@@ -92,8 +93,8 @@ pub struct Mean {
     pub ratio_young: f64,
     /// The largest `ratio_optimum`.
     pub worst: f64,
-    /// Geometric mean, over all cases, of the pages that came into memory for a use, the first time or again, by how many would
-    /// have come with the optimum.
+    /// Geometric mean, over all cases, of the pages that came into memory for a use, the first time or again, by how
+    /// many would have come with the optimum.
     pub ratio_pages: f64,
     /// Cases in which nobody had fewer refaults.
     pub fewest: u64,

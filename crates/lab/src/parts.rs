@@ -1,4 +1,5 @@
-//! What each part of MGLRU is worth: programs under MGLRU with a part left out of all, and with a part added to its core.
+//! What each part of MGLRU is worth: programs under MGLRU with a part left out of all, and with a part added to its
+//! core.
 
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
@@ -16,7 +17,8 @@ const ALL: &str = "mglru";
 const CORE: &str = "mglru+lru_gen.enabled=1+lru_gen.bloom=0+lru_gen.look_around=0+lru_gen.tiers=0+lru_gen.pid=0\
                     +lru_gen.memcg_lru=0";
 
-/// A part: two profiles that differ by it and have all others, and two that have none of the others but what it refines.
+/// A part: two profiles that differ by it and have all others, and two that have none of the others but what it
+/// refines.
 pub struct Part {
     /// For people.
     pub name: &'static str,

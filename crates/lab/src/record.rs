@@ -58,7 +58,8 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// A metric or counter by name; `run_time` is in nanoseconds, `refaults` are those of both types. `None`: there is none of that name.
+    /// A metric or counter by name; `run_time` is in nanoseconds, `refaults` are those of both types. `None`: there is
+    /// none of that name.
     pub fn value(&self, name: &str) -> Option<f64> {
         let counter = |name: &str| self.counters.get(name).map(|&value| value as f64);
         match name {

@@ -108,7 +108,8 @@ pub struct SummaryRow {
     pub diff_ci: Option<Interval>,
     /// Value by base; `null` if the base is 0 and the value is not.
     pub ratio: Option<f64>,
-    /// Change against the base in per cent, positive = better; `null` where `ratio` is, and where neither direction is better.
+    /// Change against the base in per cent, positive = better; `null` where `ratio` is, and where neither direction is
+    /// better.
     pub change_pct: Option<f64>,
     /// Its interval.
     pub change_ci_pct: Option<Interval>,

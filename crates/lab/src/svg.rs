@@ -1,7 +1,7 @@
 //! A comparison as a picture: for each metric a bar from none to the change, with the interval over it.
 //!
-//! The text is plain SVG without scripts or fonts of its own, so it can stand in a README. The axis ends at ±100 %; what
-//! goes beyond is cut there, and its number, which every row carries, tells.
+//! The text is plain SVG without scripts or fonts of its own, so it can stand in a README. The axis ends at ±100 %;
+//! what goes beyond is cut there, and its number, which every row carries, tells.
 
 use crate::human;
 use crate::summary::{Summary, SummaryRow};

@@ -1,7 +1,7 @@
 //! Where CPU time went, function by function: the tree of `--profile-tree`, as a table and as folded stacks.
 //!
-//! Only time in which a CPU was busy is in the tree, and all of it: its sum is the CPU time of the run. How long tasks slept
-//! stands beside it (`asleep`), in no sum.
+//! Only time in which a CPU was busy is in the tree, and all of it: its sum is the CPU time of the run. How long tasks
+//! slept stands beside it (`asleep`), in no sum.
 
 use crate::human;
 use crate::table::Grid;
@@ -79,8 +79,8 @@ impl Tree {
         self.asleep_picos + self.children.iter().map(Tree::asleep).sum::<u64>()
     }
 
-    /// Share of `self`'s CPU time that functions and kinds of work of the name `of` took inside of functions of the name
-    /// `within`, with what they called. If both are one name, all of these functions.
+    /// Share of `self`'s CPU time that functions and kinds of work of the name `of` took inside of functions of the
+    /// name `within`, with what they called. If both are one name, all of these functions.
     pub fn share_within(&self, within: &str, of: &str) -> f64 {
         self.time_within(within, of) as f64 / self.total_picos.max(1) as f64
     }

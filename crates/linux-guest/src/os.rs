@@ -14,7 +14,8 @@ use program::{
 };
 
 const PAGE: u64 = 4096;
-/// Addresses that are the guest's own; a program has none of them. Where the kernel places mappings by itself lies above.
+/// Addresses that are the guest's own; a program has none of them. Where the kernel places mappings by itself lies
+/// above.
 const OWN: core::ops::Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
 /// Bytes that are read, written, or laid out by one call.
 const LARGEST_TRANSFER: usize = 1 << 20;

@@ -1,7 +1,8 @@
 //! The simulated machine and a memory manager, without the simulated kernel: for who brings tasks of their own.
 //!
-//! There are no processes, no programs and no oracle here. A task is a function that stays on its CPU, and belongs to an address
-//! space if it says so. The machine may be wrapped in another that changes what it does: for tests of those who find faults.
+//! There are no processes, no programs and no oracle here. A task is a function that stays on its CPU, and belongs to
+//! an address space if it says so. The machine may be wrapped in another that changes what it does: for tests of those
+//! who find faults.
 
 use crate::coroutine::{self, Coroutine};
 use crate::machine::{Class, SimMachine};
@@ -36,8 +37,8 @@ pub struct Bare<'b, M: Machine> {
 
 /// Run `main` as a task on the first CPU of the machine of `config`, with the daemons beside it, until it ends.
 ///
-/// `config` must ask for `verify`: only then do pages hold something. `wrap` makes the machine that the memory manager sees.
-/// `io_done` is told of every transfer's end, and is to tell the memory manager.
+/// `config` must ask for `verify`: only then do pages hold something. `wrap` makes the machine that the memory manager
+/// sees. `io_done` is told of every transfer's end, and is to tell the memory manager.
 pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
     config: &RunConfig,
     wrap: impl FnOnce(SimMachine) -> M,

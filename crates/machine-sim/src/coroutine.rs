@@ -82,7 +82,8 @@ pub(crate) fn suspend() {
     let yielder = CURRENT.get();
     assert!(!yielder.is_null(), "a wait outside of any task: only tasks can sleep");
     // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and
-    // the body on first entry) and puts the outer value back when it is left, by a panic too. So the yielder's stack is alive and active.
+    // the body on first entry) and puts the outer value back when it is left, by a panic too. So the yielder's stack is
+    // alive and active.
     unsafe { (*yielder).suspend(()) };
 }
 

@@ -1,16 +1,16 @@
 //! Block devices: how long a transfer takes.
 //!
 //! A device works on `queue_depth` requests at a time; each needs its latency, and all share the bandwidth. A request
-//! starts when a tag is free, in the order of the requests. It ends after its latency and its transfer, and not before the
-//! data of all that started earlier could pass. All of its pages arrive at that end, with one interrupt.
+//! starts when a tag is free, in the order of the requests. It ends after its latency and its transfer, and not before
+//! the data of all that started earlier could pass. All of its pages arrive at that end, with one interrupt.
 //!
-//! What is submitted page by page for blocks that follow each other becomes one request (see `device/queue.rs`): it needs one
-//! latency, and the transfers of all its pages. A request that continues where the last one ended may need less: the heads
-//! of a disk are there already.
+//! What is submitted page by page for blocks that follow each other becomes one request (see `device/queue.rs`): it
+//! needs one latency, and the transfers of all its pages. A request that continues where the last one ended may need
+//! less: the heads of a disk are there already.
 //!
-//! No two requests of a real device take the same time. Each request's latency is drawn evenly from `jitter_pct` percent
-//! below to above the stated one. The draws are the run's: another seed, other moments at which the same data arrives. That
-//! is what repeated runs of a program without random choices of its own differ by.
+//! No two requests of a real device take the same time. Each request's latency is drawn evenly from `jitter_pct`
+//! percent below to above the stated one. The draws are the run's: another seed, other moments at which the same data
+//! arrives. That is what repeated runs of a program without random choices of its own differ by.
 
 mod queue;
 
@@ -33,7 +33,8 @@ pub struct DeviceSpec {
     pub read_us: f64,
     /// Microseconds of one write of a page, alone.
     pub write_us: f64,
-    /// Microseconds of one read or write of a page that continues where the last request ended; by default as any other.
+    /// Microseconds of one read or write of a page that continues where the last request ended; by default as any
+    /// other.
     pub sequential_us: Option<f64>,
     /// MB (10^6 bytes) a second of large reads.
     pub read_mbs: f64,

@@ -1,4 +1,5 @@
-//! Counts of durations, from which quantiles are read: 16 buckets for each doubling, so that an answer is at most 6 % too high.
+//! Counts of durations, from which quantiles are read: 16 buckets for each doubling, so that an answer is at most 6 %
+//! too high.
 
 const SUB_BITS: u32 = 4;
 const SUBS: usize = 1 << SUB_BITS;
@@ -34,7 +35,8 @@ impl Histogram {
         self.max
     }
 
-    /// The least duration that is not exceeded by `percent` percent, as the upper end of its bucket; 0 if nothing was counted.
+    /// The least duration that is not exceeded by `percent` percent, as the upper end of its bucket; 0 if nothing was
+    /// counted.
     pub(crate) fn quantile(&self, percent: u64) -> u64 {
         let wanted = (self.total * percent).div_ceil(100);
         let mut seen = 0;

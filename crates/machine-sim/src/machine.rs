@@ -1,7 +1,7 @@
 //! The simulated machine: [`SimMachine`] is what the memory manager sees of it.
 //!
-//! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock. While
-//! a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
+//! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock.
+//! While a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
 mod faults;
 mod io;
@@ -111,8 +111,8 @@ pub struct Fault {
 pub struct SimMachine {
     pub(crate) spec: MachineSpec,
     pub(crate) cpus: Rc<[Cpu]>,
-    /// The same; none where CPUs may be stopped (`preempt`). Of all calls `charge` is the most frequent: who has to look for the
-    /// CPU here need not ask whether it stops.
+    /// The same; none where CPUs may be stopped (`preempt`). Of all calls `charge` is the most frequent: who has to
+    /// look for the CPU here need not ask whether it stops.
     unstopped: Rc<[Cpu]>,
     pub(crate) current: Cell<usize>,
     pub(crate) class: Cell<Class>,
@@ -158,7 +158,8 @@ pub struct SimMachine {
     latency: Vec<(u32, Vec<u64>, u64)>,
     /// For each memory range: how busy its node is, if that matters; empty: nowhere.
     loads: Vec<Option<Rc<Load>>>,
-    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody asks.
+    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody
+    /// asks.
     pub(crate) read_lines: Vec<Cell<u64>>,
     sampler: Sampler,
     fault: Option<Fault>,
@@ -168,7 +169,8 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// A machine at rest, with what a run of `config` needs of it; it is made as `spec` says, not as the configuration does.
+    /// A machine at rest, with what a run of `config` needs of it; it is made as `spec` says, not as the configuration
+    /// does.
     pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> SimMachine {
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();

@@ -10,8 +10,8 @@
 //! - shared memory reads what anybody last stored in the file;
 //! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
 //! - while a call that takes mappings away is under way (*in flux*), its range is not judged: the program races with
-//!   itself there. A store meanwhile leaves the page with more than one possible content. Nor is an access that took long
-//!   ([`Moment`]) and was beside such a call for a while.
+//!   itself there. A store meanwhile leaves the page with more than one possible content. Nor is an access that took
+//!   long ([`Moment`]) and was beside such a call for a while.
 
 use crate::content::{ORIGINAL, Stamp};
 use mm::api::{AccessKind, Prot};
@@ -72,7 +72,7 @@ struct Space {
 
 struct File {
     size: u64,
-    /// Where calls under way will have written to: the memory manager's size grows step by step, this one's when they have ended.
+    /// Where calls under way will have written to; the memory manager's size grows step by step meanwhile.
     growing: Vec<u64>,
     /// Pages that came with the device, and the stamp of the first.
     initial: (u64, Stamp),
@@ -364,8 +364,8 @@ impl Oracle {
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
-    /// The file has `size` bytes now, if the call was `done`: not by a process that was killed before. What lay beyond is gone,
-    /// private copies of it too.
+    /// The file has `size` bytes now, if the call was `done`: not by a process that was killed before. What lay beyond
+    /// is gone, private copies of it too.
     pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
         if !done {
@@ -378,7 +378,7 @@ impl Oracle {
             file.pages.split_off(&first);
             file.initial.0 = file.initial.0.min(first);
             self.spaces.values_mut().for_each(|space| space.drop_private(id, first));
-            // What a call has just taken away comes back with the copies that were dropped, or with those that were not.
+            // What a call has just taken away comes back with the copies that were dropped, or with the others.
             self.flux
                 .iter_mut()
                 .filter_map(|flux| flux.taken.as_mut())
@@ -548,8 +548,8 @@ impl Oracle {
         if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
     }
 
-    /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away or maps another
-    /// there, `went` tells where it went.
+    /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away
+    /// or maps another there, `went` tells where it went.
     pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> Went) {
         match self.region(space, page) {
             Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
@@ -562,9 +562,9 @@ impl Oracle {
         }
     }
 
-    /// A store raced with a call that takes the page away. If it went to a file, the file has it, also when the call has ended; memory
-    /// of the space's own may be lost or moved with it. That a file was shown there says nothing: what takes its place may be mapped
-    /// already.
+    /// A store raced with a call that takes the page away. If it went to a file, the file has it, also when the call
+    /// has ended; memory of the space's own may be lost or moved with it. That a file was shown there says nothing:
+    /// what takes its place may be mapped already.
     fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: Went) {
         let mut written = None;
         for flux in &mut self.flux {

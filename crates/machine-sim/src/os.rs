@@ -141,8 +141,8 @@ impl<'w, P: Program> SimOs<'w, P> {
         kernel.ended_at = kernel.ended_at.max(self.machine.here().clock.get());
     }
 
-    /// The process has ended: no CPU runs its space any more. Not this one; nor one that has run the end of another task of the
-    /// process, whose clock is ahead, and which has not gone on to the task that waits there.
+    /// The process has ended: no CPU runs its space any more. Not this one; nor one that has run the end of another
+    /// task of the process, whose clock is ahead, and which has not gone on to the task that waits there.
     fn leave_space(&self) {
         for (i, cpu) in self.machine.cpus.iter().enumerate() {
             if cpu.loaded.get() == Some(self.space) {
@@ -583,7 +583,8 @@ impl<P: Program> Os for SimOs<'_, P> {
     fn sleep(&mut self, nanos: u64) {
         let picos = nanos.saturating_mul(1000).min(END);
         if self.dead() {
-            // It is on its way to its end, but time passes: who sleeps until others have come further must see them come.
+            // It is on its way to its end, but time passes: who sleeps until others have come further must see them
+            // come.
             self.machine.here().spend(picos);
             self.machine.yield_if_due();
             return;

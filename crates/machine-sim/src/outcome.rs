@@ -73,7 +73,8 @@ pub struct Outcome {
     pub oracle: OracleReport,
     /// What any safe policy would have needed; `None` if nobody asked ([`RunConfig::bound`](crate::RunConfig::bound)).
     pub bound: Option<BoundReport>,
-    /// How few refaults there could have been; `None` if nobody asked ([`RunConfig::optimum`](crate::RunConfig::optimum)).
+    /// How few refaults there could have been; `None` if nobody asked
+    /// ([`RunConfig::optimum`](crate::RunConfig::optimum)).
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went; `None` if nobody asked ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,

@@ -10,11 +10,13 @@ use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
 
-/// Programs that use memory in ways that policies differ in: files and anonymous memory, mapped and read, written and not.
+/// Programs that use memory in ways that policies differ in: files and anonymous memory, mapped and read, written and
+/// not.
 const PROGRAMS: [&str; 5] = ["zipf", "zipf-file", "read-stream", "shared-writers", "fork-write"];
 
-/// Run the random program with each seed, on a machine that the seed draws, and some built-in programs with less memory than they
-/// would use, with this policy. Every load is checked, and after every operation of the random program every structure.
+/// Run the random program with each seed, on a machine that the seed draws, and some built-in programs with less memory
+/// than they would use, with this policy. Every load is checked, and after every operation of the random program every
+/// structure.
 ///
 /// # Errors
 /// Says what went wrong, and with which seed or program.

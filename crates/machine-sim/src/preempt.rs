@@ -1,26 +1,27 @@
 //! Other CPUs in the middle of a CPU's work: looking for races in the memory manager.
 //!
-//! Problem: one thread of the host plays all CPUs, and goes from one to another only where a task waits or has passed its
-//! limit between two accesses. So what the memory manager does between two waits, real CPUs do beside each other, and the
-//! simulated ones one after the other: no run would ever meet the moment between a look and what follows from it.
+//! Problem: one thread of the host plays all CPUs, and goes from one to another only where a task waits or has passed
+//! its limit between two accesses. So what the memory manager does between two waits, real CPUs do beside each other,
+//! and the simulated ones one after the other: no run would ever meet the moment between a look and what follows from
+//! it.
 //!
-//! Rule: with [`RunConfig::preempt`](crate::RunConfig::preempt) every call of the machine by a task (work that is charged, a scope
-//! that is entered or left, a frame that is copied or zeroed, a transfer, a wake-up) is a *point*, and so are the moments before
-//! a lock is taken and after it is released. At about one point in so many, as the seed has it, the CPU stops for a
-//! while: its clock jumps, and the scheduler goes on with those that are now behind it, which may come to points of their own.
-//! Stops are of all lengths, from one that another CPU just gets past a line in to one in which it cuts a file and reclaim
-//! passes twice. At every point a CPU that has passed its limit lets the others catch up, so that whoever looks on and on for
-//! what another is about to do gets it.
+//! Rule: with [`RunConfig::preempt`](crate::RunConfig::preempt) every call of the machine by a task (work that is
+//! charged, a scope that is entered or left, a frame that is copied or zeroed, a transfer, a wake-up) is a *point*, and
+//! so are the moments before a lock is taken and after it is released. At about one point in so many, as the seed has
+//! it, the CPU stops for a while: its clock jumps, and the scheduler goes on with those that are now behind it, which
+//! may come to points of their own. Stops are of all lengths, from one that another CPU just gets past a line in to one
+//! in which it cuts a file and reclaim passes twice. At every point a CPU that has passed its limit lets the others
+//! catch up, so that whoever looks on and on for what another is about to do gets it.
 //!
-//! *Locks are kept*, as by a CPU that runs on: what stands under one lock is not safe from who does not take it. Whoever wants it
-//! spins meanwhile, a little time for each try. In which *order* kinds of locks are taken is noted, and a circle stops the run: two CPUs
-//! could wait for each other there, whether or not they ever meet.
+//! *Locks are kept*, as by a CPU that runs on: what stands under one lock is not safe from who does not take it.
+//! Whoever wants it spins meanwhile, a little time for each try. In which *order* kinds of locks are taken is noted,
+//! and a circle stops the run: two CPUs could wait for each other there, whether or not they ever meet.
 //!
 //! What does not happen: another task on the *same* CPU. The memory manager is not preempted on real CPUs either
-//! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns come to it meanwhile; the end of a
-//! transfer, which takes locks, waits until no CPU stops with one, as it waits for the kernel task that tells it on the
-//! booted machine. No point is where an interrupt is answered, a CPU changes its address space, or the run itself looks: all
-//! that is one step on a real CPU or none of its work.
+//! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns come to it meanwhile;
+//! the end of a transfer, which takes locks, waits until no CPU stops with one, as it waits for the kernel task that
+//! tells it on the booted machine. No point is where an interrupt is answered, a CPU changes its address space, or the
+//! run itself looks: all that is one step on a real CPU or none of its work.
 //!
 //! The clocks of such a run say nothing about speed. Everything else holds: a run is a pure function of seed,
 //! configuration and commit.
@@ -39,8 +40,9 @@ use std::rc::Rc;
 const SHORTEST: u64 = 250_000;
 /// Stops are at most two to this times as long: 4 ms.
 const DOUBLINGS: u64 = 14;
-/// How long to wait between the first two tries of a lock, how often that doubles, so that a long wait takes few tries and is at most twice
-/// as long as it has to be, and how often to try: a stop, and those that its holder makes meanwhile, end before.
+/// How long to wait between the first two tries of a lock, how often that doubles, so that a long wait takes few tries
+/// and is at most twice as long as it has to be, and how often to try: a stop, and those that its holder makes
+/// meanwhile, end before.
 const SPIN: u64 = 1_000_000;
 const SPIN_DOUBLINGS: u32 = 5;
 const TRIES: u32 = 1_000_000;

@@ -1,18 +1,19 @@
 //! Where CPU time went: a tree of scopes, with the kinds of work that were charged in each.
 //!
-//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows what each unit costs. The tree's nodes
-//! are scopes by path; at each stand the kinds of work that were charged right there, of the memory manager (`rmap_remove`) and
-//! of the hardware (`invlpg`), under the names of the cost table, so that every number's source can be looked up. The roots
-//! say on whose behalf a CPU works: a program's, a daemon's, or another CPU's or a device's (`interrupt`).
+//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows what each unit costs. The tree's
+//! nodes are scopes by path; at each stand the kinds of work that were charged right there, of the memory manager
+//! (`rmap_remove`) and of the hardware (`invlpg`), under the names of the cost table, so that every number's source can
+//! be looked up. The roots say on whose behalf a CPU works: a program's, a daemon's, or another CPU's or a device's
+//! (`interrupt`).
 //!
-//! Nothing may be charged twice or forgotten, and who does not profile must not pay. So charging itself is as it always is:
-//! it counts units by kind. The tree is brought up to date where the place changes (a scope is entered or left, a task
-//! switched, an interrupt begins or ends): what was counted since belongs to the place before. Only hardware's costs,
-//! which nobody counts by kind, are noted one by one.
+//! Nothing may be charged twice or forgotten, and who does not profile must not pay. So charging itself is as it always
+//! is: it counts units by kind. The tree is brought up to date where the place changes (a scope is entered or left, a
+//! task switched, an interrupt begins or ends): what was counted since belongs to the place before. Only hardware's
+//! costs, which nobody counts by kind, are noted one by one.
 //!
 //! The place belongs to the task: a task that sleeps in a scope is still in it when it goes on, perhaps on another CPU.
-//! Sleeping takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept beside the work. A
-//! CPU that waits for others to answer its interrupt is busy, as under Linux: that is work, `ipi_wait`.
+//! Sleeping takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept beside the
+//! work. A CPU that waits for others to answer its interrupt is busy, as under Linux: that is work, `ipi_wait`.
 
 use crate::machine::Class;
 use crate::sched::TaskId;
@@ -199,8 +200,8 @@ impl Profiler {
         tasks[task] = Some(self.place.get());
     }
 
-    /// The running task was away. What it does outside of any scope, as daemons wait for work and programs for each other,
-    /// is nobody's delay.
+    /// The running task was away. What it does outside of any scope, as daemons wait for work and programs for each
+    /// other, is nobody's delay.
     pub(crate) fn was_away(&self, picos: u64) {
         let place = self.place.get();
         if place >= ROOTS.len() {

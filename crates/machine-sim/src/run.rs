@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Picoseconds between two ticks of a CPU's clock: 250 a second (CONFIG_HZ of Debian's kernels).
 const TICK: u64 = 4_000_000_000;
 
-/// Where a CPU's clock ends, in picoseconds: 53 days. What one access or call adds beyond it still fits into 64 bits, since no cost
-/// is above a millisecond (see `spec/check.rs`) and no access counts above 2^32.
+/// Where a CPU's clock ends, in picoseconds: 53 days. What one access or call adds beyond it still fits into 64 bits,
+/// since no cost is above a millisecond (see `spec/check.rs`) and no access counts above 2^32.
 pub(crate) const END: u64 = 1 << 62;
 
 /// Picoseconds until the end of a transfer is told again that would have met a CPU that stopped with a lock.
@@ -54,21 +54,21 @@ pub struct RunConfig {
     pub bound: bool,
     /// Count how few refaults there could have been ([`Outcome::optimum`]). Changes nothing else.
     pub optimum: bool,
-    /// Hold compactions against the fewest pages that they must move, and look how much in pieces memory is: metrics `compaction_...`
-    /// ([`Outcome::metrics`]). Changes nothing else.
+    /// Hold compactions against the fewest pages that they must move, and look how much in pieces memory is: metrics
+    /// `compaction_...` ([`Outcome::metrics`]). Changes nothing else.
     pub moves: bool,
-    /// Hold placement in tiers of memory against the least that reads and moves can cost: metrics `placement_...` ([`Outcome::metrics`]).
-    /// Changes nothing else.
+    /// Hold placement in tiers of memory against the least that reads and moves can cost: metrics `placement_...`
+    /// ([`Outcome::metrics`]). Changes nothing else.
     pub placement: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`]). Changes nothing else.
     pub profile: bool,
-    /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for looking
-    /// for races, not for measuring. The seed chooses where, and for how long.
+    /// Stop CPUs in the middle of the memory manager's work, at one point in so many, so that others overtake them: for
+    /// looking for races, not for measuring. The seed chooses where, and for how long.
     pub preempt: Option<u32>,
     /// Check every structure of the memory manager after every system call and fault.
     pub validate_every_op: bool,
-    /// Check them now and then, drawn from the seed; less often the more there is to look at, so that its share of the run's time
-    /// is bounded. Changes nothing else.
+    /// Check them now and then, drawn from the seed; less often the more there is to look at, so that its share of the
+    /// run's time is bounded. Changes nothing else.
     pub validate_sometimes: bool,
     /// Looks at generations, and commands for them ([`Outcome::visited`]).
     pub visits: Vec<Visit>,
@@ -108,8 +108,8 @@ pub enum RunError {
     /// The configuration cannot be run.
     #[error("{0}")]
     Input(String),
-    /// The run failed: the oracle found a wrong access, the bound a missing flush, a check a broken structure, or nothing
-    /// could go on.
+    /// The run failed: the oracle found a wrong access, the bound a missing flush, a check a broken structure, or
+    /// nothing could go on.
     #[error("{reason} (seed {seed})")]
     Failed {
         /// What was found.
@@ -171,8 +171,8 @@ pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunEr
     Ok((machine, Config { knobs, swap, custom: config.custom }))
 }
 
-/// Would this computer give the memory for the machine's tables? Only what the program touches is used of it, but to ask for more
-/// than there is ends the process.
+/// Would this computer give the memory for the machine's tables? Only what the program touches is used of it, but to
+/// ask for more than there is ends the process.
 fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
     // The memory manager's record, the simulator's number of a page table, and the oracle's stamp.
     const FRAME: u64 = (size_of::<mm::frame::Frame>() + size_of::<u32>() + size_of::<Stamp>()) as u64;
@@ -186,7 +186,8 @@ fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
     })
 }
 
-/// Picoseconds between two looks at whether programs go on: whoever waits for a daemon or a device waits for a small part of that.
+/// Picoseconds between two looks at whether programs go on: whoever waits for a daemon or a device waits for a small
+/// part of that.
 const LOOK_EVERY: u64 = 100_000_000_000_000;
 
 /// Looks at whether programs go on.

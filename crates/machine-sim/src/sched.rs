@@ -7,9 +7,9 @@
 //!
 //! Tasks of one CPU take turns of a slice each. A task that is woken goes to its last CPU if that is idle, else to an
 //! idle CPU of the same node, then of any node, else to the front of its last CPU's queue, where it need only wait for
-//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue. A busy CPU
-//! takes one from a longer queue of its node now and then, so that with one task too many they all lose alike, as under
-//! Linux, and not always the same one.
+//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue. A busy
+//! CPU takes one from a longer queue of its node now and then, so that with one task too many they all lose alike, as
+//! under Linux, and not always the same one.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -25,8 +25,8 @@ const SLICE: u64 = 3_000_000_000;
 /// What a running task keeps when another is woken on its CPU.
 const GRANULARITY: u64 = 1_000_000_000;
 
-/// Between two looks of a busy CPU for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (interval of a domain
-/// in ms: its CPUs; times the busy factor).
+/// Between two looks of a busy CPU for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (interval of a
+/// domain in ms: its CPUs; times the busy factor).
 const BALANCE: u64 = 16_000_000_000;
 
 /// A hash map whose order depends on nothing but its history.
@@ -158,7 +158,8 @@ impl Queue {
     }
 }
 
-/// The CPUs that have a task, by bit: who looks for the earliest of them, which is done at every step, passes the others by.
+/// The CPUs that have a task, by bit: who looks for the earliest of them, which is done at every step, passes the
+/// others by.
 struct Busy(Vec<u64>);
 
 impl Busy {
@@ -374,7 +375,8 @@ impl Sched {
         }
     }
 
-    /// The CPU stops where its task is, and will go on there: others that wait for it get their turn when the task lets them.
+    /// The CPU stops where its task is, and will go on there: others that wait for it get their turn when the task lets
+    /// them.
     pub(crate) fn keep(&mut self, cpu: usize) {
         let queue = &mut self.queues[cpu];
         queue.kept = true;

@@ -4,15 +4,16 @@
 //! translation before something else drops it, and most programs do not.
 //!
 //! Rule: what any CPU could do at this moment must be right. For every translation that a CPU holds of the space whose
-//! program it runs, compare it with the page table. Where they differ, the oracle is asked what a load through the old one
-//! would meet: that must be what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old frame in
-//! reach as long as nobody can tell). A store through it is never right: it would go to a frame that the address no longer
-//! has (I1). Tables that a walk cache remembers must still stand in the page table, where they did.
+//! program it runs, compare it with the page table. Where they differ, the oracle is asked what a load through the old
+//! one would meet: that must be what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old
+//! frame in reach as long as nobody can tell). A store through it is never right: it would go to a frame that the
+//! address no longer has (I1). Tables that a walk cache remembers must still stand in the page table, where they did.
 //!
-//! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task, address-space
-//! numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change. Where CPUs are stopped
-//! in the middle of their work (`preempt`), what was taken away a moment ago may be about to be flushed by one of them. Loads must
-//! be right all the same; stores, and walk caches, are looked at when nobody is inside.
+//! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task,
+//! address-space numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change.
+//! Where CPUs are stopped in the middle of their work (`preempt`), what was taken away a moment ago may be about to be
+//! flushed by one of them. Loads must be right all the same; stores, and walk caches, are looked at when nobody is
+//! inside.
 
 use crate::machine::{Cpu, SimMachine};
 use crate::tlb::Cached;
@@ -38,8 +39,8 @@ impl SimMachine {
         }
     }
 
-    /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their space hold one of
-    /// them? What follows may be of another size, and CPUs must not have translations of both.
+    /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their
+    /// space hold one of them? What follows may be of another size, and CPUs must not have translations of both.
     pub(crate) fn look_where_nothing_is(&self, hazard: [u64; 4]) {
         let Some(Concern::Emptied { space, first, count }) = Concern::of_args(hazard) else { return };
         let end = Vpn(first.0 + count);

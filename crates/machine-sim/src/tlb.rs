@@ -338,8 +338,8 @@ impl Tlb {
         self.l2.for_each(&mut show);
     }
 
-    /// Show every table that the walk caches remember under the loaded ASID: level (as in [`Tlb::walk_get`]), first page
-    /// below it, table. For checks: nothing counts as used.
+    /// Show every table that the walk caches remember under the loaded ASID: level (as in [`Tlb::walk_get`]), first
+    /// page below it, table. For checks: nothing counts as used.
     pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
         let prefix = self.walk_epochs.prefix[self.asid.get()].get();
         for (array, level) in self.walk.iter().zip(1..) {

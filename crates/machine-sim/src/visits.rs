@@ -1,5 +1,5 @@
-//! A user who looks at generations while the program runs, and commands them: what Linux's debugfs files `lru_gen` and `lru_gen_full`
-//! are for.
+//! A user who looks at generations while the program runs, and commands them: what Linux's debugfs files `lru_gen` and
+//! `lru_gen_full` are for.
 
 use crate::sched::Key;
 use crate::world::World;

@@ -68,8 +68,8 @@ impl SimMachine {
         loop {
             let index = (vpn.0 >> (9 * level)) as usize & 511;
             let Some(page) = self.tables.get(table) else {
-                // A table that was zeroed and never reached has no slot yet: it is empty, as the machine's own root is for
-                // programs. Other content is no table.
+                // A table that was zeroed and never reached has no slot yet: it is empty, as the machine's own root is
+                // for programs. Other content is no table.
                 let zero = !table.is_some()
                     || self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
                 return if zero { Walk::Fault } else { Walk::Broken(table) };

@@ -166,7 +166,8 @@ impl<'p, P> World<'p, P> {
         id
     }
 
-    /// Daemons of promotion: 1 or none. They are there under some ways to promote only, and what programs draw must not depend on that.
+    /// Daemons of promotion: 1 or none. They are there under some ways to promote only, and what programs draw must not
+    /// depend on that.
     pub(crate) fn promoters(&self) -> u32 {
         let promotes = |kind: &&Kind| matches!(kind, Kind::Daemon(Daemon::Kpromoted));
         self.kernel.borrow().tasks.iter().filter(promotes).count() as u32
@@ -194,8 +195,9 @@ impl<'p, P> World<'p, P> {
             true => (FileKind::Shmem, None, 0),
             false => {
                 let device = machine.file_device();
-                // What a file has now takes room on the device; what it may grow by is promised. So every file has as many
-                // block numbers as the device has blocks: the numbers are for telling neighbours and content apart.
+                // What a file has now takes room on the device; what it may grow by is promised. So every file has as
+                // many block numbers as the device has blocks: the numbers are for telling neighbours and content
+                // apart.
                 let count = pages_of(machine.devices()[device].size.0);
                 let mut kernel = self.kernel.borrow_mut();
                 if kernel.taken + pages > count {
@@ -269,8 +271,8 @@ impl<'p, P> World<'p, P> {
             })
     }
 
-    /// What each task of a program waits for, if all wait for something that is not a moment; `None` if one does not. If that stays so, only
-    /// daemons go on, for ever.
+    /// What each task of a program waits for, if all wait for something that is not a moment; `None` if one does not.
+    /// If that stays so, only daemons go on, for ever.
     pub(crate) fn stuck(&self) -> Option<Vec<(TaskId, Key)>> {
         let sched = self.machine().sched.borrow();
         let kernel = self.kernel.borrow();

@@ -1,9 +1,11 @@
-//! What ACPI's tables say of the machine: CPUs, interrupt controllers, which node has what, and how far apart nodes are.
+//! What ACPI's tables say of the machine: CPUs, interrupt controllers, which node has what, and how far apart nodes
+//! are.
 //!
-//! Firmware is not trusted: a table whose checksum, length or structure is wrong is left out, as if it were not there, and
-//! nothing here panics on any bytes. Physical memory is reached through [`PhysicalMemory`], so that tests build it.
+//! Firmware is not trusted: a table whose checksum, length or structure is wrong is left out, as if it were not there,
+//! and nothing here panics on any bytes. Physical memory is reached through [`PhysicalMemory`], so that tests build it.
 //!
-//! Source: ACPI 6.5, chapters 5.2.5 (RSDP), 5.2.12 (MADT), 5.2.16 (SRAT), 5.2.17 (SLIT), 5.2.29 (HMAT); PCI Firmware 3.2,
+//! Source: ACPI 6.5, chapters 5.2.5 (RSDP), 5.2.12 (MADT), 5.2.16 (SRAT), 5.2.17 (SLIT), 5.2.29 (HMAT); PCI Firmware
+//! 3.2,
 //! 4.1.2 (MCFG).
 
 use crate::memory_map::Span;

@@ -1,9 +1,8 @@
 //! The user arena: memory that ring 3 has besides what the memory manager gives it.
 //!
-//! As in the simulator, the run-time of a program (its stacks, its own heap, the checker's tables) is no part of the memory that
-//! is measured, so that both machines count the same. The heap's part is one piece from [`paging::ARENA`] on, behind what ring
-//! 0 leaves there for a run's tasks; stacks follow
-//! far behind it, each above a hole.
+//! As in the simulator, the run-time of a program (its stacks, its own heap, the checker's tables) is no part of the
+//! memory that is measured, so that both machines count the same. The heap's part is one piece from [`paging::ARENA`]
+//! on, behind what ring 0 leaves there for a run's tasks; stacks follow far behind it, each above a hole.
 
 use crate::arch::lock::IrqLock;
 use crate::arch::paging::{self, ARENA, Access};

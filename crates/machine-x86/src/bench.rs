@@ -1,14 +1,14 @@
 //! Instructions that known work takes, counted in ring 3 by the machine's clock.
 //!
-//! With `-icount shift=0,sleep=off` the emulator's time is the number of instructions that its CPUs have executed, so the time
-//! stamp counter, read before and after, counts them: of the program, which is a handful, and of the kernel. Each step of a
-//! repeated instruction counts as one, so clearing a page is measured by itself and taken off where the figures that ours are
-//! held against leave it out. While all CPUs rest the clock leaps; that time is known to the scheduler and taken off too (with
-//! the handler of the interrupt that ends a rest).
+//! With `-icount shift=0,sleep=off` the emulator's time is the number of instructions that its CPUs have executed, so
+//! the time stamp counter, read before and after, counts them: of the program, which is a handful, and of the kernel.
+//! Each step of a repeated instruction counts as one, so clearing a page is measured by itself and taken off where the
+//! figures that ours are held against leave it out. While all CPUs rest the clock leaps; that time is known to the
+//! scheduler and taken off too (with the handler of the interrupt that ends a rest).
 //!
-//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken off. The
-//! emulator runs CPUs in turn, each for much longer than an operation takes, so timers interrupt them meanwhile, some dozen
-//! times; what such an interrupt costs is measured first, and taken off too.
+//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken
+//! off. The emulator runs CPUs in turn, each for much longer than an operation takes, so timers interrupt them
+//! meanwhile, some dozen times; what such an interrupt costs is measured first, and taken off too.
 
 use crate::arch::instructions::rdtsc;
 use crate::arch::{cpu, paging, touch, user};
@@ -132,8 +132,8 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
 
-/// Where every task of the benchmark begins: role 0 measures, others spin. `machine`: bytes of memory, which are whole pages,
-/// and number of CPUs.
+/// Where every task of the benchmark begins: role 0 measures, others spin. `machine`: bytes of memory, which are whole
+/// pages, and number of CPUs.
 extern "C" fn task(_: u64, _: u64, role: u64, machine: u64) -> ! {
     let (memory, cpus) = (machine & !(PAGE_SIZE - 1), machine & (PAGE_SIZE - 1));
     match role {
@@ -322,7 +322,8 @@ fn map_file(name: &str, pages: u64) -> u64 {
     ask(&Call::Mmap(Map { prot: Prot::R, source, ..Map::anonymous(size) }))
 }
 
-/// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts meanwhile.
+/// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts
+/// meanwhile.
 fn beside_spinners(work: impl FnOnce()) -> (u64, u64) {
     let ticks = || own_call(call::TICKS, [0; 6]);
     let ticks_before = ticks();

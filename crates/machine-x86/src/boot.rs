@@ -79,7 +79,8 @@ pub fn join(number: usize) -> ! {
     sched::idle()
 }
 
-/// Take what the kernel needs out of `memory`, the file that came with it included, map everything, and return what is left.
+/// Take what the kernel needs out of `memory`, the file that came with it included, map everything, and return what is
+/// left.
 fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
     let total: u64 = memory.iter().map(Span::len).sum();
     let top = memory.last().map_or(0, |span| span.end);
@@ -97,7 +98,8 @@ fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
         ));
     };
     let [heap_end, arena_end] = [piece.start + heap, piece.start + heap + arena];
-    // SAFETY: ordinary memory that was just taken out of what others get; the first tables map it, and so will the next.
+    // SAFETY: ordinary memory that was just taken out of what others get; the first tables map it, and so will the
+    // next.
     unsafe { heap::add(paging::direct(piece.start), heap as usize) };
     paging::init(memory);
     arena::init(Span::new(heap_end, arena_end));
@@ -217,8 +219,8 @@ fn start_cpus() {
 /// Tasks that are left when the daemons have ended: the one that calls, and the disks'.
 const LEFT: usize = 2;
 
-/// Let the daemons and all transfers end: structures can be looked at when nobody changes them. Called by the first task, when
-/// all others have ended.
+/// Let the daemons and all transfers end: structures can be looked at when nobody changes them. Called by the first
+/// task, when all others have ended.
 pub fn come_to_rest() {
     sched::stop();
     while sched::alive() > LEFT || !disk::is_idle() {

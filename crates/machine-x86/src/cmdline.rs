@@ -1,7 +1,7 @@
 //! The kernel's command line: words `key=value`, separated by spaces.
 //!
-//! Every word is judged, and an unknown or malformed one is an error that names it: a run that quietly left a misspelt knob
-//! at its default would be reported as something that it was not.
+//! Every word is judged, and an unknown or malformed one is an error that names it: a run that quietly left a misspelt
+//! knob at its default would be reported as something that it was not.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,7 +1,7 @@
 //! What block devices and their driver need of the machine.
 //!
-//! The driver registers itself; the memory manager's requests and PCI's interrupts then go to it. A request to a machine without
-//! a driver is a mistake of whoever named a device to the memory manager.
+//! The driver registers itself; the memory manager's requests and PCI's interrupts then go to it. A request to a
+//! machine without a driver is a mistake of whoever named a device to the memory manager.
 
 use crate::arch::lock::IrqLock;
 use crate::arch::paging;

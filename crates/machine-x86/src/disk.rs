@@ -1,12 +1,14 @@
 //! Block storage: virtio disks on PCI, the first for files, the second for swap.
 //!
-//! The queue and the transport are the crate `virtio-drivers`'; here stand the requests under way, and who may touch what:
+//! The queue and the transport are the crate `virtio-drivers`'; here stand the requests under way, and who may touch
+//! what:
 //! - The memory manager submits from tasks and never waits, so what the device is not given yet stands in a line
-//!   ([`Disk::line`]), behind an ordinary lock. The device has two requests at a time. What comes meanwhile and follows on the
-//!   disk what came before it, as read-ahead and write-back do page by page, goes out as one request with a list of frames.
-//! - The device itself is also reached by the interrupt handler, which must acknowledge it; its lock keeps interrupts off,
-//!   and nothing is allocated under it: who allocates may be interrupted by the handler, which would then wait for a lock
-//!   whose holder waits for the heap.
+//!   ([`Disk::line`]), behind an ordinary lock. The device has two requests at a time. What comes meanwhile and follows
+//!   on the disk what came before it, as read-ahead and write-back do page by page, goes out as one request with a list
+//!   of frames.
+//! - The device itself is also reached by the interrupt handler, which must acknowledge it; its lock keeps interrupts
+//!   off, and nothing is allocated under it: who allocates may be interrupted by the handler, which would then wait for
+//!   a lock whose holder waits for the heap.
 //! - The end of a transfer is told to the memory manager by a kernel thread, [`tell_of_ends`]: it takes
 //!   locks that an interrupted task may hold.
 
@@ -94,8 +96,8 @@ impl Header {
     }
 }
 
-/// A request under way: its transfers, which follow each other on the disk, and what the device reads and writes besides their
-/// frames.
+/// A request under way: its transfers, which follow each other on the disk, and what the device reads and writes
+/// besides their frames.
 struct Request {
     /// None: it is free. Has room for all that a request can have.
     parts: Vec<Io>,
@@ -188,8 +190,8 @@ impl Device {
         self.transport.read_consistent(|| Ok(word(0)? | word(4)? << 32))
     }
 
-    /// Hand over as many of the first transfers of a line, which is not empty, as can be one request. There is a request that
-    /// is free.
+    /// Hand over as many of the first transfers of a line, which is not empty, as can be one request. There is a
+    /// request that is free.
     #[inline(never)]
     fn start(&mut self, line: &mut VecDeque<Io>) {
         let free = self.requests.iter().position(|request| request.parts.is_empty());
@@ -203,8 +205,8 @@ impl Device {
             line.pop_front();
         }
         request.header = Header::of(&request.parts[0]);
-        // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which nobody
-        // touches before.
+        // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which
+        // nobody touches before.
         let token = unsafe { request.buffers(|inputs, outputs| self.queue.add(inputs, outputs)) };
         let token = token.unwrap_or_else(|error| panic!("{:?} was refused: {error}", request.parts));
         self.request_of[token as usize] = at as u8;
@@ -273,8 +275,8 @@ fn disks() -> &'static [Disk] {
     FOUND.get().map_or(&[], Vec::as_slice)
 }
 
-/// Find the disks, in the order of their PCI numbers, and become the driver of block devices if there are any. Called once, before anything is
-/// submitted.
+/// Find the disks, in the order of their PCI numbers, and become the driver of block devices if there are any. Called
+/// once, before anything is submitted.
 pub fn init() {
     let found = devices::pci().map(|window| on_window(&window)).unwrap_or_default();
     if !FOUND.call_once(|| found).is_empty() {
@@ -311,8 +313,8 @@ pub fn is_idle() -> bool {
     UNDER_WAY.load(Relaxed) == 0
 }
 
-/// Have `claims` look at every transfer that has ended, before the memory manager is told: `true` keeps it. Only the first to
-/// ask for this is asked.
+/// Have `claims` look at every transfer that has ended, before the memory manager is told: `true` keeps it. Only the
+/// first to ask for this is asked.
 pub fn watch(claims: fn(&Io) -> bool) {
     WATCH.call_once(|| claims);
 }
@@ -322,8 +324,8 @@ pub fn pages(device: DeviceId) -> Option<u64> {
     disks().get(device.index()).map(|disk| disk.pages)
 }
 
-/// Start a transfer, now or when there is room. From tasks only. One that does not lie on the disk is a mistake of whoever told
-/// the memory manager what there is.
+/// Start a transfer, now or when there is room. From tasks only. One that does not lie on the disk is a mistake of
+/// whoever told the memory manager what there is.
 fn submit(io: Io) {
     let disk = disks().get(io.device.index()).unwrap_or_else(|| panic!("{io:?}: there is no such disk"));
     assert!(
@@ -351,8 +353,8 @@ fn interrupt() {
     sched::wake(ENDED);
 }
 
-/// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does. It outlives the daemons, as they
-/// end only when what they have begun has ended.
+/// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does. It outlives the
+/// daemons, as they end only when what they have begun has ended.
 pub fn tell_of_ends() -> ! {
     let mut ended = Vec::with_capacity(PARTS);
     loop {
@@ -375,7 +377,8 @@ pub fn tell_of_ends() -> ! {
     }
 }
 
-/// Take what has ended of one disk. From one task only. `ended` is empty and has room for a request, so nothing is allocated.
+/// Take what has ended of one disk. From one task only. `ended` is empty and has room for a request, so nothing is
+/// allocated.
 fn take_ended(ended: &mut Vec<Io>) -> bool {
     disks().iter().any(|disk| {
         let some = disk.device.lock().finish(ended);

@@ -1,7 +1,8 @@
-//! The heaps: one of the kernel, one of programs. Both rings run the same code, so the global allocator looks at the ring.
+//! The heaps: one of the kernel, one of programs. Both rings run the same code, so the global allocator looks at the
+//! ring.
 //!
-//! The programs' heap lies in the user arena, its lock too. The kernel never takes that lock: its holder may be a program that
-//! was interrupted, and kernel code is not preempted.
+//! The programs' heap lies in the user arena, its lock too. The kernel never takes that lock: its holder may be a
+//! program that was interrupted, and kernel code is not preempted.
 
 use crate::arch::instructions::ring;
 use crate::arch::lock::IrqLock;
@@ -89,8 +90,8 @@ impl UserHeap {
     }
 }
 
-// SAFETY: each heap is one allocator behind a lock; memory goes back to the heap that it came from, as what was allocated in one
-// ring is freed in the same: rings share no owned values.
+// SAFETY: each heap is one allocator behind a lock; memory goes back to the heap that it came from, as what was
+// allocated in one ring is freed in the same: rings share no owned values.
 unsafe impl GlobalAlloc for Heaps {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller of `alloc` promises that the layout is not empty.

@@ -10,7 +10,8 @@ pub trait Hooks: Sync {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame);
     /// A system call. What is returned goes to rax and rdx.
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2];
-    /// A tick has interrupted ring 3, or came while the task was in the kernel: a good moment to look whether it is to end.
+    /// A tick has interrupted ring 3, or came while the task was in the kernel: a good moment to look whether it is to
+    /// end.
     fn user_tick(&self) {}
 }
 

@@ -137,7 +137,8 @@ impl Machine for X86 {
     }
 
     fn zero(&self, pfn: Pfn, pages: u32) {
-        // SAFETY: the frames are the memory manager's, which owns them alone while it zeroes them; all are mapped there.
+        // SAFETY: the frames are the memory manager's, which owns them alone while it zeroes them; all are mapped
+        // there.
         unsafe {
             asm!("rep stosq", inout("rcx") WORDS * pages as u64 => _, inout("rdi") frame(pfn) => _, in("rax") 0u64,
                 options(nostack, preserves_flags));
@@ -239,8 +240,8 @@ impl Machine for X86 {
     }
 }
 
-/// Drop the translations of the number that is loaded. An interrupt in the middle could load another root, which would then be
-/// undone.
+/// Drop the translations of the number that is loaded. An interrupt in the middle could load another root, which would
+/// then be undone.
 fn reload() {
     // SAFETY: what is loaded stays loaded.
     without_interrupts(|| unsafe { write_cr3(read_cr3()) });

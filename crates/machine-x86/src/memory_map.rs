@@ -1,8 +1,8 @@
 //! From the firmware's memory map to the ranges that the memory manager gets.
 //!
-//! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is left,
-//! in whole blocks, is handed over, and of that only as much as the run asks for: a run on a machine of 64 MiB must see
-//! 64 MiB, however much the emulator gives.
+//! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is
+//! left, in whole blocks, is handed over, and of that only as much as the run asks for: a run on a machine of 64 MiB
+//! must see 64 MiB, however much the emulator gives.
 
 use alloc::format;
 use alloc::string::String;
@@ -106,9 +106,9 @@ pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span
 
 /// The ranges for the memory manager: the parts of `free` by node and kind, each from a block's start.
 ///
-/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. With `limit` the ranges have exactly
-/// so many bytes, shared among the nodes in proportion to what they own. Fails, with a sentence for people, if a node has less
-/// than its share.
+/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. With `limit` the ranges have
+/// exactly so many bytes, shared among the nodes in proportion to what they own. Fails, with a sentence for people, if
+/// a node has less than its share.
 pub fn ranges(free: &[Span], owners: &[NodeMemory], limit: Option<u64>) -> Result<Vec<MemoryRange>, String> {
     let all = by_owner(free, owners);
     let ranges = match limit {

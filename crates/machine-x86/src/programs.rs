@@ -1,7 +1,8 @@
-//! Programs on this machine: the arch-free kernel of the library (`machine_x86::kernel`) on this hardware, and ring 3's side.
+//! Programs on this machine: the arch-free kernel of the library (`machine_x86::kernel`) on this hardware, and ring 3's
+//! side.
 //!
-//! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the programs'
-//! heap, out of the [`Home`] that ring 0 leaves at the start of the arena.
+//! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the
+//! programs' heap, out of the [`Home`] that ring 0 leaves at the start of the arena.
 
 use crate::arch::touch::{self, Why};
 use crate::arch::trap::Frame;

@@ -2,9 +2,9 @@
 //!
 //! Problem: an initiator waits for CPUs that may themselves be initiators, and wait for it.
 //!
-//! Rule: each CPU has one request, of its own making, and an inbox that says whose requests wait for it. Whoever waits answers
-//! meanwhile: by interrupt, or, if its interrupts are off, by looking. A CPU never takes a lock in the answer, and a lock that
-//! is held with interrupts off is never held by one who waits here. So every wait ends.
+//! Rule: each CPU has one request, of its own making, and an inbox that says whose requests wait for it. Whoever waits
+//! answers meanwhile: by interrupt, or, if its interrupts are off, by looking. A CPU never takes a lock in the answer,
+//! and a lock that is held with interrupts off is never held by one who waits here. So every wait ends.
 //!
 //! A request lives on its initiator's stack; the initiator leaves only after the last target has said that it is done.
 
@@ -26,12 +26,12 @@ struct Request {
     resting: AtomicBool,
 }
 
-/// So often an initiator looks for answers before it rests. Where CPUs are threads of an emulator on a host with fewer cores,
-/// one that spins keeps those that it waits for from running.
+/// So often an initiator looks for answers before it rests. Where CPUs are threads of an emulator on a host with fewer
+/// cores, one that spins keeps those that it waits for from running.
 const SPINS: u32 = 200;
 
-// SAFETY: the call is written by the initiator while no target has the request in its inbox, and read by targets only while they
-// have; inboxes order the two.
+// SAFETY: the call is written by the initiator while no target has the request in its inbox, and read by targets only
+// while they have; inboxes order the two.
 unsafe impl Sync for Request {}
 
 impl Request {
@@ -51,7 +51,8 @@ pub fn run(targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
     me.counts.ipis_sent.fetch_add(count as u64, Relaxed);
     debug_assert_eq!(request.pending.load(Relaxed), 0, "a CPU has one request at a time");
     let call = core::ptr::from_ref(remote);
-    // SAFETY: only the lifetime changes; the wait below keeps targets' use of it inside of this call. No target reads it now.
+    // SAFETY: only the lifetime changes; the wait below keeps targets' use of it inside of this call. No target reads
+    // it now.
     unsafe {
         *request.call.get() =
             Some(core::mem::transmute::<*const RemoteCall<'_>, *const RemoteCall<'static>>(call))
@@ -81,8 +82,8 @@ fn await_answers(request: &Request) {
     }
 }
 
-/// Sleep until an interrupt, unless all answers are there: the last target sends one if it sees that the initiator rests, and the
-/// initiator looks for answers after it has said so.
+/// Sleep until an interrupt, unless all answers are there: the last target sends one if it sees that the initiator
+/// rests, and the initiator looks for answers after it has said so.
 fn rest(request: &Request) {
     request.resting.store(true, SeqCst);
     disable_interrupts();
@@ -108,7 +109,8 @@ pub fn serve() {
 
 fn answer(me: &Cpu, initiator: usize) {
     let request = &REQUESTS[initiator];
-    // SAFETY: the inbox said that the initiator has made a request and waits for this CPU, so the call is there and alive.
+    // SAFETY: the inbox said that the initiator has made a request and waits for this CPU, so the call is there and
+    // alive.
     let call = unsafe { &*(*request.call.get()).expect("a request has a call") };
     if cfg!(feature = "faulty") {
         me.serving.store(true, Relaxed);

@@ -1,8 +1,8 @@
 //! Growing arrays whose elements never move, so that a reference to one needs no lock: spaces, files, anonymous sets.
 //!
 //! Chunks double in size; an index names its element for as long as the arena lives. Elements are made by `Default` and
-//! reset by their owners before an index is given out again. The first chunk is there from the start: most machines need no other,
-//! and its elements are found by one comparison.
+//! reset by their owners before an index is given out again. The first chunk is there from the start: most machines
+//! need no other, and its elements are found by one comparison.
 
 use crate::lock::Lock;
 use std_alloc::boxed::Box;

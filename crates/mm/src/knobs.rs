@@ -306,7 +306,8 @@ impl AnonSizes {
 /// The values of all knobs.
 pub struct Knobs {
     values: [AtomicU64; Knob::ALL.len()],
-    /// What the knobs of the sizes of anonymous folios say together, for faults: `always` in the low half, `madvise` above.
+    /// What the knobs of the sizes of anonymous folios say together, for faults: `always` in the low half, `madvise`
+    /// above.
     anon_sizes: AtomicU32,
 }
 

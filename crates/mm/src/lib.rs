@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!  9  mm                                   the facade: system calls, faults, daemons, the allocation slow path
-//!  8  compact/                            make large blocks of free memory in pieces
-//!  7  reclaim/   space/     writeback/  truncate   find cold folios; mapped ranges, faults, fork; dirty pages; a file made shorter
+//!  8  compact/   promote/                 make large blocks of free memory in pieces; bring hot pages to fast memory
+//!  7  reclaim/   space/     writeback/  truncate   reclaim; ranges, faults, fork; dirty pages; shorter files
 //!     migrate/                            folios to other frames
 //!  6  folio/     cache/     rmap/          a folio's life; files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups

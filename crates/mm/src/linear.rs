@@ -1,15 +1,15 @@
 //! Values that must be used up.
 //!
-//! Rust lets a value be dropped wherever it goes out of scope. For what still has to be flushed, or is still to be given
-//! back, that is a fault: a stale translation, a lost page. `#[must_use]` sees a value that is not even named; what
-//! goes out of scope under a name is seen when it is dropped, by this.
+//! Rust lets a value be dropped wherever it goes out of scope. For what still has to be flushed, or is still to be
+//! given back, that is a fault: a stale translation, a lost page. `#[must_use]` sees a value that is not even named;
+//! what goes out of scope under a name is seen when it is dropped, by this.
 //!
 //! A linear type has no public fields, is not [`Copy`], and ends in a method that takes it by value and calls
-//! `spend`. Dropping one anywhere else panics, in every build. The lints of the crate (`clippy.toml`, and the head of `lib.rs`) close
-//! what is left: an ignored result, `let _`, and [`core::mem::forget`].
+//! `spend`. Dropping one anywhere else panics, in every build. The lints of the crate (`clippy.toml`, and the head of
+//! `lib.rs`) close what is left: an ignored result, `let _`, and [`core::mem::forget`].
 
-/// Have a type panic when it is dropped, and give it `spend`, with which its last method ends; or have it panic only where the
-/// expression says that it is not finished. Where a panic passes already, nothing is added to it.
+/// Have a type panic when it is dropped, and give it `spend`, with which its last method ends; or have it panic only
+/// where the expression says that it is not finished. Where a panic passes already, nothing is added to it.
 macro_rules! linear {
     ($type:ty, $this:ident => $unfinished:expr, $remedy:literal) => {
         impl Drop for $type {

@@ -1,10 +1,11 @@
 //! Locks.
 //!
 //! [`Lock`] is held for a short time and never across anything that waits. On several threads it spins; on one thread
-//! it is a checked borrow, so that taking a lock twice, or one that was kept while another CPU runs, stops the run at once. Whoever
-//! plays the CPUs and lets others run beside a holder says so (`watch`) before a lock is first taken. It is watched from then on,
-//! and counted: `held` tells how many of them the CPU that runs holds. Any other lock costs no more for it than one step when it is released.
-//! It is also told which locks are held when another is waited for, so that it can check the order.
+//! it is a checked borrow, so that taking a lock twice, or one that was kept while another CPU runs, stops the run at
+//! once. Whoever plays the CPUs and lets others run beside a holder says so (`watch`) before a lock is first taken. It
+//! is watched from then on, and counted: `held` tells how many of them the CPU that runs holds. Any other lock costs no
+//! more for it than one step when it is released. It is also told which locks are held when another is waited for, so
+//! that it can check the order.
 //!
 //! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
 //!
@@ -53,7 +54,8 @@ mod inner {
     pub struct Watch {
         /// A lock is about to be taken, or has been released.
         pub passed: fn(),
-        /// These locks are held by who now waits for one around what is named, until it is free. (Who only tries for a lock does not wait.)
+        /// These locks are held by who now waits for one around what is named, until it is free. (Who only tries for a
+        /// lock does not wait.)
         pub wanted: fn(&Held, &'static str),
         /// A lock that is wanted is held: let its holder go on. It is tried again then.
         pub taken: fn(),
@@ -87,8 +89,8 @@ mod inner {
         }
     }
 
-    /// What a lock is. To release it adds one; only of a lock that nobody watches that makes [`FREE`], and only such a lock is ever
-    /// found so. So to ask whether a lock is watched takes no step of its own.
+    /// What a lock is. To release it adds one; only of a lock that nobody watches that makes [`FREE`], and only such a
+    /// lock is ever found so. So to ask whether a lock is watched takes no step of its own.
     type State = i8;
     const HELD: State = -1;
     const FREE: State = 0;
@@ -103,8 +105,8 @@ mod inner {
         value: UnsafeCell<T>,
     }
 
-    /// Access to the value until dropped. There is never more than one: who makes it has found the lock free, and has noted that it is
-    /// held.
+    /// Access to the value until dropped. There is never more than one: who makes it has found the lock free, and has
+    /// noted that it is held.
     pub struct Guard<'a, T>(&'a Lock<T>);
 
     impl<T> Drop for Guard<'_, T> {
@@ -135,8 +137,8 @@ mod inner {
         #[inline(always)]
         #[allow(unsafe_code)]
         fn deref(&self) -> &T {
-            // SAFETY: this is the only guard, it is borrowed, and nothing else gives references to the value. One thread alone
-            // has the lock: it is not `Sync`, because of its cells.
+            // SAFETY: this is the only guard, it is borrowed, and nothing else gives references to the value. One
+            // thread alone has the lock: it is not `Sync`, because of its cells.
             unsafe { &*self.0.value.get() }
         }
     }

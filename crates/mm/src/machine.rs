@@ -1,8 +1,8 @@
 //! The seam: what the memory manager needs from hardware, and nothing else.
 //!
 //! The machine's owner (a kernel, or the simulator) drives the memory manager from above and promises:
-//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space, with interrupts off on that
-//!   CPU until it returns,
+//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space, with interrupts off
+//!   on that CPU until it returns,
 //! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, to drop the faulting
 //!   translation of that CPU first (as hardware does), and to retry after it,
 //! - to call [`Mm::io_done`](crate::Mm::io_done) once for every request handed to [`Machine::submit`],
@@ -176,7 +176,8 @@ pub struct Io {
     pub pages: u32,
 }
 
-/// Reads of some memory so far, the nanoseconds that they took together, and those that one takes while nobody else reads.
+/// Reads of some memory so far, the nanoseconds that they took together, and those that one takes while nobody else
+/// reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reads {
     /// How many.
@@ -236,8 +237,8 @@ pub struct Ticket {
 
 /// What the memory manager needs from hardware.
 ///
-/// Contract on context: no method but [`wait`](Machine::wait) and [`resched`](Machine::resched) lets another task run on
-/// this CPU; these two are called with no [`Lock`](crate::lock::Lock) held. [`shootdown`](Machine::shootdown) may be
+/// Contract on context: no method but [`wait`](Machine::wait) and [`resched`](Machine::resched) lets another task run
+/// on this CPU; these two are called with no [`Lock`](crate::lock::Lock) held. [`shootdown`](Machine::shootdown) may be
 /// called with locks held whose holders never wait for an IPI, and interrupts must be able to arrive meanwhile.
 pub trait Machine: Shared {
     // --- topology -----------------------------------------------------------------------------------------
@@ -264,7 +265,8 @@ pub trait Machine: Shared {
     fn node(&self) -> NodeId {
         self.node_of(self.cpu())
     }
-    /// The task that runs, by a number of the machine's own; 0: not known. Replacement policies may tell tasks apart by it.
+    /// The task that runs, by a number of the machine's own; 0: not known. Replacement policies may tell tasks apart by
+    /// it.
     #[inline]
     fn task(&self) -> u32 {
         0
@@ -305,8 +307,8 @@ pub trait Machine: Shared {
     fn has_broadcast_flush(&self) -> bool {
         false
     }
-    /// Make all CPUs, this one too, drop every translation of a program that was made before this call, without interrupting
-    /// them. Returns when they have. Only called if [`Machine::has_broadcast_flush`].
+    /// Make all CPUs, this one too, drop every translation of a program that was made before this call, without
+    /// interrupting them. Returns when they have. Only called if [`Machine::has_broadcast_flush`].
     fn flush_everywhere(&self) {
         unreachable!("a machine without broadcast")
     }
@@ -318,9 +320,11 @@ pub trait Machine: Shared {
 
     // --- what is read ------------------------------------------------------------------------------------
 
-    /// Sample the address of one read of memory in `every`, from now on. When many have come together, wake [`WaitKey::Kpromoted`].
+    /// Sample the address of one read of memory in `every`, from now on. When many have come together, wake
+    /// [`WaitKey::Kpromoted`].
     fn sample(&self, _every: u64) {}
-    /// Hand over the frames that were sampled since this was last called. Returns how many more were lost for want of room.
+    /// Hand over the frames that were sampled since this was last called. Returns how many more were lost for want of
+    /// room.
     fn take_samples(&self, _each: &mut dyn FnMut(Pfn)) -> u64 {
         0
     }
@@ -402,8 +406,8 @@ pub enum FrameUse {
     Free,
     /// What it holds could be elsewhere.
     Movable,
-    /// A page table, what a kernel keeps, a page that is locked in memory and may not be moved (`vm.compact_unevictable_allowed`), or no
-    /// memory.
+    /// A page table, what a kernel keeps, a page that is locked in memory and may not be moved
+    /// (`vm.compact_unevictable_allowed`), or no memory.
     Fixed,
 }
 

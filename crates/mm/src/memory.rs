@@ -75,8 +75,8 @@ pub enum Cause {
     Overwrite,
 }
 
-/// On whose behalf, and how urgently, memory is asked for. It is handed down by value through every fault: two words, so
-/// that registers hold it.
+/// On whose behalf, and how urgently, memory is asked for. It is handed down by value through every fault: two words,
+/// so that registers hold it.
 #[derive(Clone, Copy, Debug)]
 pub struct Gfp {
     /// Where it is to come from.
@@ -176,8 +176,8 @@ impl<M: Machine> Memory<M> {
         self.ground.charge(Work::CopyPage, u64::from(count));
     }
 
-    /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its entries was noted, owes
-    /// nothing for those that allowed stores; it is locked, so that it stays so.
+    /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its
+    /// entries was noted, owes nothing for those that allowed stores; it is locked, so that it stays so.
     #[expect(clippy::disallowed_methods, reason = "it is a copy")]
     pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
         let frame = &self.frames[from];
@@ -192,13 +192,15 @@ impl<M: Machine> Memory<M> {
         Landing::copied(from, to)
     }
 
-    /// Copy a folio that is used meanwhile to one that nobody sees yet. What is stored to it from now on is not in the copy.
+    /// Copy a folio that is used meanwhile to one that nobody sees yet. What is stored to it from now on is not in the
+    /// copy.
     pub fn copy_in_use(&self, from: Pfn, to: Pfn) {
         assert!(self.frames[from].has(FrameFlags::LOCKED), "{from} is copied by who has not locked it");
         self.copy(to, from, self.frames[from].pages());
     }
 
-    /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written since: as
+    /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written
+    /// since: as
     /// [`Self::copy_folio`], without the copy.
     #[expect(clippy::disallowed_methods, reason = "it is a copy, and nobody has written since")]
     pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
@@ -219,8 +221,8 @@ impl<M: Machine> Memory<M> {
         self.ground.charge(Work::ZeroPage, u64::from(count));
     }
 
-    /// Is a page mapped by nobody, and in no cache, or without content there yet? What others can see changes with a proof that
-    /// nobody has an old translation of it.
+    /// Is a page mapped by nobody, and in no cache, or without content there yet? What others can see changes with a
+    /// proof that nobody has an old translation of it.
     #[inline]
     fn assert_unseen(&self, page: Pfn) {
         let frame = &self.frames[page];

@@ -1,10 +1,11 @@
 //! Memory policies: from which nodes a range of addresses, or a process, has its memory.
 //!
-//! A policy says where a page is wanted when it is first used; what is there already stays, unless a call moves it. Reclaim's demotion
-//! heeds no policy, as in Linux.
+//! A policy says where a page is wanted when it is first used; what is there already stays, unless a call moves it.
+//! Reclaim's demotion heeds no policy, as in Linux.
 //!
-//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's number
-//! decides, for a process as for a range, so that a run does not depend on who faults first. Nodes have no weights.
+//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's
+//! number decides, for a process as for a range, so that a run does not depend on who faults first. Nodes have no
+//! weights.
 
 use crate::machine::Machine;
 use crate::units::*;
@@ -78,8 +79,8 @@ impl MemPolicy {
     }
 }
 
-/// Where memory for a request is to come from: a policy, and above it, cut off, the number of the page that it is for, in
-/// one word. After each 4 GiB nodes that are not a power of two begin anew with their turns.
+/// Where memory for a request is to come from: a policy, and above it, cut off, the number of the page that it is for,
+/// in one word. After each 4 GiB nodes that are not a power of two begin anew with their turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place(u64);
 

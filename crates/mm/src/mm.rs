@@ -182,14 +182,14 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// The clock of this CPU ticks. To be called often enough for `tlb.age_limit_ms` to mean something, some hundred times a
-    /// second, on CPUs that run programs; others need no tick.
+    /// The clock of this CPU ticks. To be called often enough for `tlb.age_limit_ms` to mean something, some hundred
+    /// times a second, on CPUs that run programs; others need no tick.
     pub fn tick(&self) {
         self.store.tlb.tick(self.ground());
     }
 
-    /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The task holds nothing, and
-    /// is in no call.
+    /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The
+    /// task holds nothing, and is in no call.
     pub fn task_work(&self, space: SpaceId) {
         if self.balances_nodes() {
             self.spaces.mark_for_numa(&self.store, space);
@@ -205,8 +205,8 @@ impl<M: Machine> Mm<M> {
         self.ground().knobs.get(Knob::NumaBalancing) != 0 && self.ground().tiers.nodes() > 1
     }
 
-    /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads read
-    /// a page, unchanged, for a while after it was taken away (`false`: as the policy says).
+    /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads
+    /// read a page, unchanged, for a while after it was taken away (`false`: as the policy says).
     pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
         self.store.tlb.set_never_deferred(space, never);
     }
@@ -229,8 +229,9 @@ impl<M: Machine> Mm<M> {
         if let Some(file) = served.dirtied
             && writeback::balance_dirty(&self.store, &self.writeback, file)
         {
-            // Meanwhile the page may have been written, and forbid the store again. With a folio as large as all that may be dirty
-            // that happens each time; so it is made dirty once more, and nobody waits between that and the store.
+            // Meanwhile the page may have been written, and forbid the store again. With a folio as large as all that
+            // may be dirty that happens each time; so it is made dirty once more, and nobody waits between that and the
+            // store.
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         }
         Ok(served.done)
@@ -291,10 +292,11 @@ impl<M: Machine> Mm<M> {
         advised.refused.map_or(Ok(()), Err)
     }
 
-    /// madvise(MADV_COLLAPSE): have all 2 MiB that lie in the range mapped by one entry each, made of one folio, whatever knobs say.
-    /// Returns how many there are. Errors are Linux's: [`Error::Invalid`] where a range or what it maps does not allow it (an
-    /// anonymous one that has no page yet, one under MADV_NOHUGEPAGE, pages of which none may be written), [`Error::NoMemory`] if
-    /// there is no block, [`Error::Busy`] if the group has no room, [`Error::Again`] if somebody uses a page just now,
+    /// madvise(MADV_COLLAPSE): have all 2 MiB that lie in the range mapped by one entry each, made of one folio,
+    /// whatever knobs say. Returns how many there are. Errors are Linux's: [`Error::Invalid`] where a range or what it
+    /// maps does not allow it (an anonymous one that has no page yet, one under MADV_NOHUGEPAGE, pages of which none
+    /// may be written), [`Error::NoMemory`] if there is no block, [`Error::Busy`] if the group has no room,
+    /// [`Error::Again`] if somebody uses a page just now,
     /// [`Error::NotMapped`] if part of the range is not mapped and all else was done.
     pub fn collapse(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<u64, Error> {
         let _scope = self.ground().scope(Scope::DoMadvise);

@@ -8,7 +8,8 @@
 //!
 //! In unit tests of the first they count how often they are changed (`counted`).
 //!
-//! Under a model checker (features `loom` and `shuttle`) the atomics of [`modelled`] are the checker's; all others stay real.
+//! Under a model checker (features `loom` and `shuttle`) the atomics of [`modelled`] are the checker's; all others stay
+//! real.
 
 #[cfg(not(feature = "one-thread"))]
 pub use core::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +33,8 @@ pub trait Shared {}
 #[cfg(feature = "one-thread")]
 impl<T: ?Sized> Shared for T {}
 
-/// The atomics of a protocol that a model checker explores: those of rooms `lock` and `tlb`. In ordinary builds they are the
-/// same as all others.
+/// The atomics of a protocol that a model checker explores: those of rooms `lock` and `tlb`. In ordinary builds they
+/// are the same as all others.
 pub mod modelled {
     #[cfg(feature = "loom")]
     pub use super::explored::{AtomicBool, AtomicU32, AtomicU64};

@@ -1,12 +1,12 @@
 //! Scopes: on whose behalf work is done, for profiles.
 //!
-//! [`Machine::charge`] says *what* is done; a scope says *inside of what*. A function that a reader of a profile would look
-//! for opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns falls below that
-//! name. Scopes nest as calls do, so the machine can keep a tree by keeping where it stands.
+//! [`Machine::charge`] says *what* is done; a scope says *inside of what*. A function that a reader of a profile would
+//! look for opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns falls
+//! below that name. Scopes nest as calls do, so the machine can keep a tree by keeping where it stands.
 //!
-//! Only functions that gather several kinds of work have one: a leaf needs none, because each kind of work has a name of its
-//! own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and go on elsewhere.
-//! On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
+//! Only functions that gather several kinds of work have one: a leaf needs none, because each kind of work has a name
+//! of its own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and
+//! go on elsewhere. On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
 
 use crate::machine::Machine;
 use crate::table_macro::named_table;

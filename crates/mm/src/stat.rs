@@ -1,6 +1,8 @@
-//! Counters, with the names of /proc/vmstat. One row in the table is one counter: help, output and documents come from it.
+//! Counters, with the names of /proc/vmstat. One row in the table is one counter: help, output and documents come from
+//! it.
 //!
-//! Events (`pg...`) only grow; levels (`nr_...`) go up and down. Every CPU counts in cells of its own; a read sums them.
+//! Events (`pg...`) only grow; levels (`nr_...`) go up and down. Every CPU counts in cells of its own; a read sums
+//! them.
 
 use crate::primitive::{AtomicI64, Ordering::Relaxed};
 use crate::table_macro::named_table;

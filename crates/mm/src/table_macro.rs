@@ -1,4 +1,5 @@
-//! One macro for the tables of counters, events and kinds of work: an enum, the names, and the help texts from one place.
+//! One macro for the tables of counters, events and kinds of work: an enum, the names, and the help texts from one
+//! place.
 
 /// Declare an enum whose variants carry a name and a help text.
 macro_rules! named_table {

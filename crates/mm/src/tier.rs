@@ -1,8 +1,9 @@
 //! Tiers of memory: which nodes are fast, and where what is cold goes from each.
 //!
-//! Each node's memory has an *abstract distance*; smaller is faster. Nodes whose distances lie in the same chunk are one tier. The slowest
-//! tier that has a CPU, and all above it, are the *top* tiers: nothing is promoted from them. What is cold goes from a node to the
-//! nearest nodes of the next lower tier, and where those have no room, to any lower one.
+//! Each node's memory has an *abstract distance*; smaller is faster. Nodes whose distances lie in the same chunk are
+//! one tier. The slowest tier that has a CPU, and all above it, are the *top* tiers: nothing is promoted from them.
+//! What is cold goes from a node to the nearest nodes of the next lower tier, and where those have no room, to any
+//! lower one.
 //!
 //! The table is made when the machine starts and stands below reclaim, which asks it; nodes neither come nor go.
 //!
@@ -19,8 +20,8 @@ const CHUNK_BITS: u32 = 7;
 /// The abstract distance of DRAM: in the middle of its chunk, with four chunks before it.
 pub const DRAM_DISTANCE: u32 = 4 * (1 << CHUNK_BITS) + (1 << CHUNK_BITS) / 2;
 
-/// The abstract distance of memory with these figures, in any unit, beside those of DRAM; read and write are added up. In the order of
-/// operations, and with the losses, of `mt_perf_to_adistance`.
+/// The abstract distance of memory with these figures, in any unit, beside those of DRAM; read and write are added up.
+/// In the order of operations, and with the losses, of `mt_perf_to_adistance`.
 pub fn distance_of(latency: u64, bandwidth: u64, dram_latency: u64, dram_bandwidth: u64) -> u32 {
     (u64::from(DRAM_DISTANCE) * latency / dram_latency * dram_bandwidth / bandwidth) as u32
 }
@@ -107,7 +108,8 @@ impl Tiers {
         !self.nodes[node.index()].next.is_empty()
     }
 
-    /// Where what is cold on a node goes first, if anywhere: the nearest nodes of the next lower tier in turn. (Linux draws one by lot.)
+    /// Where what is cold on a node goes first, if anywhere: the nearest nodes of the next lower tier in turn. (Linux
+    /// draws one by lot.)
     pub fn demotion_target(&self, node: NodeId) -> Option<NodeId> {
         let Node { next, turn, .. } = &self.nodes[node.index()];
         match &**next {

@@ -1,10 +1,10 @@
 //! Cutting a file in the middle of a large folio.
 //!
-//! The folio's pages before the cut stay, those behind it go. So the folio is split, into parts as large as the cut allows;
-//! whoever cuts then drops the parts that lie behind it. That needs the folio for oneself: its mappings are taken away
-//! first (who uses them faults them in again), but somebody may be reading from it. Then it stays whole, and its end,
-//! which belongs to no page of the file any more, is filled with zeroes: what the file shows there should it grow again.
-//! (mm/truncate.c of Linux does the same, and drops a folio that it could not split if it is clean.)
+//! The folio's pages before the cut stay, those behind it go. So the folio is split, into parts as large as the cut
+//! allows; whoever cuts then drops the parts that lie behind it. That needs the folio for oneself: its mappings are
+//! taken away first (who uses them faults them in again), but somebody may be reading from it. Then it stays whole, and
+//! its end, which belongs to no page of the file any more, is filled with zeroes: what the file shows there should it
+//! grow again. (mm/truncate.c of Linux does the same, and drops a folio that it could not split if it is clean.)
 
 use crate::event::{Concern, Event};
 use crate::frame::Owner;
@@ -12,8 +12,9 @@ use crate::machine::Machine;
 use crate::store::Store;
 use crate::units::*;
 
-/// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it holds
-/// zeroes behind. The pages behind are not mapped, but for those that a fault that saw the old size is mapping just now.
+/// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it
+/// holds zeroes behind. The pages behind are not mapped, but for those that a fault that saw the old size is mapping
+/// just now.
 pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
     while let Some(pfn) = st.cache.astride(st.memory(), file, first) {
         st.lock_folio(pfn);

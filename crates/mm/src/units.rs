@@ -122,7 +122,8 @@ impl Order {
     /// One frame.
     pub const ZERO: Order = Order(0);
 
-    /// Frames in a block of this order. (Asked for at every step of everything: no check whether the order is less than 32.)
+    /// Frames in a block of this order. (Asked for at every step of everything: no check whether the order is less than
+    /// 32.)
     #[inline]
     pub const fn frames(self) -> u32 {
         1u32.wrapping_shl(self.0 as u32)

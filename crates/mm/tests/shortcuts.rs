@@ -1,9 +1,10 @@
-//! Shortcuts within the crate past a flush, a payment or a reference are refused by the compiler or by the crate's lints.
+//! Shortcuts within the crate past a flush, a payment or a reference are refused by the compiler or by the crate's
+//! lints.
 //!
-//! Each file in `shortcuts/ROOM` is a function that somebody in a hurry could write in that room. They are put into a copy of the
-//! crate's sources and given to clippy, and each must get an error in its own file. The compiler stops at the first kind of
-//! error, so files that have got theirs are taken out, and the rest is tried again, until nothing is left or nothing is found. What the
-//! compiler cannot see panics when it runs: `src/space/shortcuts.rs`.
+//! Each file in `shortcuts/ROOM` is a function that somebody in a hurry could write in that room. They are put into a
+//! copy of the crate's sources and given to clippy, and each must get an error in its own file. The compiler stops at
+//! the first kind of error, so files that have got theirs are taken out, and the rest is tried again, until nothing is
+//! left or nothing is found. What the compiler cannot see panics when it runs: `src/space/shortcuts.rs`.
 //!
 //! Not for the one-threaded form, whose interface is the same.
 #![cfg(not(feature = "one-thread"))]

@@ -1,4 +1,5 @@
-//! One build for all mutants: a copy of the project under `target/mutants`, from which what does not compile is taken out.
+//! One build for all mutants: a copy of the project under `target/mutants`, from which what does not compile is taken
+//! out.
 
 use crate::list::Mutant;
 use crate::places::Form;
@@ -62,7 +63,8 @@ impl Place {
         Ok(())
     }
 
-    /// Write the mutants whose numbers are not in `left_out` into the copy, and take out what does not compile until the rest does.
+    /// Write the mutants whose numbers are not in `left_out` into the copy, and take out what does not compile until
+    /// the rest does.
     pub fn compile(&self, mutants: &[Mutant], left_out: &mut BTreeSet<u32>) -> Result<()> {
         let source = self.tree().join("crates/mm/src");
         put(&source.join("mutant.rs"), include_bytes!("mutant.rs"))?;

@@ -1,9 +1,10 @@
 //! `cargo xtask mutants`: which changes of the memory manager does no test notice?
 //!
-//! A build and a test run for each mutant would take weeks. So all are written into one copy of the sources, each in a branch
-//! that is taken when an environment variable has its number; what does not compile is taken out; a first run of each test
-//! tells which mutants it reaches; then each mutant runs against the tests that reach it, the fastest first, until one fails. Results
-//! are written as they come: stopped and started again, the program goes on where it was. docs/mutants.md has the results.
+//! A build and a test run for each mutant would take weeks. So all are written into one copy of the sources, each in a
+//! branch that is taken when an environment variable has its number; what does not compile is taken out; a first run of
+//! each test tells which mutants it reaches; then each mutant runs against the tests that reach it, the fastest first,
+//! until one fails. Results are written as they come: stopped and started again, the program goes on where it was.
+//! docs/mutants.md has the results.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -34,7 +35,8 @@ struct Options {
     /// Parts of crates/mm/src to break.
     #[arg(long, value_delimiter = ',', default_value = "rmap,space,reclaim,cache,swap,lru")]
     rooms: Vec<String>,
-    /// Run the tests that reach a mutant for not much longer than so many seconds; `--again` takes those up that survived.
+    /// Run the tests that reach a mutant for not much longer than so many seconds; `--again` takes those up that
+    /// survived.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
     /// Run survivors against the tests of the simulated machine, too, each for so many seconds at most.

@@ -13,8 +13,8 @@ const RECORD: u32 = u32::MAX - 1;
 static ON: AtomicU32 = AtomicU32::new(UNREAD);
 static REACHED: [AtomicBool; 1 << 16] = [const { AtomicBool::new(false) }; 1 << 16];
 
-/// Is this mutant on? `MUTANT` holds the number of the one that is, or `record`: then `MUTANT_REACHED` names the file that
-/// those are written to which are asked for.
+/// Is this mutant on? `MUTANT` holds the number of the one that is, or `record`: then `MUTANT_REACHED` names the file
+/// that those are written to which are asked for.
 #[inline]
 pub fn on(number: u32) -> bool {
     let on = ON.load(Relaxed);

@@ -41,8 +41,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Run each test of a program whose name contains one of `filters` (all, if there are none), which take `directory` for their
-    /// package's, and see what it reaches. Those that take longer than `longest` seconds are left out.
+    /// Run each test of a program whose name contains one of `filters` (all, if there are none), which take `directory`
+    /// for their package's, and see what it reaches. Those that take longer than `longest` seconds are left out.
     pub fn record(
         program: PathBuf,
         directory: PathBuf,
@@ -100,7 +100,8 @@ impl Suite {
         Ok(Some(Test { name: name.to_owned(), seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant, the fastest first, until one fails, for not much longer than `budget` seconds.
+    /// Run the tests that reach a mutant, the fastest first, until one fails, for not much longer than `budget`
+    /// seconds.
     pub fn judge(&self, number: u32, budget: f64) -> Result<Outcome> {
         let mut reaching = self.tests.iter().filter(|test| test.reaches.contains(&number)).peekable();
         let (mut spent, mut passed) = (0.0, 0);

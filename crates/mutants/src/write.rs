@@ -22,8 +22,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Mutants to blame for an error at these bytes: those whose branch it is in, else those of the innermost place around it, else
-    /// all in what the error speaks of.
+    /// Mutants to blame for an error at these bytes: those whose branch it is in, else those of the innermost place
+    /// around it, else all in what the error speaks of.
     pub fn to_blame(&self, error: &Range<usize>, around: &Range<usize>) -> Vec<u32> {
         let holds = |range: &Range<usize>| range.start <= error.start && error.end <= range.end;
         let numbers = |wanted: &dyn Fn(&Span) -> bool| -> Vec<u32> {

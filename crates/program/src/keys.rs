@@ -88,7 +88,8 @@ pub fn scattered(key: u64, n: u64) -> u64 {
     (u128::from(key) * u128::from(SCATTER) % u128::from(n)) as u64
 }
 
-/// The sum of twelve uniform numbers, which has a standard deviation of one; what lies three of them away is drawn again.
+/// The sum of twelve uniform numbers, which has a standard deviation of one; what lies three of them away is drawn
+/// again.
 fn gaussian(rng: &mut Rng, n: u64) -> u64 {
     loop {
         let sum: u128 =
@@ -100,8 +101,8 @@ fn gaussian(rng: &mut Rng, n: u64) -> u64 {
     }
 }
 
-/// By von Neumann's comparisons: a uniform number is the fraction if the run of ever smaller ones that it begins is of odd
-/// length; else the whole part grows by one. What lies beyond the last key is drawn again.
+/// By von Neumann's comparisons: a uniform number is the fraction if the run of ever smaller ones that it begins is of
+/// odd length; else the whole part grows by one. What lies beyond the last key is drawn again.
 fn exponential(rng: &mut Rng, n: u64) -> u64 {
     let mut uniform = move || (rng.bits() >> 32) as u32;
     let mut whole = 0u64;
@@ -165,7 +166,8 @@ mod tests {
             (Law::Sequential, 499, 289, 100),
             // The luckiest of keys that all come 200 times, give or take 14.
             (Law::Uniform, 499, 289, 112),
-            // A sixth of the keys, less what is cut off; within 0.3 deviations of the middle lie 23.6 % of a normal law.
+            // A sixth of the keys, less what is cut off; within 0.3 deviations of the middle lie 23.6 % of a normal
+            // law.
             (Law::Gaussian, 499, 165, 238),
             // With a mean of 1/3.495 of the keys, cut off at the last: 3.0 % lie beyond, and 29.5 % in the first tenth.
             (Law::Exponential, 254, 223, 304),

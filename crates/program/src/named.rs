@@ -1,5 +1,5 @@
-//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`. An application's may end with
-//! a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
+//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`. An application's may
+//! end with a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
 use crate::apps::{self, App, Ask, Refused};
 use crate::builtin::{self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, VmScalability};
@@ -47,7 +47,8 @@ pub struct Words<'a> {
     pub name: &'a str,
     /// Bytes to touch.
     pub bytes: u64,
-    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each; of `churn` the rounds.
+    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each; of
+    /// `churn` the rounds.
     pub threads: Option<u32>,
     /// How an application chooses keys, if it was said.
     pub law: Option<Law>,

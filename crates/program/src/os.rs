@@ -343,22 +343,23 @@ pub trait Os {
     /// Write dirty file pages of the range back and wait for it (MS_SYNC).
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
 
-    /// Have the pages that a range shows moved to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to other frames of the
-    /// node that each is on. Holes are fine. Returns how many pages were to be moved and could not be.
+    /// Have the pages that a range shows moved to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to
+    /// other frames of the node that each is on. Holes are fine. Returns how many pages were to be moved and could not
+    /// be.
     fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
         let _ = (addr, len, node);
         Err(Errno::NoSys)
     }
 
-    /// Have all pages of this process that are on nodes of one set moved to nodes of another (bit n: node n). Returns how many could
-    /// not be.
+    /// Have all pages of this process that are on nodes of one set moved to nodes of another (bit n: node n). Returns
+    /// how many could not be.
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
         let _ = (from, to);
         Err(Errno::NoSys)
     }
 
-    /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how many pages
-    /// were to be moved and could not be.
+    /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how
+    /// many pages were to be moved and could not be.
     fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
         let _ = (addr, len, policy, moving);
         Err(Errno::NoSys)
@@ -418,7 +419,8 @@ pub trait Os {
         Err(Errno::NoSys)
     }
 
-    /// Move this process into a group. What it has charged so far stays where it was charged; children are born in the group.
+    /// Move this process into a group. What it has charged so far stays where it was charged; children are born in the
+    /// group.
     fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
         let _ = group;
         Err(Errno::NoSys)
@@ -436,8 +438,8 @@ pub trait Os {
         Err(Errno::NoSys)
     }
 
-    /// Give a group other than the root, and groups that are made below it later, a value of their own for a knob: for `vm.swappiness`
-    /// or `reclaim.policy`.
+    /// Give a group other than the root, and groups that are made below it later, a value of their own for a knob: for
+    /// `vm.swappiness` or `reclaim.policy`.
     fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
         let _ = (group, name, value);
         Err(Errno::NoSys)

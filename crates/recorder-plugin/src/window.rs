@@ -7,10 +7,10 @@
 //!
 //! **What that distorts.** A run stands where its page left the window, not where its accesses were, so accesses
 //! to different pages that lie within some 32 page changes of each other are reordered. The window is smaller
-//! than the first-level TLBs of the machines at hand (48 to 96 entries for data, 64 and more for code, against 32 for both), so a replay misses the TLBs where the program
-//! would have, save for a reordering within that distance; and it is emptied before every system call and
-//! whenever another thread has changed the address space, so an access is never moved across a change of what it
-//! may touch. Two threads' accesses to one page keep their order only to that grain.
+//! than the first-level TLBs of the machines at hand (48 to 96 entries for data, 64 and more for code, against 32 for
+//! both), so a replay misses the TLBs where the program would have, save for a reordering within that distance; and it
+//! is emptied before every system call and whenever another thread has changed the address space, so an access is never
+//! moved across a change of what it may touch. Two threads' accesses to one page keep their order only to that grain.
 
 use crate::event::{Mode, Run};
 

@@ -5,8 +5,8 @@
 //! frame = events u32, length of the block u32, a block of events (see `codec.rs`)
 //! ```
 //!
-//! The header's offsets count from the end of the header. There are no checksums and no packing: who makes the image has just
-//! checked the trace, and hands it over at once.
+//! The header's offsets count from the end of the header. There are no checksums and no packing: who makes the image
+//! has just checked the trace, and hands it over at once.
 
 use crate::codec::{Decoder, Malformed};
 use crate::event::{Event, ThreadId};

@@ -25,7 +25,8 @@ struct World {
     log: HashMap<Role, Vec<String>>,
     progress: u64,
     files: HashMap<String, u64>,
-    /// Tasks that nobody has joined. Who started them does not wait for them at its end: who waits for it would wait for them, too.
+    /// Tasks that nobody has joined. Who started them does not wait for them at its end: who waits for it would wait
+    /// for them, too.
     left: Vec<JoinHandle<()>>,
 }
 

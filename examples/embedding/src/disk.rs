@@ -47,8 +47,8 @@ pub fn run(requests: &Receiver<Io>) {
     }
 }
 
-/// The end of a transfer is told by a kernel task, which needs a CPU: an interrupt handler may have stopped a task that holds a
-/// lock which `io_done` takes.
+/// The end of a transfer is told by a kernel task, which needs a CPU: an interrupt handler may have stopped a task that
+/// holds a lock which `io_done` takes.
 fn tell(io: &Io) {
     task::get_cpu();
     if !kernel::WATCH.claims(io) {

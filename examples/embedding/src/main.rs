@@ -1,12 +1,12 @@
 //! A small kernel around Pagefold's memory manager.
 //!
-//! Its CPUs are threads of the host, which really run at the same time; its translation hardware is software, and keeps what it
-//! has seen until it is told to drop it. It runs the conformance suite, and then programs on all CPUs that store, share,
-//! fork and unmap, and look at every word that they read. `docs/embedding.md` walks through it.
+//! Its CPUs are threads of the host, which really run at the same time; its translation hardware is software, and keeps
+//! what it has seen until it is told to drop it. It runs the conformance suite, and then programs on all CPUs that
+//! store, share, fork and unmap, and look at every word that they read. `docs/embedding.md` walks through it.
 //!
 //! `cargo run [POLICY [ROUNDS]]`: POLICY is when translations of pages that reclaim unmaps are flushed, as in
-//! `pagefold list knobs`: eager, batch, list, lazy, abis or latr. ROUNDS is how much the programs do (400). Exit codes: 0
-//! fine, 1 something was found, 2 bad arguments.
+//! `pagefold list knobs`: eager, batch, list, lazy, abis or latr. ROUNDS is how much the programs do (400). Exit codes:
+//! 0 fine, 1 something was found, 2 bad arguments.
 
 mod disk;
 mod harness;

@@ -7,7 +7,8 @@ use mm::table::{Bits, Entry};
 use mm::units::{Pfn, Vpn};
 use std::collections::HashMap;
 
-/// The root that is loaded, and what the CPU remembers of entries that it has walked to. It never forgets one unless told.
+/// The root that is loaded, and what the CPU remembers of entries that it has walked to. It never forgets one unless
+/// told.
 pub struct Mmu {
     root: Pfn,
     asid: Asid,

@@ -1,8 +1,9 @@
 //! Programs on all CPUs at once.
 //!
-//! Each task is a process of its own, and all map one file. A task writes only to its own pages of the file; all read all of them. A
-//! page of the file holds its version, which only grows, and is announced after it was stored: whoever reads a version that
-//! is older than what was announced before the read has read through a translation, or from a page, that should be gone.
+//! Each task is a process of its own, and all map one file. A task writes only to its own pages of the file; all read
+//! all of them. A page of the file holds its version, which only grows, and is announced after it was stored: whoever
+//! reads a version that is older than what was announced before the read has read through a translation, or from a
+//! page, that should be gone.
 
 pub mod races;
 

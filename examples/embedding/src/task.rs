@@ -1,11 +1,11 @@
 //! Tasks and CPUs.
 //!
-//! Every task is a thread of the host, and belongs to one CPU. A CPU is a turn: only the task that has it runs. So at any
-//! moment as many tasks run as there are CPUs, at the same time.
+//! Every task is a thread of the host, and belongs to one CPU. A CPU is a turn: only the task that has it runs. So at
+//! any moment as many tasks run as there are CPUs, at the same time.
 //!
-//! A thread cannot be interrupted. Whoever sends an interrupt runs the handler itself, in the name of the CPU that it is for
-//! ([`interrupt`]), beside whatever that CPU does; unless it has interrupts off, for then it holds the latch that the
-//! sender needs.
+//! A thread cannot be interrupted. Whoever sends an interrupt runs the handler itself, in the name of the CPU that it
+//! is for ([`interrupt`]), beside whatever that CPU does; unless it has interrupts off, for then it holds the latch
+//! that the sender needs.
 
 use crate::kernel;
 use mm::machine::Machine;

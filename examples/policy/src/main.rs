@@ -1,4 +1,5 @@
-//! A page-replacement policy of one's own, beside those that come with Pagefold and the fewest refaults that there can be.
+//! A page-replacement policy of one's own, beside those that come with Pagefold and the fewest refaults that there can
+//! be.
 
 mod twice;
 

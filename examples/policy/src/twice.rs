@@ -1,7 +1,7 @@
 use mm::policy::{Judgement, Past, Replace, Spot, View, Why};
 
-/// What was used in memory goes round once more; what comes back soon after it was evicted has a list of its own, which is left
-/// alone while it is the shorter one.
+/// What was used in memory goes round once more; what comes back soon after it was evicted has a list of its own, which
+/// is left alone while it is the shorter one.
 pub struct Twice;
 
 const ONCE: usize = 0;

@@ -3,8 +3,8 @@
 /// Every choice, with its values.
 const CHOICES: &[(&str, &[&str])] = &[
     ("program", &["chaos", "chaos", "recorded", "built-in"]),
-    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too, where no CPU
-    // is stopped.
+    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too,
+    // where no CPU is stopped.
     ("tlb.unmap", &["eager", "batch", "list", "lazy", "lazy", "abis", "latr"]),
     ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
@@ -128,8 +128,9 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     format!("run {program} --seed {seed}{set}{HASTE} --verify {watch} --quiet --json")
 }
 
-/// A few cases that meet together all that the random program can meet, several times over: little memory in one node and in four,
-/// under all flush policies, with all forms of folios, collapse under three sets of limits, and memory in tiers.
+/// A few cases that meet together all that the random program can meet, several times over: little memory in one node
+/// and in four, under all flush policies, with all forms of folios, collapse under three sets of limits, and memory in
+/// tiers.
 pub fn covering() -> Vec<String> {
     const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
     const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];

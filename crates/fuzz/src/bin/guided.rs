@@ -1,5 +1,5 @@
-//! The coverage-guided fuzzer: libFuzzer on one target, which the variable PAGEFOLD_FUZZ names. Good inputs go into the folder
-//! PAGEFOLD_CORPUS, which it then begins with. `cargo xtask fuzz` builds and runs it.
+//! The coverage-guided fuzzer: libFuzzer on one target, which the variable PAGEFOLD_FUZZ names. Good inputs go into the
+//! folder PAGEFOLD_CORPUS, which it then begins with. `cargo xtask fuzz` builds and runs it.
 #![no_main]
 
 use fuzz::Target;

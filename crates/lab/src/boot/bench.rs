@@ -1,9 +1,9 @@
 //! How many instructions an operation takes, beside the kernel that everyone has.
 //!
-//! Under `-icount shift=0,sleep=off` QEMU's time is the count of instructions, of kernel and program together, so the guest reads its
-//! clock around an operation and has the count, the same in every run. Linux was measured under the same QEMU with a counter of
-//! executed blocks, and by this method, which agrees to a thousandth. That says how much work a kernel does, not how long it
-//! takes: caches and interrupts that cross a real bus are not in it.
+//! Under `-icount shift=0,sleep=off` QEMU's time is the count of instructions, of kernel and program together, so the
+//! guest reads its clock around an operation and has the count, the same in every run. Linux was measured under the
+//! same QEMU with a counter of executed blocks, and by this method, which agrees to a thousandth. That says how much
+//! work a kernel does, not how long it takes: caches and interrupts that cross a real bus are not in it.
 
 use super::protocol::Report;
 use crate::human;
@@ -64,7 +64,8 @@ const FIGURES: &[Figure] = &[
         linux: 210.0,
         goal: 210.0 / 40.0,
     },
-    // Linux: a write to vm.compact_memory on a machine that has run for a while, ten pages looked at for each that it moved.
+    // Linux: a write to vm.compact_memory on a machine that has run for a while, ten pages looked at for each that it
+    // moved.
     Figure {
         name: "compact_page",
         help: "compact memory of which every other page is free, per page moved, with its copy",

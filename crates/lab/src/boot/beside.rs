@@ -1,16 +1,18 @@
 //! The simulated and the booted machine side by side.
 //!
-//! Both run the same program with the same seed on the same memory manager; what differs is the machine. A count that follows
-//! from the program alone must be the same, and one that differs is a fault of a machine. A count that depends on *when* things happen (which of two
-//! CPUs is first, whether a device ends before the next fault, how far kswapd gets meanwhile) can only be near. Which of the two
-//! a count is depends on the run, and both machines' counters tell it:
+//! Both run the same program with the same seed on the same memory manager; what differs is the machine. A count that
+//! follows from the program alone must be the same, and one that differs is a fault of a machine. A count that depends
+//! on *when* things happen (which of two CPUs is first, whether a device ends before the next fault, how far kswapd
+//! gets meanwhile) can only be near. Which of the two a count is depends on the run, and both machines' counters tell
+//! it:
 //!
 //! - Accesses, progress and tasks are the program's: always exact.
 //! - Flush rounds and receptions need another CPU. With one, both are 0.
-//! - Everything else is exact if one task ran and nothing but it could matter: no page moved from or to a device, and reclaim took
-//!   nothing.
+//! - Everything else is exact if one task ran and nothing but it could matter: no page moved from or to a device, and
+//!   reclaim took nothing.
 //!
-//! Times are not shown. The simulator's come from a table of costs, the guest's from an emulator; their ratio says nothing.
+//! Times are not shown. The simulator's come from a table of costs, the guest's from an emulator; their ratio says
+//! nothing.
 
 use crate::human;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
@@ -107,8 +109,8 @@ const ROWS: &[Stat] = &[
 ];
 
 impl SideBySide {
-    /// Compare runs on machines of so many CPUs, pair by pair; both are in the order of seeds. `all` adds every event counter that
-    /// moved.
+    /// Compare runs on machines of so many CPUs, pair by pair; both are in the order of seeds. `all` adds every event
+    /// counter that moved.
     pub fn of(
         setup: Setup,
         cpus: u32,

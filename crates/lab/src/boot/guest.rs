@@ -13,7 +13,8 @@ const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 /// Blocks without which the memory manager does not start on a node.
 const LEAST_BLOCKS: u64 = 2;
 
-/// CPUs, nodes, memory and swap space: what the simulated machine must share with the booted one for their counts to agree.
+/// CPUs, nodes, memory and swap space: what the simulated machine must share with the booted one for their counts to
+/// agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// CPUs, the first half (rounded up) of them on the first of two nodes.
@@ -197,8 +198,9 @@ impl Guest {
 
     /// Bytes of the emulated machine: what the memory manager gets, and what the kernel keeps for itself.
     ///
-    /// The kernel keeps its image and heap (with a record of 64 bytes for every frame, page-table bookkeeping and the map of swap
-    /// slots), and the arena of user mode: stacks, and the checker's entry for every page of the program. A trace comes on top of that.
+    /// The kernel keeps its image and heap (with a record of 64 bytes for every frame, page-table bookkeeping and the
+    /// map of swap slots), and the arena of user mode: stacks, and the checker's entry for every page of the program. A
+    /// trace comes on top of that.
     pub fn machine_memory(&self) -> u64 {
         let Shape { nodes, memory, swap, .. } = self.shape;
         let program = match &self.task {
@@ -209,8 +211,8 @@ impl Guest {
             }
             Task::Check(_) | Task::Bench => 0,
         };
-        // What the kernel takes for its heap and for user mode grows with all memory, so of each seven bytes handed on it needs
-        // less than one; and all of it is on the first node, which makes the others as large.
+        // What the kernel takes for its heap and for user mode grows with all memory, so of each seven bytes handed on
+        // it needs less than one; and all of it is on the first node, which makes the others as large.
         let own = 112 * MIB + memory / 7 + swap * 16 + program;
         // Nodes are of one size and start at multiples of it, so each needs whole blocks.
         (memory + own * u64::from(nodes)).next_multiple_of(BLOCK * u64::from(nodes))

@@ -1,10 +1,10 @@
 //! The booted machine: the same memory manager as a kernel of its own, on QEMU's PC.
 //!
-//! The simulator answers what a change is worth; it cannot answer whether the memory manager works where page tables are
-//! walked by hardware, where a flush is an interrupt that another CPU has to take, and where two CPUs really run at once. So
-//! the same crate is linked into a kernel (`crates/machine-x86`) that QEMU boots without a boot loader. This module is the
-//! host's side of it: it describes the guest, starts QEMU, follows what the guest says on its serial line, and turns that into the
-//! record of a run, like any other.
+//! The simulator answers what a change is worth; it cannot answer whether the memory manager works where page tables
+//! are walked by hardware, where a flush is an interrupt that another CPU has to take, and where two CPUs really run at
+//! once. So the same crate is linked into a kernel (`crates/machine-x86`) that QEMU boots without a boot loader. This
+//! module is the host's side of it: it describes the guest, starts QEMU, follows what the guest says on its serial
+//! line, and turns that into the record of a run, like any other.
 //!
 //! ```text
 //! find      the kernel's image and QEMU
@@ -17,8 +17,8 @@
 //! bench     instructions for each operation, beside Linux's
 //! ```
 //!
-//! Why text on a serial line and not shared memory or a device of our own: a line survives whatever the guest does next. A
-//! kernel that faults, hangs or is killed leaves everything that it has said, and a person can read it.
+//! Why text on a serial line and not shared memory or a device of our own: a line survives whatever the guest does
+//! next. A kernel that faults, hangs or is killed leaves everything that it has said, and a person can read it.
 
 pub mod bench;
 pub mod beside;

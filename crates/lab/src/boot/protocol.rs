@@ -13,9 +13,9 @@
 //! @end ok|failed|bad                             last
 //! ```
 //!
-//! Reading is strict: a record that is unknown, malformed, said twice, or out of place is an error that names the line. The two
-//! ends are built from one commit, so anything else means that they were not, or that the guest's memory is damaged; a
-//! table of such numbers would be worse than none.
+//! Reading is strict: a record that is unknown, malformed, said twice, or out of place is an error that names the line.
+//! The two ends are built from one commit, so anything else means that they were not, or that the guest's memory is
+//! damaged; a table of such numbers would be worse than none.
 
 use crate::record::OracleRecord;
 use mm::stat::Stat;
@@ -35,8 +35,8 @@ pub const METRICS: &[&str] = &[
     "disk_read_pages",
     "disk_writes",
     "disk_written_pages",
-    // A Linux guest's: what the kernel used for itself, what was locked away, what the zones have, what a read took, what a fault
-    // on new memory took.
+    // A Linux guest's: what the kernel used for itself, what was locked away, what the zones have, what a read took,
+    // what a fault on new memory took.
     "kernel_pages",
     "hidden_pages",
     "managed_pages",
@@ -337,8 +337,8 @@ fn fields<const N: usize>(text: &str, names: [&str; N]) -> Checked<[u64; N]> {
     Ok(numbers)
 }
 
-/// The text without what moves a terminal's cursor: the firmware says such things before the kernel has its first word, and
-/// nothing that a guest says may reach the user's terminal as a command.
+/// The text without what moves a terminal's cursor: the firmware says such things before the kernel has its first word,
+/// and nothing that a guest says may reach the user's terminal as a command.
 fn plain(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     let mut chars = raw.chars().peekable();

@@ -1,7 +1,7 @@
 //! One boot: QEMU is started, followed line by line, and its exit status held against what the guest said last.
 //!
-//! QEMU stays in our process group, so that Ctrl-C at a terminal, or whoever ends the group, ends it with us; nothing runs on unseen.
-//! Lines come from a thread of their own, because a read from a pipe knows no deadline.
+//! QEMU stays in our process group, so that Ctrl-C at a terminal, or whoever ends the group, ends it with us; nothing
+//! runs on unseen. Lines come from a thread of their own, because a read from a pipe knows no deadline.
 
 use super::guest::{self, Guest, Task};
 use super::protocol::{Kind, Line, Parser, Report, Verdict};
@@ -42,8 +42,8 @@ impl Runner<'_> {
     /// Boot `guest` and follow it to its end; every line of its log is passed to `log`.
     ///
     /// # Errors
-    /// Bad input as the guest reports it, and everything that makes a run a failure: what the guest complains of, lines that
-    /// cannot be understood, no last word, a wrong exit status, no end in time. Ctrl-C is told by `stop`.
+    /// Bad input as the guest reports it, and everything that makes a run a failure: what the guest complains of, lines
+    /// that cannot be understood, no last word, a wrong exit status, no end in time. Ctrl-C is told by `stop`.
     pub fn boot(&self, guest: &Guest, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
         let files = Files::create(guest)?;
         self.run(guest.arguments(self.kernel, files.disks()), stop, log)

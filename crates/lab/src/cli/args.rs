@@ -114,7 +114,8 @@ Examples:
   pagefold linux traces/sqlite.pft --memory 50% --profile mglru --runs 3 --json
   pagefold linux zipf-file:64M --memory 50% --set queue.read_ahead_kb=0 --append cgroup_disable=memory")]
     Linux(LinuxArgs),
-    /// Compare many programs and settings with Linux, and write the document that says how true our counts are (docs/truth.md)
+    /// Compare many programs and settings with Linux, and write the document that says how true our counts are
+    /// (docs/truth.md)
     #[command(after_help = "\
 It takes hours. A run that was interrupted goes on where it stopped. From the checkout's root, for the recorded programs' sake.
 
@@ -156,8 +157,8 @@ pub struct RunArgs {
     /// Also show where CPU time went, function by function; --json carries the tree too
     #[arg(long)]
     pub profile_tree: bool,
-    /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the `end`, after
-    /// COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
+    /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the
+    /// `end`, after COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
     #[arg(long, value_name = "TIME[:COMMANDS]", value_parser = parse_visit)]
     pub lru_gen: Vec<Visit>,
     /// Show them as lru_gen_full does
@@ -207,7 +208,8 @@ pub struct ReproduceArgs {
     /// Which ('pagefold list reproductions')
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the reproduction's own]
+    /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the
+    /// reproduction's own]
     #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
     pub scale: Option<f64>,
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...; if not given, mostly 5
@@ -267,7 +269,8 @@ pub struct OptimumArgs {
     /// Also all built-in programs that say something of replacement policies, with footprints of this size
     #[arg(long, value_name = "SIZE")]
     pub built_in: Option<String>,
-    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default: 25%, 50%, 75%, 90%]
+    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default:
+    /// 25%, 50%, 75%, 90%]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Vec<Memory>,
     /// A profile; may be given several times [default: one for each replacement policy]
@@ -290,17 +293,19 @@ pub struct ExperimentArgs {
     /// What to run, and how.
     #[command(flatten)]
     pub what: WhatArgs,
-    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); one with less fails. Not with --preempt
+    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); one with less fails. Not with
+    /// --preempt
     #[arg(long)]
     pub bound: bool,
     /// Also count the fewest refaults that there can be (slower; docs/optimum.md). Not with --preempt
     #[arg(long)]
     pub optimum: bool,
-    /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free memory is in
-    /// pieces before and after (slower; docs/compaction.md)
+    /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free
+    /// memory is in pieces before and after (slower; docs/compaction.md)
     #[arg(long)]
     pub moves: bool,
-    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower; docs/tiers.md)
+    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower;
+    /// docs/tiers.md)
     #[arg(long)]
     pub placement: bool,
     /// Begin with free memory in pieces, in a state that is proven (docs/fragmentation.md): frag-50, frag-100, or like
@@ -319,8 +324,8 @@ pub struct ExperimentArgs {
 #[derive(Debug, Args)]
 pub struct WhatArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
-    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8; for applications (docs/programs.md) also with keys and writes, like
-    /// redis:1G:gaussian:10%
+    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8; for applications (docs/programs.md) also with keys and writes,
+    /// like redis:1G:gaussian:10%
     #[arg(value_name = "PROGRAM")]
     pub program: String,
     /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most, like
@@ -339,12 +344,12 @@ pub struct WhatArgs {
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one page in a row, by a
-    /// stamp for the whole page (slower; what `checked` and `violations` count)
+    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one
+    /// page in a row, by a stamp for the whole page (slower; what `checked` and `violations` count)
     #[arg(long)]
     pub verify: bool,
-    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others overtake
-    /// them. Times then say nothing; not with --bound
+    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others
+    /// overtake them. Times then say nothing; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub preempt: Option<u32>,
     /// No progress on standard error
@@ -369,8 +374,8 @@ pub struct Style {
 /// What `boot` takes.
 #[derive(Debug, Args)]
 pub struct BootArgs {
-    /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or selftest,
-    /// conformance, scenario:NAME
+    /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or
+    /// selftest, conformance, scenario:NAME
     #[arg(value_name = "PROGRAM", required_unless_present = "bench")]
     pub program: Option<String>,
     /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')

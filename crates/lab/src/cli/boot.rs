@@ -147,7 +147,8 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name none.
+/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name
+/// none.
 fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
     // Rounded up to MiB, as the name of the simulated twin counts it.

@@ -1,4 +1,5 @@
-//! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory.
+//! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of
+//! memory.
 
 use super::args::OptimumArgs;
 use super::experiment::{profiles_of, progress_bar};
@@ -17,8 +18,8 @@ use std::time::Instant;
 /// Sizes of memory if none are given.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
-/// Built-in programs that say nothing of replacement policies: they are for finding faults, measure a given time, or read what
-/// they never read again.
+/// Built-in programs that say nothing of replacement policies: they are for finding faults, measure a given time, or
+/// read what they never read again.
 const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
 
 /// What to run.

@@ -59,7 +59,8 @@ impl Program {
         }
     }
 
-    /// The most bytes of that which exist at once, in its processes and in the files that it uses; shares of memory are of it.
+    /// The most bytes of that which exist at once, in its processes and in the files that it uses; shares of memory are
+    /// of it.
     pub fn peak_live(&self) -> u64 {
         match self {
             Program::Trace(replay) => replay.header().peak,

@@ -1,9 +1,9 @@
 //! Our counts beside Linux's, and which of them are judged by what.
 //!
-//! - *exact*: nothing was reclaimed and no page moved to or from a device, so the program alone decides. A few may differ: the kernel
-//!   has work of its own.
-//! - *total*: how much there was of something. It has to be within a tenth of Linux's, or within Linux's own spread over its runs
-//!   where that is wider; where Linux counts next to nothing, a few count for nothing.
+//! - *exact*: nothing was reclaimed and no page moved to or from a device, so the program alone decides. A few may
+//!   differ: the kernel has work of its own.
+//! - *total*: how much there was of something. It has to be within a tenth of Linux's, or within Linux's own spread
+//!   over its runs where that is wider; where Linux counts next to nothing, a few count for nothing.
 //! - *timing*: who did it, or how often somebody was woken. Shown, not judged.
 
 use crate::boot::beside::Agreement;
@@ -202,8 +202,8 @@ impl Row {
 }
 
 impl Beside {
-    /// Compare runs, all in the order of seeds: Linux's, the simulated machine's, and the booted one's, if it ran. `all` adds every
-    /// counter that moved.
+    /// Compare runs, all in the order of seeds: Linux's, the simulated machine's, and the booted one's, if it ran.
+    /// `all` adds every counter that moved.
     pub fn of(
         setup: Setup,
         conditions: Conditions,

@@ -2,8 +2,8 @@
 //!
 //! A reproduction is data: machines and programs ([`Setting`]), the profiles that stand for what was compared, and the
 //! published figures. What is compared is the *ratio* of the two sides, there and here: it needs no calibration, while
-//! absolute times carry every difference of the machines. Nothing is tuned so that a published figure comes out; where a
-//! ratio misses, the result says by how much.
+//! absolute times carry every difference of the machines. Nothing is tuned so that a published figure comes out; where
+//! a ratio misses, the result says by how much.
 //!
 //! Memory and files shrink together by the scale, or the time that is measured for does. Times and numbers of loops are
 //! shown divided by it, as if everything grew with it.
@@ -192,8 +192,8 @@ pub enum Load {
         /// Memory for so many per cent of what it has at once.
         percent: u64,
     },
-    /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result, so two
-    /// runs do not do the same work.
+    /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result,
+    /// so two runs do not do the same work.
     Timed {
         /// As `pagefold run` takes it.
         program: &'static str,
@@ -247,8 +247,8 @@ impl Published {
 pub enum Measure {
     /// CPU time of the processes outside the kernel.
     User,
-    /// CPU time of the processes in the kernel, with the interrupts that came while they ran; not that of kernel threads.
-    /// That is what time(1) counts on Linux.
+    /// CPU time of the processes in the kernel, with the interrupts that came while they ran; not that of kernel
+    /// threads. That is what time(1) counts on Linux.
     System,
     /// From start to end.
     Elapsed,

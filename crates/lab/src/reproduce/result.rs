@@ -234,7 +234,8 @@ fn count(run: &RunRecord, name: &str) -> f64 {
 }
 
 impl Change {
-    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1, or there is none to hold it against.
+    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1, or there is none to hold it
+    /// against.
     pub fn agrees(&self) -> Option<bool> {
         let (ratio, published) = (self.ratio?, self.published_ratio?);
         let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0) && ratio != 1.0;

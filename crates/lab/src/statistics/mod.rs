@@ -7,11 +7,11 @@
 //! - of a difference: the same, of the n paired differences (the paired t interval);
 //! - of a ratio, for a change in per cent: Fieller's. The interval holds every ratio ρ that a paired t test of
 //!   `value − ρ · base` would not reject. Unlike the delta method it needs no large n, and it contains ρ = 1 exactly if
-//!   the interval of the difference contains 0, so the two can never contradict each other. If the base itself cannot be told
-//!   from zero, the set is unbounded and there is no interval.
+//!   the interval of the difference contains 0, so the two can never contradict each other. If the base itself cannot
+//!   be told from zero, the set is unbounded and there is no interval.
 //!
-//! One run has no interval. Runs that agree to the last digit have one of width zero: the simulator is deterministic, so for
-//! these seeds that is exact.
+//! One run has no interval. Runs that agree to the last digit have one of width zero: the simulator is deterministic,
+//! so for these seeds that is exact.
 
 pub mod student;
 

@@ -206,8 +206,8 @@ impl Level {
         }
     }
 
-    /// The deadline of all records that something concerns. Returns the first of them that a CPU has not been interrupted
-    /// for, although it had to be, with that CPU.
+    /// The deadline of all records that something concerns. Returns the first of them that a CPU has not been
+    /// interrupted for, although it had to be, with that CPU.
     pub(super) fn due(&mut self, concern: &Concern, at: &Moment, past: &mut Past) -> Option<(Stale, usize)> {
         if self.by_frame.is_empty() {
             return None;

@@ -11,10 +11,10 @@
 //! (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy stays below L1.
 //!
 //! What CPUs do is seen here, and not told by the memory manager: which space each runs, and when it flushes. A CPU may
-//! hold whatever its space has mapped while it runs it; where the memory manager knows that an entry was never used, only
-//! if its TLB does hold it. What costs no interrupt is free: going over to another space or
-//! to a kernel task, a flush that a CPU does of its own accord (it counts as one of everything), and the entry of the
-//! CPU that does the thing that must not meet it. This can only make the bound smaller.
+//! hold whatever its space has mapped while it runs it; where the memory manager knows that an entry was never used,
+//! only if its TLB does hold it. What costs no interrupt is free: going over to another space or to a kernel task, a
+//! flush that a CPU does of its own accord (it counts as one of everything), and the entry of the CPU that does the
+//! thing that must not meet it. This can only make the bound smaller.
 //!
 //! The same sight finds the first CPU that was *not* interrupted in time: such a run fails, wherever its sums stand.
 //!
@@ -88,7 +88,8 @@ impl Bound {
         }
     }
 
-    /// The memory manager tells of something, on `cpu`. `holds`: does the TLB of a CPU, which runs the space, hold a page?
+    /// The memory manager tells of something, on `cpu`. `holds`: does the TLB of a CPU, which runs the space, hold a
+    /// page?
     pub(crate) fn event(
         &mut self,
         cpu: usize,

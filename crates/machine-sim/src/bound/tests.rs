@@ -407,8 +407,8 @@ proptest! {
         prop_assert_eq!(least(&play(&history, true)), least(&play(&history, false)));
     }
 
-    /// Who interrupts everybody right behind every change is safe, and so not below the bound; who never does is told so
-    /// exactly if the bound asks for a round.
+    /// Who interrupts everybody right behind every change is safe, and so not below the bound; who never does is told
+    /// so exactly if the bound asks for a round.
     #[test]
     fn a_safe_policy_is_not_below_the_bound(history in steps(true)) {
         let mut eager = bound(CPUS);

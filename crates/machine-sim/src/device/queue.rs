@@ -1,8 +1,8 @@
 //! From transfers of single folios to requests: plugging and merging.
 //!
-//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the task
-//! sleeps or is done submitting, so that transfers of neighbouring blocks can join one request before the first of them
-//! starts. Here a CPU's plug is emptied
+//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the
+//! task sleeps or is done submitting, so that transfers of neighbouring blocks can join one request before the first of
+//! them starts. Here a CPU's plug is emptied
 //!
 //! - when its task sleeps, ends, leaves the memory manager, or is replaced by another;
 //! - when the oldest request in it has waited for [`PLUG_TIME`] (daemons work for long without doing any of that);
@@ -10,8 +10,8 @@
 //!
 //! A request that then finds the device busy waits, and may still be joined: the last few that wait are looked at. No
 //! request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
-//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, no time limits a plug, but its
-//! owner closes it after each pass over a list.
+//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, no time limits a plug, but
+//! its owner closes it after each pass over a list.
 //!
 //! Requests start in the order in which they came: there is no elevator that sorts them.
 

@@ -1,12 +1,14 @@
 //! Memory in pieces before anything runs, in a state that is asked for and proven.
 //!
-//! What is said of compaction depends on the state of memory that it begins with, and no two papers make that in the same way. Here it is
-//! described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks are kept for what cannot be moved), made
-//! frame by frame, looked at before and after, and a run whose memory is not in that state within 5 % ends with an error.
+//! What is said of compaction depends on the state of memory that it begins with, and no two papers make that in the
+//! same way. Here it is described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks
+//! are kept for what cannot be moved), made frame by frame, looked at before and after, and a run whose memory is not
+//! in that state within 5 % ends with an error.
 //!
-//! What is in use then is held for the whole run, as by a program that sleeps: in page blocks of the movable group pages of private anonymous
-//! memory of a process of its own, which can be moved and swapped out; in page blocks of the other groups frames that a kernel keeps, which
-//! nobody moves or takes back. Neither costs the run time, nor does it count.
+//! What is in use then is held for the whole run, as by a program that sleeps: in page blocks of the movable group
+//! pages of private anonymous memory of a process of its own, which can be moved and swapped out; in page blocks of the
+//! other groups frames that a kernel keeps, which nobody moves or takes back. Neither costs the run time, nor does it
+//! count.
 
 mod plan;
 mod state;

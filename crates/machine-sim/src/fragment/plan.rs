@@ -1,9 +1,10 @@
 //! Which frames are to be in use so that free memory is in blocks of given sizes.
 //!
-//! A block of 2^n frames, aligned to its size, is a *node*; it is *occupied* if some frame in it is in use. A free block of order n is a
-//! node that is not occupied beside one that is, so with a(n) occupied nodes of order n there are 2 a(n+1) - a(n) free blocks of order n.
-//! Given how many of these are wanted, that says from the largest order down how many nodes must be occupied, and at last how many
-//! frames. Which ones is free, but that a node with a frame that is in use already is occupied: chance decides.
+//! A block of 2^n frames, aligned to its size, is a *node*; it is *occupied* if some frame in it is in use. A free
+//! block of order n is a node that is not occupied beside one that is, so with a(n) occupied nodes of order n there are
+//! 2 a(n+1) - a(n) free blocks of order n. Given how many of these are wanted, that says from the largest order down
+//! how many nodes must be occupied, and at last how many frames. Which ones is free, but that a node with a frame that
+//! is in use already is occupied: chance decides.
 
 use super::target::ORDERS;
 use program::rng::Rng;
@@ -22,8 +23,8 @@ pub(crate) struct Unreachable {
     pub(crate) most: u64,
 }
 
-/// The frames to be taken, ascending, so that there are so many free blocks of each order. `busy`: frames that are in use, or are none; their
-/// number is a multiple of the largest block's.
+/// The frames to be taken, ascending, so that there are so many free blocks of each order. `busy`: frames that are in
+/// use, or are none; their number is a multiple of the largest block's.
 pub(crate) fn plan(busy: &[bool], wanted: &[u64; ORDERS], rng: &mut Rng) -> Result<Vec<usize>, Unreachable> {
     let before = Busy::new(busy);
     let mut nodes = {
@@ -97,8 +98,8 @@ pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     }
 }
 
-/// How many free blocks of each order there are on average if `held` frames of `blocks` page blocks are in use by chance, but at least one of
-/// each, among `roots` largest blocks in all: wholly free page blocks lie by chance, too.
+/// How many free blocks of each order there are on average if `held` frames of `blocks` page blocks are in use by
+/// chance, but at least one of each, among `roots` largest blocks in all: wholly free page blocks lie by chance, too.
 pub(crate) fn by_chance(roots: u64, blocks: u64, held: u64) -> [u64; ORDERS] {
     const PAGEBLOCK: usize = ORDERS - 2;
     let in_each = held as f64 / blocks.max(1) as f64;
@@ -150,8 +151,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever state random frames in use make, the plan that is asked for its blocks makes the same blocks, beside any of
-        /// those frames that are in use already.
+        /// Whatever state random frames in use make, the plan that is asked for its blocks makes the same blocks,
+        /// beside any of those frames that are in use already.
         #[test]
         fn a_state_that_there_can_be_is_reached(
             frames in proptest::collection::vec(0..4 * LARGEST, 0..400),

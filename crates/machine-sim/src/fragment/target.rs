@@ -12,10 +12,11 @@ pub(crate) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
 pub(crate) enum Pieces {
     /// Of the free memory, the share that is in free blocks of each order.
     Orders([f64; ORDERS]),
-    /// Of the free memory, the share that is of no use for a block of 2 MiB (the unusable index); in such pieces as chance makes.
+    /// Of the free memory, the share that is of no use for a block of 2 MiB (the unusable index); in such pieces as
+    /// chance makes.
     Unusable(f64),
-    /// Quicksilver's: of so many bytes in 2 MiB blocks (all that are free, if `None`), this share is left whole; of each other that is
-    /// free the last 64 KiB are taken.
+    /// Quicksilver's: of so many bytes in 2 MiB blocks (all that are free, if `None`), this share is left whole; of
+    /// each other that is free the last 64 KiB are taken.
     Quicksilver { whole: f64, of: Option<u64> },
 }
 

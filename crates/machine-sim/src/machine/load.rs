@@ -1,12 +1,13 @@
 //! Loaded latency: what reads of a node take when many ask at once.
 //!
-//! A node may have a bandwidth for all CPUs together, and a curve that says how many times as long a read takes, the busier it is.
-//! Time is cut into windows: what was read in one says how busy the node was, and in the next all reads take so much longer. Where more
-//! was asked for than there is, they take longer in proportion, so that what is read comes down to what there is: that is the time for
-//! which they queue. Each window goes half the way, or the factor would swing between two that are wrong.
+//! A node may have a bandwidth for all CPUs together, and a curve that says how many times as long a read takes, the
+//! busier it is. Time is cut into windows: what was read in one says how busy the node was, and in the next all reads
+//! take so much longer. Where more was asked for than there is, they take longer in proportion, so that what is read
+//! comes down to what there is: that is the time for which they queue. Each window goes half the way, or the factor
+//! would swing between two that are wrong.
 //!
-//! A CPU has so many reads under way at once, so it streams in proportion to its latency: the lines that follow the first take
-//! longer, too.
+//! A CPU has so many reads under way at once, so it streams in proportion to its latency: the lines that follow the
+//! first take longer, too.
 
 use crate::spec::Loaded;
 use mm::machine::Reads;
@@ -48,7 +49,8 @@ impl Load {
         }
     }
 
-    /// Picoseconds of a read of `lines` lines at `now`, of which the first takes `first` and all others `rest` when nobody else reads.
+    /// Picoseconds of a read of `lines` lines at `now`, of which the first takes `first` and all others `rest` when
+    /// nobody else reads.
     pub(crate) fn read(&self, now: u64, lines: u64, first: u64, rest: u64) -> u64 {
         let past = now.saturating_sub(self.begun.get());
         if past >= WINDOW {
@@ -83,7 +85,8 @@ impl Load {
         }
     }
 
-    /// First lines so far, and the nanoseconds that they took: what a memory controller counts. `idle`: of one, at rest.
+    /// First lines so far, and the nanoseconds that they took: what a memory controller counts. `idle`: of one, at
+    /// rest.
     pub(crate) fn reads(&self, idle: u64) -> Reads {
         Reads { count: self.reads.get(), nanos: self.spent.get() / 1000, idle }
     }
@@ -104,7 +107,8 @@ mod tests {
         Load::new(&Loaded { bandwidth_gbs: 64.0, curve, source: "made up".into() })
     }
 
-    /// Readers of which each waits for its read before the next: how long one takes in the end, and the share of the bandwidth.
+    /// Readers of which each waits for its read before the next: how long one takes in the end, and the share of the
+    /// bandwidth.
     fn settled(readers: u64, first: u64) -> (f64, f64) {
         let load = load();
         let (mut now, mut took, mut lines) = (0, 0, 0);

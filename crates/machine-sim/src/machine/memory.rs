@@ -51,7 +51,8 @@ impl SimMachine {
         range.is_some_and(|range| self.spec.nodes()[range.node.index()].cpus > 0)
     }
 
-    /// Nanoseconds by which a read of so many lines takes longer in memory of nodes without CPUs than in the CPU's own, at rest.
+    /// Nanoseconds by which a read of so many lines takes longer in memory of nodes without CPUs than in the CPU's own,
+    /// at rest.
     fn longer_when_slow(&self, cpu: &Cpu, lines: u64) -> f64 {
         let (near, nodes) = (cpu.node as usize, self.spec.nodes());
         let slow = nodes.iter().position(|node| node.cpus == 0).unwrap_or(near);

@@ -1,8 +1,10 @@
-//! How many blocks of 2 MiB all of a zone's free memory can be made into, and the fewest pages that must be moved for so many.
+//! How many blocks of 2 MiB all of a zone's free memory can be made into, and the fewest pages that must be moved for
+//! so many.
 //!
-//! A block can be had if nothing in it is fixed, and what is in use in it goes to free pages of blocks that are not had. Those with the
-//! fewest pages in use cost the fewest moves and leave the most places, so they are taken as long as there are places. That folios
-//! are larger than pages, and have to find a place of their size, is left out of account: no more blocks can be had, and no fewer moves will do.
+//! A block can be had if nothing in it is fixed, and what is in use in it goes to free pages of blocks that are not
+//! had. Those with the fewest pages in use cost the fewest moves and leave the most places, so they are taken as long
+//! as there are places. That folios are larger than pages, and have to find a place of their size, is left out of
+//! account: no more blocks can be had, and no fewer moves will do.
 
 use super::fewest::Cell;
 

@@ -1,10 +1,10 @@
 //! The fewest pages that must be moved so that a zone has a free block.
 //!
-//! A block of 2^n frames, aligned to its size, can be had if nothing in it is fixed and as many pages are free as it has: what is in
-//! use in it goes elsewhere. If folios may be split, no more is needed, and the block with the fewest pages in use is the answer. If
-//! folios are to stay whole, each needs a free place of its size: the answer is the same where the places outside of that block hold its
-//! folios, the largest first. Where they do not, others would have to be moved for places: that is searched for in small zones; in
-//! larger ones the number is one that can not be undercut.
+//! A block of 2^n frames, aligned to its size, can be had if nothing in it is fixed and as many pages are free as it
+//! has: what is in use in it goes elsewhere. If folios may be split, no more is needed, and the block with the fewest
+//! pages in use is the answer. If folios are to stay whole, each needs a free place of its size: the answer is the same
+//! where the places outside of that block hold its folios, the largest first. Where they do not, others would have to
+//! be moved for places: that is searched for in small zones; in larger ones the number is one that can not be undercut.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -36,7 +36,8 @@ pub(crate) struct Fewest {
     pub(crate) exact: bool,
 }
 
-/// Of the frames of a zone, the first of which is aligned to any size, for a block of `order`; `None`: there cannot be one.
+/// Of the frames of a zone, the first of which is aligned to any size, for a block of `order`; `None`: there cannot be
+/// one.
 pub(crate) fn fewest(zone: &[Cell], order: u8) -> Option<Fewest> {
     let size = 1 << order;
     let free = zone.iter().filter(|&&cell| cell == Cell::Free).count();
@@ -64,8 +65,8 @@ fn in_use(block: &[Cell]) -> Option<u64> {
     (!block.contains(&Cell::Fixed)).then(|| block.iter().filter(|&&cell| cell != Cell::Free).count() as u64)
 }
 
-/// Is there a free place outside of the block at `at` for each of its folios? Sizes are powers of two and places aligned, so the
-/// largest first finds one if there is one for all.
+/// Is there a free place outside of the block at `at` for each of its folios? Sizes are powers of two and places
+/// aligned, so the largest first finds one if there is one for all.
 fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
     let (mut wanted, mut places) = ([0u64; ORDERS], [0u64; ORDERS]);
     let mut known = 0;

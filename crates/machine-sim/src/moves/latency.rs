@@ -1,5 +1,5 @@
-//! How long allocations of large folios take: from the begin of the fault, read or write that they are for, or from the allocation before in
-//! the same, until the folio is there, with all that is reclaimed and compacted meanwhile.
+//! How long allocations of large folios take: from the begin of the fault, read or write that they are for, or from the
+//! allocation before in the same, until the folio is there, with all that is reclaimed and compacted meanwhile.
 
 use crate::histogram::Histogram;
 use crate::sched::TaskId;

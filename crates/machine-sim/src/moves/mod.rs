@@ -1,8 +1,8 @@
-//! Compactions held against the fewest pages that must be moved for what they are to make, and how much in pieces memory was before and
-//! after.
+//! Compactions held against the fewest pages that must be moved for what they are to make, and how much in pieces
+//! memory was before and after.
 //!
-//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). What has been freed by others meanwhile,
-//! it need not have moved: so a run may come to less than the sum of the fewest.
+//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). What has been freed by others
+//! meanwhile, it need not have moved: so a run may come to less than the sum of the fewest.
 
 mod everything;
 mod fewest;
@@ -32,8 +32,8 @@ pub(crate) struct MovesReport {
     pub(crate) in_vain: u64,
     /// What compactions of all of a zone came to, added up; `None`: there was none.
     pub(crate) whole: Option<Whole>,
-    /// Share of free memory that was of no use for the wanted block (all memory: for 2 MiB), in per cent: added up over compactions, before
-    /// and after.
+    /// Share of free memory that was of no use for the wanted block (all memory: for 2 MiB), in per cent: added up over
+    /// compactions, before and after.
     pub(crate) useless: [f64; 2],
 }
 

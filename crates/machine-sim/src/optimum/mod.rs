@@ -1,21 +1,23 @@
 //! The optimum: how few times pages have to come back from a device, whatever is evicted when.
 //!
-//! Problem: a replacement policy can always be compared with a worse one. What is missing is the best there could be for the accesses
-//! of this run: Belady's MIN, which knows the future, and what becomes of it without sight of a page's last use.
+//! Problem: a replacement policy can always be compared with a worse one. What is missing is the best there could be
+//! for the accesses of this run: Belady's MIN, which knows the future, and what becomes of it without sight of a page's
+//! last use.
 //!
-//! Rule: a *page* is a content that moves between frames and blocks of devices. A *use* is an access through a translation, or the copy
-//! of a read(2) or write(2); with each the time goes on by one, unless it is of the same page as the one before. A *refault* is a use of
-//! a page that was read from a device since its last use. At each moment every page that is not to be read again occupies a
-//! frame of its own. So the run itself is one of the ways to keep pages from use to use in as many frames as the machine
-//! has, and the best of these ways (see [`room`]) has no more refaults. It needs no look into the future: the choice is made where an
-//! interval ends.
+//! Rule: a *page* is a content that moves between frames and blocks of devices. A *use* is an access through a
+//! translation, or the copy of a read(2) or write(2); with each the time goes on by one, unless it is of the same page
+//! as the one before. A *refault* is a use of a page that was read from a device since its last use. At each moment
+//! every page that is not to be read again occupies a frame of its own. So the run itself is one of the ways to keep
+//! pages from use to use in as many frames as the machine has, and the best of these ways (see [`room`]) has no more
+//! refaults. It needs no look into the future: the choice is made where an interval ends.
 //!
-//! The second optimum may not give a page up before somebody could have seen that its uses have ended: who uses a page through page
-//! tables keeps it in memory until its young bit is cleared, its entry is taken away, or it leaves memory. These times are known
-//! only when they have passed, so they are written down and the choice is made at the end (see [`stays`]).
+//! The second optimum may not give a page up before somebody could have seen that its uses have ended: who uses a page
+//! through page tables keeps it in memory until its young bit is cleared, its entry is taken away, or it leaves memory.
+//! These times are known only when they have passed, so they are written down and the choice is made at the end (see
+//! [`stays`]).
 //!
-//! Where it is not clear whether two contents are the same page, they are taken for two: that can only make both numbers smaller, as
-//! pages that are new are never refaults.
+//! Where it is not clear whether two contents are the same page, they are taken for two: that can only make both
+//! numbers smaller, as pages that are new are never refaults.
 //!
 //! Source: L. A. Belady, A study of replacement algorithms for a virtual-storage computer, 1966.
 

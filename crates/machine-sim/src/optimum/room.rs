@@ -1,13 +1,15 @@
 //! How many pages can be kept in memory from one use to the next, at most.
 //!
-//! To keep a page from a use to its next takes one frame at all moments between. As many such intervals as possible are to be kept, and
-//! at no moment more than there is room for. It is a classic that going through them in order of their ends, and keeping
-//! each for which there is room, is the best there is, also where room differs from moment to moment: if an interval that fits were
-//! left out for others, one of these reaches from the first moment that is too full to the end or beyond, and can be given for it.
+//! To keep a page from a use to its next takes one frame at all moments between. As many such intervals as possible are
+//! to be kept, and at no moment more than there is room for. It is a classic that going through them in order of their
+//! ends, and keeping each for which there is room, is the best there is, also where room differs from moment to moment:
+//! if an interval that fits were left out for others, one of these reaches from the first moment that is too full to
+//! the end or beyond, and can be given for it.
 //!
-//! Intervals end now, so all that is asked is the least room from a moment until now, and all that is changed is less room from a moment
-//! until now. The later the moment, the more room there is at least: so a list of the moments at which it grows, and by how
-//! much, tells all. Keeping a page takes one from the last step at or before its start; if there is none, there is no room.
+//! Intervals end now, so all that is asked is the least room from a moment until now, and all that is changed is less
+//! room from a moment until now. The later the moment, the more room there is at least: so a list of the moments at
+//! which it grows, and by how much, tells all. Keeping a page takes one from the last step at or before its start; if
+//! there is none, there is no room.
 
 use std::collections::BTreeMap;
 

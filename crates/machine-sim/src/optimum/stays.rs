@@ -10,8 +10,8 @@ pub(super) struct Stay {
     pub(super) end: u64,
 }
 
-/// The fewest times that pages have to come back if they are in memory during `stays`, with `frames` frames. Each moment is the
-/// start of one stay at most; stays of a page may overlap.
+/// The fewest times that pages have to come back if they are in memory during `stays`, with `frames` frames. Each
+/// moment is the start of one stay at most; stays of a page may overlap.
 pub(super) fn fewest_returns(mut stays: Vec<Stay>, frames: u64) -> u64 {
     stays.sort_unstable();
     stays.dedup_by(|next, before| {

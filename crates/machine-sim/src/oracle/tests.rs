@@ -113,7 +113,8 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
     oracle.access(1, 204, Load, 1004).unwrap();
 }
 
-/// A call that writes beyond the end makes the file longer step by step: what a CPU may read there meanwhile is no fault.
+/// A call that writes beyond the end makes the file longer step by step: what a CPU may read there meanwhile is no
+/// fault.
 #[test]
 fn pages_beyond_the_end_may_be_there_while_a_call_writes_beyond_it() {
     let mut oracle = oracle();

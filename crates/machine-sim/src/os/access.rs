@@ -211,8 +211,8 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// A store may only go to the frame that the page table maps for writing at this moment, or did a moment ago, and somebody who is
-    /// stopped is about to flush it.
+    /// A store may only go to the frame that the page table maps for writing at this moment, or did a moment ago, and
+    /// somebody who is stopped is about to flush it.
     fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
         match self.machine.look_up(self.world.mm.root(self.space), vpn) {
             Some((pfn, true)) if pfn == cached.pfn() => Ok(()),

@@ -1,4 +1,5 @@
-//! What reads, writes and cuts files: the memory manager does it, and the oracle is told in the order in which it was done.
+//! What reads, writes and cuts files: the memory manager does it, and the oracle is told in the order in which it was
+//! done.
 
 use super::{SimOs, errno};
 use crate::optimum::How;
@@ -77,8 +78,8 @@ impl<P: Program> SimOs<'_, P> {
         Copying { open, end: 0, first, next: first, since: self.moment() }
     }
 
-    /// Do what changes a file's size, of which the oracle then is told. Where CPUs are stopped in the middle of their work nobody else
-    /// does so meanwhile: the memory manager has a lock for that, but only it knows who had it first.
+    /// Do what changes a file's size, of which the oracle then is told. Where CPUs are stopped in the middle of their
+    /// work nobody else does so meanwhile: the memory manager has a lock for that, but only it knows who had it first.
     pub(super) fn with_file<T>(&mut self, open: Open, change: impl FnOnce(&mut Self) -> T) -> T {
         if self.machine.preempt.is_none() {
             return change(self);

@@ -1,9 +1,10 @@
 //! In which order kinds of locks are taken.
 //!
-//! Two CPUs that take two locks in opposite orders can wait for each other for ever, but seldom do. That they could shows as soon as
-//! each order was seen once, at whatever time: kinds of locks are points, "taken while that was held" an arrow, and no circle may come.
-//! A lock that is only tried for waits for nobody, so nothing leads to it; but what is taken while it is held counts. Locks of one kind
-//! (the tables of two spaces) are not told apart, so their order is not checked.
+//! Two CPUs that take two locks in opposite orders can wait for each other for ever, but seldom do. That they could
+//! shows as soon as each order was seen once, at whatever time: kinds of locks are points, "taken while that was held"
+//! an arrow, and no circle may come. A lock that is only tried for waits for nobody, so nothing leads to it; but what
+//! is taken while it is held counts. Locks of one kind (the tables of two spaces) are not told apart, so their order is
+//! not checked.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! The simulated twin of a booted machine: the same CPUs, nodes and swap space, for the side-by-side of `pagefold boot`.
+//! The simulated twin of a booted machine: the same CPUs, nodes and swap space, for the side-by-side of `pagefold
+//! boot`.
 //!
-//! It is the preset `small`, repeated, with what QEMU's emulation of a PC lacks left out: its CPUs have no address-space
-//! numbers, so every switch flushes.
+//! It is the preset `small`, repeated, with what QEMU's emulation of a PC lacks left out: its CPUs have no
+//! address-space numbers, so every switch flushes.
 
 use super::{Bytes, Distances, MachineSpec, lay_out};
 use mm::machine::MAX_CPUS;
@@ -11,7 +12,8 @@ use mm::units::PAGE_SIZE;
 const PREFIX: &str = "booted:";
 
 impl MachineSpec {
-    /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or two nodes.
+    /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or two
+    /// nodes.
     pub fn from_booted_name(name: &str) -> Option<MachineSpec> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let cpus: u32 = parts.next()?.parse().ok().filter(|cpus| (1..=MAX_CPUS as u32).contains(cpus))?;

@@ -1,8 +1,8 @@
 //! What a machine's file may say.
 //!
-//! Each number has a range, wide enough for every machine that can be bought and for experiments far beyond, and so narrow that
-//! nothing that is computed from several of them leaves 64 bits, nor a machine's tables this computer's memory. A range is asked with
-//! `contains`, which NaN never is in.
+//! Each number has a range, wide enough for every machine that can be bought and for experiments far beyond, and so
+//! narrow that nothing that is computed from several of them leaves 64 bits, nor a machine's tables this computer's
+//! memory. A range is asked with `contains`, which NaN never is in.
 
 use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError};
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};

@@ -1,15 +1,16 @@
 //! What work costs, in time. Every number carries its source.
 //!
 //! A cost is given in one of three units: `ns`, `cycles` of the machine's clock, or `insns`, instructions of Linux's
-//! kernel, which take `insns / (kernel_ipc * ghz)` nanoseconds. The defaults stand in `machines/costs.toml`; a machine's
-//! file may replace single ones in its table `costs`.
+//! kernel, which take `insns / (kernel_ipc * ghz)` nanoseconds. The defaults stand in `machines/costs.toml`; a
+//! machine's file may replace single ones in its table `costs`.
 
 use super::SpecError;
 use mm::machine::Work;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Most nanoseconds for one unit. As many units as 32 bits can count then still fit into a machine's clock (see `run.rs`).
+/// Most nanoseconds for one unit. As many units as 32 bits can count then still fit into a machine's clock (see
+/// `run.rs`).
 const MOST: f64 = 1e6;
 
 /// The defaults.

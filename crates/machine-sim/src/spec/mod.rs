@@ -342,7 +342,8 @@ impl MachineSpec {
         ((node.latency_ns + hop) * 1000.0).round() as u64
     }
 
-    /// A node's abstract distance: that of DRAM if it has CPUs; else by its figures beside those of the first node that has some.
+    /// A node's abstract distance: that of DRAM if it has CPUs; else by its figures beside those of the first node that
+    /// has some.
     pub(crate) fn memory_distance(&self, node: usize) -> u32 {
         let (nodes, far) = (&self.file.node, &self.file.node[node]);
         let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {

@@ -7,9 +7,9 @@ use program::rng::Rng;
 const PREFIX: &str = "random:";
 
 impl MachineSpec {
-    /// The machine that a seed draws: 1 to 8 CPUs (one in eight: 16 to 32) on one or two nodes, 16 to 48 MB in one or two
-    /// zones each, with and without swap space, hardware that sets young bits, and address-space numbers. One in four has
-    /// TLBs so large that a translation stays until it is flushed. Its name is `random:SEED`.
+    /// The machine that a seed draws: 1 to 8 CPUs (one in eight: 16 to 32) on one or two nodes, 16 to 48 MB in one or
+    /// two zones each, with and without swap space, hardware that sets young bits, and address-space numbers. One in
+    /// four has TLBs so large that a translation stays until it is flushed. Its name is `random:SEED`.
     pub fn random(seed: u64) -> MachineSpec {
         let name = format!("{PREFIX}{seed}");
         MachineSpec::from_toml(&name, &describe(&mut Rng::new(seed)))

@@ -1,4 +1,5 @@
-//! Everything at random, on machines of every shape, under the oracle, with every structure checked after every operation.
+//! Everything at random, on machines of every shape, under the oracle, with every structure checked after every
+//! operation.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;

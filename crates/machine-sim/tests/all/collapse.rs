@@ -1,5 +1,5 @@
-//! khugepaged, and MADV_COLLAPSE, at work on anonymous memory that other CPUs load from and store to all the time, under the oracle and
-//! every policy of flushes.
+//! khugepaged, and MADV_COLLAPSE, at work on anonymous memory that other CPUs load from and store to all the time,
+//! under the oracle and every policy of flushes.
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
 use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
@@ -13,7 +13,8 @@ const MIB: u64 = 1 << 20;
 const LARGE: u64 = 2 * MIB;
 const POLICIES: u64 = 6;
 
-/// khugepaged looks at all there is every millisecond. The size of folios between single pages and 2 MiB is of this order.
+/// khugepaged looks at all there is every millisecond. The size of folios between single pages and 2 MiB is of this
+/// order.
 fn config(machine: &str, memory: u64, policy: u64, between: Option<Knob>) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
     let mut knobs = vec![
@@ -159,7 +160,8 @@ const WHILE: u64 = 5_000_000;
 /// A page that is used.
 const PART: u64 = HEAP + 77 * PAGE;
 
-/// One task uses a page and computes. Another completes the 2 MiB around it, which khugepaged has waited for, and then stores to it.
+/// One task uses a page and computes. Another completes the 2 MiB around it, which khugepaged has waited for, and then
+/// stores to it.
 struct Completes;
 
 impl Program for Completes {

@@ -1,6 +1,7 @@
 //! The oracle's own test: flushes that are dropped or late must be caught, and nothing else.
 //!
-//! The programs here make every flush matter at once: what was unmapped or forbidden is used again right behind the call.
+//! The programs here make every flush matter at once: what was unmapped or forbidden is used again right behind the
+//! call.
 
 use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
 use program::{Advice, Map, Os, Program, Prot, Role, Signal};
@@ -125,14 +126,14 @@ fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) ->
     (2..20).filter(|&nth| verdict(machine, program, fault(nth)).is_some()).count()
 }
 
-/// How many of them matter. What mprotect or MADV_DONTNEED leaves in a TLB is too weak for the store that a round begins
-/// with, and is looked up again: there the flush of the mmap that replaces the old mapping is for nothing.
+/// How many of them matter. What mprotect or MADV_DONTNEED leaves in a TLB is too weak for the store that a round
+/// begins with, and is looked up again: there the flush of the mmap that replaces the old mapping is for nothing.
 fn that_matter(how: How) -> usize {
     match how {
         How::Unmap => 18,
         How::Protect | How::Forget => 9,
-        // One of three in each round: MADV_PAGEOUT clears young bits before it unmaps, and nobody looks in between; fork
-        // flushes for those who store.
+        // One of three in each round: MADV_PAGEOUT clears young bits before it unmaps, and nobody looks in between;
+        // fork flushes for those who store.
         How::PageOut | How::Copy => 6,
     }
 }

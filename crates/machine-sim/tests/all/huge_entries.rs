@@ -1,5 +1,5 @@
-//! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part of one away,
-//! under every policy of flushes.
+//! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part
+//! of one away, under every policy of flushes.
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
@@ -211,8 +211,8 @@ impl Program for Parts {
     }
 }
 
-// With so much memory that some folios of 2 MiB may be dirty at a time: who stores to one by a mapping where that is too much waits
-// until it has been written, and then has to make it dirty again.
+// With so much memory that some folios of 2 MiB may be dirty at a time: who stores to one by a mapping where that is
+// too much waits until it has been written, and then has to make it dirty again.
 #[test]
 fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
     let (mut mapped, mut split) = (0, 0);
@@ -235,8 +235,8 @@ fn a_store_is_done_although_one_folio_is_more_than_may_be_dirty() {
     }
 }
 
-/// mlock copies pages of private files one by one, while others store to the file; and what is stored while mremap moves a shared
-/// mapping is stored to the file. (The oracle did not know.)
+/// mlock copies pages of private files one by one, while others store to the file; and what is stored while mremap
+/// moves a shared mapping is stored to the file. (The oracle did not know.)
 #[test]
 fn what_is_stored_while_a_call_is_under_way_is_read_afterwards() {
     for (machine, seed, policy, shmem) in
@@ -328,7 +328,8 @@ fn what_khugepaged_collapses_shows_what_it_should() {
     }
 }
 
-/// What has a large entry split, or taken away. (mremap and mlock are not among these: they flush the page a second time.)
+/// What has a large entry split, or taken away. (mremap and mlock are not among these: they flush the page a second
+/// time.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     Unmap,

@@ -1,5 +1,5 @@
-//! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are mapped,
-//! with too little memory, under every policy of flushes.
+//! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are
+//! mapped, with too little memory, under every policy of flushes.
 
 use super::acts::{outcome, push};
 use machine_sim::{MachineSpec, Outcome, RunConfig};

@@ -11,7 +11,8 @@ const PAGE: u64 = 4096;
 /// Pages that each task reads, far more than its CPU's TLBs hold.
 const PAGES: u64 = 3000;
 
-/// The machine `tiers`, whose near memory has so little bandwidth that its four CPUs can ask for more, as many CPUs can on a server.
+/// The machine `tiers`, whose near memory has so little bandwidth that its four CPUs can ask for more, as many CPUs can
+/// on a server.
 fn machine() -> MachineSpec {
     let near = "[node.loaded]\nbandwidth_gbs = 8\ncurve = [[0.0, 1.0], [0.8, 1.1], [1.0, 1.6]]\nsource = 'made up'\n";
     let text = include_str!("../../machines/tiers.toml");
@@ -69,8 +70,8 @@ fn near_memory_is_the_slower_one_under_load() {
     assert!(together > 255.0, "{together} ns");
 }
 
-/// The machine of Colloid, whose curves have sources: what all of its CPUs read of near memory takes longer than far memory does at rest, and who
-/// balances them is told so.
+/// The machine of Colloid, whose curves have sources: what all of its CPUs read of near memory takes longer than far
+/// memory does at rest, and who balances them is told so.
 #[test]
 fn what_is_near_is_balanced_with_what_is_far() {
     let run = |balance: u64| {

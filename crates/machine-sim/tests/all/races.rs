@@ -1,5 +1,6 @@
-//! Races in the memory manager, looked for with CPUs that are stopped in the middle of its work (`RunConfig::preempt`), by programs that
-//! do little else than what races. Each found its fault within seconds when it was there; the comment says what it found.
+//! Races in the memory manager, looked for with CPUs that are stopped in the middle of its work (`RunConfig::preempt`),
+//! by programs that do little else than what races. Each found its fault within seconds when it was there; the comment
+//! says what it found.
 //!
 //! `RACE_SEED=N..M` runs other seeds, `RACE_POINTS=N` stops at one point in N.
 
@@ -103,8 +104,8 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// A fault judged whose a cached page was without its lock, and mapped it after a cut had taken it out of the file: "is mapped as
-/// if it were not new", "is of another file", or an entry that nobody found any more.
+/// A fault judged whose a cached page was without its lock, and mapped it after a cut had taken it out of the file: "is
+/// mapped as if it were not new", "is of another file", or an entry that nobody found any more.
 #[test]
 fn faults_beside_a_cut() {
     for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {
@@ -142,8 +143,8 @@ fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// Reclaim took a page of shmem for unused, and moved it to swap while a fault mapped it for writing: what was stored there was
-/// lost with the entry.
+/// Reclaim took a page of shmem for unused, and moved it to swap while a fault mapped it for writing: what was stored
+/// there was lost with the entry.
 #[test]
 fn stores_to_shmem_that_is_being_swapped_out() {
     let program =
@@ -151,8 +152,8 @@ fn stores_to_shmem_that_is_being_swapped_out() {
     race(program, 0..20, 64 << 20, large_folios);
 }
 
-/// One thread stores to pages that another has written back and a third takes out of the page table. Then they are dropped where
-/// they are clean, and looked at.
+/// One thread stores to pages that another has written back and a third takes out of the page table. Then they are
+/// dropped where they are clean, and looked at.
 fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, tasks, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
@@ -185,8 +186,8 @@ fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Sig
     Ok(())
 }
 
-/// A call had taken an entry away and not flushed yet when its page was written back: nothing mapped the page, so nothing was flushed,
-/// and what a CPU stored after that was not written, and lost with the page, which was clean.
+/// A call had taken an entry away and not flushed yet when its page was written back: nothing mapped the page, so
+/// nothing was flushed, and what a CPU stored after that was not written, and lost with the page, which was clean.
 #[test]
 fn stores_to_a_page_that_is_written_back_while_it_is_unmapped() {
     let program = Race {
@@ -221,8 +222,9 @@ fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// The walk of the generations asked for the next range with the tables locked. Who splits a range links it to its file with the ranges
-/// locked, and who writes a page back locks tables with the list of that file locked: three could wait for each other for ever.
+/// The walk of the generations asked for the next range with the tables locked. Who splits a range links it to its file
+/// with the ranges locked, and who writes a page back locks tables with the list of that file locked: three could wait
+/// for each other for ever.
 #[test]
 fn changes_of_ranges_that_are_aged() {
     let program =

@@ -32,8 +32,8 @@ fn play(machine: &str, seed: u64, validate: bool, act: fn(&mut dyn Os, Role) -> 
     assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0), "{:?}", outcome.signals);
 }
 
-/// A page was stored to after MADV_FREE; then fork shares it, and the parent gets a copy of its own. That it was stored to
-/// is told by the child's entry alone: reclaim must not drop the page as if MADV_FREE had been the last word on it.
+/// A page was stored to after MADV_FREE; then fork shares it, and the parent gets a copy of its own. That it was stored
+/// to is told by the child's entry alone: reclaim must not drop the page as if MADV_FREE had been the last word on it.
 #[test]
 fn a_forked_page_is_not_dropped_after_it_was_stored_to_again() {
     play("small", 1, true, |os, role| {
@@ -61,8 +61,8 @@ fn a_forked_page_is_not_dropped_after_it_was_stored_to_again() {
     });
 }
 
-/// Cutting a file beside writing it: a writer that waits for a page to come back from swap must not find, when it goes on,
-/// that the file ends before it.
+/// Cutting a file beside writing it: a writer that waits for a page to come back from swap must not find, when it goes
+/// on, that the file ends before it.
 #[test]
 fn writing_does_not_race_with_cutting() {
     const SIZE: u64 = 32 * PAGE;
@@ -135,8 +135,9 @@ fn outgrow_memory(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     Ok(())
 }
 
-/// What is being written to swap will be free when it has arrived: nobody need die for want of memory, however slow the disk, not
-/// even when swap has no slot left. And whoever waits for that looks at pages no more often than he finds some.
+/// What is being written to swap will be free when it has arrived: nobody need die for want of memory, however slow the
+/// disk, not even when swap has no slot left. And whoever waits for that looks at pages no more often than he finds
+/// some.
 #[test]
 fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
     for (swap, write_ms) in [("64M", 20), ("12M", 20), ("12M", 2000)] {
@@ -148,8 +149,8 @@ fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
     }
 }
 
-/// A task of a process that was killed goes on until it meets a signal, and its calls are not done any more: what it would have
-/// cut is still there for others.
+/// A task of a process that was killed goes on until it meets a signal, and its calls are not done any more: what it
+/// would have cut is still there for others.
 #[test]
 fn a_killed_process_cuts_nothing() {
     const SIZE: u64 = 8 * PAGE;
@@ -175,8 +176,8 @@ fn a_killed_process_cuts_nothing() {
     assert_eq!(killed, 1);
 }
 
-/// The last task of a process ends while another CPU, whose clock is ahead, has run the end of a task of it, and nothing since: on
-/// that CPU khugepaged waits.
+/// The last task of a process ends while another CPU, whose clock is ahead, has run the end of a task of it, and
+/// nothing since: on that CPU khugepaged waits.
 #[test]
 fn a_process_ends_before_a_cpu_has_gone_on_from_it() {
     let knobs = vec![
@@ -197,7 +198,8 @@ fn small() -> RunConfig {
     RunConfig { memory: Some(32 << 20), seed: 1, verify: true, ..RunConfig::new(machine) }
 }
 
-/// A store to a page that was shared when it went to swap, and is its process's own by now: the fault that brings it back is all.
+/// A store to a page that was shared when it went to swap, and is its process's own by now: the fault that brings it
+/// back is all.
 #[test]
 fn a_store_to_what_comes_back_from_swap_needs_no_second_look() {
     const PAGES: u64 = 8;

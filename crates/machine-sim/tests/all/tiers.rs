@@ -1,4 +1,5 @@
-//! Tiers of memory on whole machines, under the oracle: what is cold goes down, what is hot comes up, whatever flushes are put off.
+//! Tiers of memory on whole machines, under the oracle: what is cold goes down, what is hot comes up, whatever flushes
+//! are put off.
 
 use super::acts::outcome;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
@@ -159,7 +160,8 @@ fn what_is_written_while_it_is_copied_is_not_moved() {
     assert!(aborted > 10 && moved(&transactional)[1] > 10, "{aborted} {:?}", moved(&transactional));
 }
 
-/// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the same work.
+/// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the
+/// same work.
 #[test]
 fn a_daemon_of_promotion_leaves_programs_their_choices() {
     let accesses = |policy| {
@@ -220,8 +222,8 @@ fn movable_below() -> MachineSpec {
     MachineSpec::from_toml("movable", &format!("{near}{far}")).unwrap()
 }
 
-/// A table that is had from a block of movable pages raises the marks of its zone; the next one is had all the same, though kswapd has not
-/// been there to lower them.
+/// A table that is had from a block of movable pages raises the marks of its zone; the next one is had all the same,
+/// though kswapd has not been there to lower them.
 #[test]
 fn marks_that_are_raised_leave_nobody_without_a_page() {
     let program = builtin::from_name("zipf", 60 * MIB).unwrap();

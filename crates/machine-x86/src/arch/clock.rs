@@ -1,8 +1,8 @@
 //! Time: the time-stamp counter, measured once against the timer chip of 1981, whose rate is known.
 //!
-//! Each measurement can only come out too long, when this CPU was kept from looking; so the shortest of several counts. It
-//! works alike where the counter counts instructions (an emulator's `icount`): the chip's time is then derived from the
-//! same count.
+//! Each measurement can only come out too long, when this CPU was kept from looking; so the shortest of several counts.
+//! It works alike where the counter counts instructions (an emulator's `icount`): the chip's time is then derived from
+//! the same count.
 
 use super::apic;
 use super::instructions::{in8, out8, rdtsc};

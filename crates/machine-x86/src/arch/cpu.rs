@@ -50,7 +50,8 @@ pub struct Cpu {
 
 const _: () = assert!(offset_of!(Cpu, kernel_stack) == 8 && offset_of!(Cpu, user_rsp) == 16);
 
-// SAFETY: the one raw pointer is the record's own address, and what changes is atomic or (`user_rsp`) touched by one CPU only.
+// SAFETY: the one raw pointer is the record's own address, and what changes is atomic or (`user_rsp`) touched by one
+// CPU only.
 unsafe impl Sync for Cpu {}
 // SAFETY: as above.
 unsafe impl Send for Cpu {}
@@ -89,7 +90,8 @@ impl Cpu {
     /// From now on ring 3 enters the kernel on this stack. Called on this CPU, whose tables are loaded.
     pub fn set_kernel_stack(&self, top: u64) {
         self.kernel_stack.store(top, Relaxed);
-        // SAFETY: a word of the task state of the CPU that calls, whose record this is; hardware reads it in ring 3 only.
+        // SAFETY: a word of the task state of the CPU that calls, whose record this is; hardware reads it in ring 3
+        // only.
         unsafe { self.ring_stack.load(Relaxed).write_unaligned(top) };
     }
 }
@@ -149,7 +151,8 @@ pub fn all() -> &'static [&'static Cpu] {
 #[inline]
 pub fn current() -> &'static Cpu {
     let this: *const Cpu;
-    // SAFETY: in ring 0 gs points to the record of the CPU, whose first field is its own address; records live for ever.
+    // SAFETY: in ring 0 gs points to the record of the CPU, whose first field is its own address; records live for
+    // ever.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(nostack, readonly, preserves_flags));
         &*this
@@ -180,8 +183,8 @@ pub fn init_all(cpus: &[(u32, NodeId)]) {
     };
     let places = PLACES.call_once(|| (0..cpus.len()).map(place).collect());
     let record = |(i, (&Place(tables), &(apic, node))): (usize, (&Place, &(u32, NodeId)))| {
-        // SAFETY: no other CPU runs, and of the first one's record nothing but `this` is in use; the three fields are written
-        // through the raw pointer. The record stays for ever.
+        // SAFETY: no other CPU runs, and of the first one's record nothing but `this` is in use; the three fields are
+        // written through the raw pointer. The record stays for ever.
         unsafe {
             (&raw mut (*tables).cpu.id).write(CpuId(i as u16));
             (&raw mut (*tables).cpu.apic).write(apic);
@@ -231,8 +234,8 @@ unsafe fn load(tables: *mut Tables) {
         state >> 32,
     ];
     let pointer = pointer(segments, size_of_val(&descriptors));
-    // SAFETY: the tables are this CPU's to write. They are as the manual wants them and stay; the code segment that is in use
-    // keeps its meaning. The registers exist on every x86-64.
+    // SAFETY: the tables are this CPU's to write. They are as the manual wants them and stay; the code segment that is
+    // in use keeps its meaning. The registers exist on every x86-64.
     unsafe {
         (&raw mut (*tables).state.landing).write_unaligned(landing);
         (&raw mut (*tables).state.io_map).write_unaligned(size_of::<TaskState>() as u16);

@@ -1,5 +1,5 @@
-//! What the emulator hands over (PVH's start info): the memory map, the command line, a file that comes with the image, and where
-//! ACPI's tables begin.
+//! What the emulator hands over (PVH's start info): the memory map, the command line, a file that comes with the image,
+//! and where ACPI's tables begin.
 //!
 //! It lies in memory that is about to be given away, so all of it is copied first, but for the file.
 

@@ -139,7 +139,8 @@ pub fn without_interrupts<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Let interrupts come and sleep until one does. Called with interrupts off: one that is already pending ends the sleep.
+/// Let interrupts come and sleep until one does. Called with interrupts off: one that is already pending ends the
+/// sleep.
 pub fn wait_for_interrupt() {
     // SAFETY: `sti` takes effect after the next instruction, so no interrupt falls between the two.
     unsafe { asm!("sti", "hlt", options(nostack)) };

@@ -51,7 +51,8 @@ impl<T> IrqLock<T> {
         IrqGuard { lock: self, enabled: false }
     }
 
-    /// Give back a lock whose guard was forgotten, by the task that was switched to while it was held. Interrupts stay off.
+    /// Give back a lock whose guard was forgotten, by the task that was switched to while it was held. Interrupts stay
+    /// off.
     ///
     /// # Safety
     /// This CPU holds it, and no guard of it is left.

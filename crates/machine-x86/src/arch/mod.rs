@@ -36,7 +36,8 @@ mod unwinding {
 
 /// End the emulator. Its own status is `2 * code + 1`.
 pub fn exit(code: u8) -> ! {
-    // SAFETY: the port is that of the exit device that the run's description asks for; without one the write does nothing.
+    // SAFETY: the port is that of the exit device that the run's description asks for; without one the write does
+    // nothing.
     unsafe { instructions::out32(0xf4, code as u32) };
     loop {
         // SAFETY: without interrupts this CPU does nothing for ever, which is what is wanted.

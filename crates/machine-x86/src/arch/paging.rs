@@ -7,8 +7,9 @@
 //! | 261 | [`STACKS`] | kernel stacks, each above a hole | nothing |
 //! | 511 | the image | text and constants; data | run and read; nothing |
 //!
-//! Ring 3 runs the image's own text, so programs and their run-time are ordinary code of this crate; what they may not do is
-//! kept by the tables. Tables below these slots are shared by all roots and may grow; the slots never change after
+//! Ring 3 runs the image's own text, so programs and their run-time are ordinary code of this crate; what they may not
+//! do is kept by the tables. Tables below these slots are shared by all roots and may grow; the slots never change
+//! after
 //! [`init`], so a root gets them by one copy, when it is first loaded. Slots 0 to 255 are the memory manager's.
 
 use super::instructions::write_cr3;
@@ -137,7 +138,8 @@ fn descend(entry: &AtomicU64) -> u64 {
     table
 }
 
-/// Map `len` bytes from `physical` at `address`, in large pages where both are aligned for it. What is mapped already stays.
+/// Map `len` bytes from `physical` at `address`, in large pages where both are aligned for it. What is mapped already
+/// stays.
 fn map(address: u64, physical: u64, len: u64, access: Access) {
     let bits = access.bits();
     let mut done = 0;
@@ -163,8 +165,8 @@ fn map(address: u64, physical: u64, len: u64, access: Access) {
     }
 }
 
-/// Make the kernel's root and load it. `memory`: all memory there is; what is not in it, is devices'. Called once, on the first
-/// CPU.
+/// Make the kernel's root and load it. `memory`: all memory there is; what is not in it, is devices'. Called once, on
+/// the first CPU.
 pub fn init(memory: &[Span]) {
     ROOT.store(new_table(), Relaxed);
     let top = memory.iter().map(|span| span.end).max().unwrap_or(0).max(FIRST_BYTES).next_multiple_of(LARGE);
@@ -195,7 +197,8 @@ pub fn load() {
     unsafe { write_cr3(root()) };
 }
 
-/// Make `len` bytes of device registers from `physical` reachable by [`direct`]. Called while one task does such things.
+/// Make `len` bytes of device registers from `physical` reachable by [`direct`]. Called while one task does such
+/// things.
 pub fn map_device(physical: u64, len: u64) {
     let (start, end) = (physical & !(LARGE - 1), (physical + len).next_multiple_of(LARGE));
     assert!(end <= DIRECT_BYTES, "a device at {physical:#x}, beyond what the kernel can reach");
@@ -208,7 +211,8 @@ pub fn map_more(address: u64, memory: Span, access: Access) {
     map(address, memory.start, memory.len(), access);
 }
 
-/// Map one page in the area of stacks to another frame than before, and let translations of it be, as a test of these wants.
+/// Map one page in the area of stacks to another frame than before, and let translations of it be, as a test of these
+/// wants.
 pub fn replace(address: u64, physical: u64) {
     assert!((STACKS..STACKS + (1 << 39)).contains(&address));
     let index = |level: u32| (address >> (12 + 9 * level)) as usize & 511;

@@ -27,8 +27,8 @@ pub fn note_running() {
     RUNNING.fetch_add(1, AcqRel);
 }
 
-/// Start all CPUs but the first. `stack`: the top of the stack on which a CPU begins. Fails with the number of one that does not
-/// answer.
+/// Start all CPUs but the first. `stack`: the top of the stack on which a CPU begins. Fails with the number of one that
+/// does not answer.
 pub fn start(stack: impl Fn(usize) -> u64) -> Result<(), usize> {
     let begin = &raw const start_page_begin;
     let page = paging::direct(START_PAGE);

@@ -1,8 +1,8 @@
 //! Loads, stores and fetches that may fault for good, without ending whoever does them.
 //!
-//! In ring 3 they are how a program touches the memory that is measured: if the kernel cannot serve the fault, the access
-//! returns why. In ring 0 the kernel's own tests touch programs' memory with them; there no fault is served. Either way the
-//! trap handler knows the few instructions by their addresses, and lets them go on at their ends.
+//! In ring 3 they are how a program touches the memory that is measured: if the kernel cannot serve the fault, the
+//! access returns why. In ring 0 the kernel's own tests touch programs' memory with them; there no fault is served.
+//! Either way the trap handler knows the few instructions by their addresses, and lets them go on at their ends.
 
 use super::trap::Frame;
 
@@ -65,8 +65,8 @@ pub unsafe fn fetch(address: u64) -> Result<(), Why> {
     unsafe { touch_fetch(address) }.result().map(drop)
 }
 
-/// If what faulted is one of these accesses, let it return `why`, which is not 0. `top`: the word on top of the stack that
-/// faulted, which tells a fetch from a jump to nowhere.
+/// If what faulted is one of these accesses, let it return `why`, which is not 0. `top`: the word on top of the stack
+/// that faulted, which tells a fetch from a jump to nowhere.
 pub fn fail(frame: &mut Frame, top: impl FnOnce(u64) -> Option<u64>, why: Why) -> bool {
     let is_at = |function: *const ()| frame.rip == function as u64;
     if is_at(touch_load as *const ()) || is_at(touch_store as *const ()) {

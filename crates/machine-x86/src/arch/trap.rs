@@ -3,20 +3,20 @@
 //! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
 //! interrupt in ring 0 pushes its frame exactly there.
 //!
-//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the interrupted stack pointer. The
-//! stub then moves the frame: for ring 0 to below the red zone of the interrupted stack, for ring 3 to the top of the task's
-//! kernel stack. So landing stacks are free again at once, and a handler may enable interrupts, fault and sleep. A fault
-//! inside the stubs (a bad stack) is fatal and reported from where it landed.
+//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the
+//! interrupted stack pointer. The stub then moves the frame: for ring 0 to below the red zone of the interrupted stack,
+//! for ring 3 to the top of the task's kernel stack. So landing stacks are free again at once, and a handler may enable
+//! interrupts, fault and sleep. A fault inside the stubs (a bad stack) is fatal and reported from where it landed.
 //!
 //! The page fault is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
-//! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither they
-//! nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that is due to
-//! a bad stack cannot be pushed, and so becomes a double fault.
+//! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither
+//! they nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that
+//! is due to a bad stack cannot be pushed, and so becomes a double fault.
 //!
 //! A shootdown is served where it lands: the answer is short, and neither waits nor lets interrupts come.
 //!
-//! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers are saved
-//! around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
+//! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers
+//! are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
 
 use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
 use super::{apic, cpu, io_apic, touch};

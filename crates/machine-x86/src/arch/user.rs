@@ -9,7 +9,8 @@ use crate::report;
 use core::arch::asm;
 use core::fmt::Write;
 
-/// Where a program's thread begins. It is called with what [`enter`] was given, on a stack of its own, and never returns.
+/// Where a program's thread begins. It is called with what [`enter`] was given, on a stack of its own, and never
+/// returns.
 pub type Entry = extern "C" fn(u64, u64, u64, u64) -> !;
 
 const INTERRUPTS_ON: u64 = 0x202;
@@ -18,8 +19,8 @@ unsafe extern "C" {
     fn user_start(frame: *const Frame) -> !;
 }
 
-/// The task that calls goes on in ring 3, at `entry`, on the stack that ends at `stack`, and comes back to ring 0 by traps and
-/// calls only. What it has on its kernel stack is forgotten, not dropped.
+/// The task that calls goes on in ring 3, at `entry`, on the stack that ends at `stack`, and comes back to ring 0 by
+/// traps and calls only. What it has on its kernel stack is forgotten, not dropped.
 pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
     let [rdi, rsi, rdx, rcx] = args;
     disable_interrupts();
@@ -37,8 +38,8 @@ pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
         ss: USER_DATA,
         ..Frame::default()
     };
-    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub wants. The frame is
-    // read off this stack before anything else can be written there.
+    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub wants. The frame
+    // is read off this stack before anything else can be written there.
     unsafe { user_start(&frame) }
 }
 

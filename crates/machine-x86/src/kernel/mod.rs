@@ -1,7 +1,7 @@
 //! Ring 0 above the memory manager: processes, descriptors, files, tasks, and what system calls mean.
 //!
-//! Nothing here knows the hardware: it stands on [`mm::Mm`] and on the trait [`Host`], and is tested on the host. It keeps
-//! the same rules as the simulated machine's world, so that a program meets the same system on both.
+//! Nothing here knows the hardware: it stands on [`mm::Mm`] and on the trait [`Host`], and is tested on the host. It
+//! keeps the same rules as the simulated machine's world, so that a program meets the same system on both.
 //!
 //! All of it may run on all CPUs at the same time. Locks here are short; none is held over a call that may wait. A task
 //! keeps its process alive as an [`Arc`], so a fault takes no lock to find out where it happened.

@@ -14,8 +14,8 @@ impl<H: Host> Kernel<H> {
     /// Wait on `key` until `done` says so, the deadline comes, or the process is to end.
     fn wait(&self, task: &Task, key: Key, deadline: Option<Nanos>, done: impl Fn() -> bool) {
         loop {
-            // First the mark, then the key, then the look: whoever ends the wait either does so before the look, or finds
-            // the key and wakes it after the mark.
+            // First the mark, then the key, then the look: whoever ends the wait either does so before the look, or
+            // finds the key and wakes it after the mark.
             let mark = self.host().key_ticket(key);
             task.set_waits_for(Some(key));
             if done() || task.process().is_dead() || !self.host().key_wait(key, mark, deadline) {

@@ -1,13 +1,13 @@
 //! Tasks, and which CPU runs which.
 //!
-//! Kernel code is never preempted: a task gives its CPU up where it waits, where the memory manager says that it is a good
-//! moment, and before it goes back to ring 3. There is one queue for all CPUs, under one lock, which is held across the switch
-//! of stacks: so nobody can take up a task on another CPU before it has left its stack. A CPU with nothing to do sleeps until
-//! an interrupt; who makes a task ready wakes one of them.
+//! Kernel code is never preempted: a task gives its CPU up where it waits, where the memory manager says that it is a
+//! good moment, and before it goes back to ring 3. There is one queue for all CPUs, under one lock, which is held
+//! across the switch of stacks: so nobody can take up a task on another CPU before it has left its stack. A CPU with
+//! nothing to do sleeps until an interrupt; who makes a task ready wakes one of them.
 //!
-//! A wake-up is never lost: `wait` names the mark of its key that it has seen before it looked at its condition, a wake-up
-//! changes the mark first, and both look at what the other one has done (the count of waiters, the mark) only afterwards.
-//! Keys share marks, so a wait may end early; who waits for a condition looks at it again.
+//! A wake-up is never lost: `wait` names the mark of its key that it has seen before it looked at its condition, a
+//! wake-up changes the mark first, and both look at what the other one has done (the count of waiters, the mark) only
+//! afterwards. Keys share marks, so a wait may end early; who waits for a condition looks at it again.
 
 mod queue;
 mod task;
@@ -263,7 +263,8 @@ pub fn mark(key: Key) -> u64 {
     MARKS[key.bucket()].load(SeqCst)
 }
 
-/// Sleep until a wake-up of `key` that came after `mark` was taken, or until `deadline`. `false` if the deadline came first.
+/// Sleep until a wake-up of `key` that came after `mark` was taken, or until `deadline`. `false` if the deadline came
+/// first.
 pub fn wait(key: Key, mark: u64, deadline: Option<Nanos>) -> bool {
     debug_assert!(interrupts_enabled(), "a task sleeps with interrupts off");
     let bucket = key.bucket();

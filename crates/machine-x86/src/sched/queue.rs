@@ -85,7 +85,8 @@ impl Queue {
         self.entry(task).state = state;
     }
 
-    /// A running task is over. Its place can be used again as soon as the lock is open, which is after it has left its stack.
+    /// A running task is over. Its place can be used again as soon as the lock is open, which is after it has left its
+    /// stack.
     pub fn end(&mut self, task: &'static Task) {
         self.set_state(task, State::Ended);
         self.ended.push(task);

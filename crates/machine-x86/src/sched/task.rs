@@ -1,7 +1,7 @@
 //! A task: a stack, what it runs, and in which space.
 //!
-//! Tasks and their stacks are never given back to the heap: the places of ended ones are used again. So a reference to a task is
-//! good for ever, and says by its [`TaskId`] whether it is still the same one.
+//! Tasks and their stacks are never given back to the heap: the places of ended ones are used again. So a reference to
+//! a task is good for ever, and says by its [`TaskId`] whether it is still the same one.
 
 use crate::arch::lock::IrqLock;
 use crate::arch::paging::{self, Access, STACKS};

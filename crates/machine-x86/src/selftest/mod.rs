@@ -1,7 +1,7 @@
 //! The kernel's test of its own foundations, and a crash on request.
 //!
-//! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that fails
-//! ends the run.
+//! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that
+//! fails ends the run.
 
 mod pressure;
 mod program;
@@ -27,7 +27,8 @@ macro_rules! check {
 }
 use check;
 
-/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there is.
+/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there
+/// is.
 pub fn run(swap: u32) -> ! {
     let start = clock::now();
     traps::run();
@@ -55,7 +56,8 @@ pub fn run(swap: u32) -> ! {
 pub fn crash(how: Crash) -> ! {
     match how {
         Crash::Load => {
-            // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the handler ends the run.
+            // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the handler ends
+            // the run.
             let value = unsafe { (0x1000_0000 as *const u64).read_volatile() };
             log!("a load of unmapped memory gave {value:#x}");
         }

@@ -1,4 +1,5 @@
-//! Programs that use more memory than there is, in several spaces: reclaim, swap and deferred flushes under real parallelism.
+//! Programs that use more memory than there is, in several spaces: reclaim, swap and deferred flushes under real
+//! parallelism.
 
 use super::program::{Program, run_all};
 use super::{check, ram_disk};
@@ -42,8 +43,8 @@ pub fn run(swap: u32) -> (u64, u64) {
     }
     let mm = machine::mm();
     let threads = 2 * crate::arch::cpu::all().len() as u64;
-    // A quarter more than there is, but leave half of swap free: pages on their way there take slots too. A step must not
-    // divide the number of pages.
+    // A quarter more than there is, but leave half of swap free: pages on their way there take slots too. A step must
+    // not divide the number of pages.
     let free = mm.free_pages();
     let pages = (free + (free / 4).min(swap as u64 / 2)) / (threads * SPACES);
     let pages = pages / 3 * 3 + 1;

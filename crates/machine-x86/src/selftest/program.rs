@@ -116,8 +116,8 @@ pub(super) fn end(accesses: u64) -> ! {
     unreachable!("the thread has ended")
 }
 
-/// Threads to run in ring 3. Each is called with the first byte of its own memory, that of the memory that its space's threads
-/// share (or the number of its own pages, if they share none), its number, and an address that it may not read.
+/// Threads to run in ring 3. Each is called with the first byte of its own memory, that of the memory that its space's
+/// threads share (or the number of its own pages, if they share none), its number, and an address that it may not read.
 pub(super) struct Program {
     pub(super) entry: user::Entry,
     /// Address spaces.
@@ -148,8 +148,8 @@ pub fn run() -> (u64, u64) {
     (accesses, threads)
 }
 
-/// Run all threads of a program; every millisecond `change` is called with each space and its shared memory. Returns the number
-/// of accesses.
+/// Run all threads of a program; every millisecond `change` is called with each space and its shared memory. Returns
+/// the number of accesses.
 pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -> u64 {
     let mm = machine::mm();
     let (ended, accesses) = (ENDED.load(SeqCst), ACCESSES.load(SeqCst));

@@ -50,8 +50,8 @@ fn serve(blocks: &mut [u8], io: &Io) {
     };
     requests.fetch_add(1, Relaxed);
     pages.fetch_add(io.pages as u64, Relaxed);
-    // SAFETY: until `io_done` the frames are the device's: to fill, or to read while programs may go on reading and writing
-    // them, as with any device. They lie apart from the heap, which holds the blocks.
+    // SAFETY: until `io_done` the frames are the device's: to fill, or to read while programs may go on reading and
+    // writing them, as with any device. They lie apart from the heap, which holds the blocks.
     unsafe {
         match io.write {
             true => bytes.as_mut_ptr().copy_from_nonoverlapping(frame, bytes.len()),

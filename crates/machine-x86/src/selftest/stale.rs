@@ -1,5 +1,5 @@
-//! A CPU goes on using a translation until it is asked to drop it, and then no longer: without the first, no run on this
-//! machine could notice a missing flush; without the second, none could be right.
+//! A CPU goes on using a translation until it is asked to drop it, and then no longer: without the first, no run on
+//! this machine could notice a missing flush; without the second, none could be right.
 
 use super::check;
 use crate::arch::instructions::invlpg;

@@ -1,9 +1,9 @@
 //! System calls in registers: a number and six arguments in, two registers out.
 //!
-//! Encoding is done by ring 3, which may be wrong; so decoding is total: whatever the registers hold, it gives a call whose
-//! every field has a meaning, or an error. Pointers are checked here against the bounds of the user arena, so no later
-//! step meets one that leads elsewhere. What the fields mean to memory management (is there such a descriptor, is the
-//! range mapped) is judged behind, as on any system.
+//! Encoding is done by ring 3, which may be wrong; so decoding is total: whatever the registers hold, it gives a call
+//! whose every field has a meaning, or an error. Pointers are checked here against the bounds of the user arena, so no
+//! later step meets one that leads elsewhere. What the fields mean to memory management (is there such a descriptor, is
+//! the range mapped) is judged behind, as on any system.
 //!
 //! In the answer, the first register is 0 or the number of an error (see [`ERRNOS`]), the second the value of the call.
 
@@ -463,8 +463,8 @@ fn limits_of([_, max, high, low, min, swap_max]: [u64; 6]) -> GroupLimits {
     GroupLimits { max, high, low, min, swap_max }
 }
 
-/// The call that registers hold, for a machine whose user arena lies at `arena`. Arguments that a call does not have are
-/// not looked at.
+/// The call that registers hold, for a machine whose user arena lies at `arena`. Arguments that a call does not have
+/// are not looked at.
 pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Errno> {
     let [a, b, c, d, e, f] = args;
     Ok(match call {

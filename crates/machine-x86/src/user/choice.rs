@@ -21,8 +21,8 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The program of a name as the command line has it: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS`, `scenario:NAME`, or `trace`
-    /// for the one whose image is given. Fails with a reason for people.
+    /// The program of a name as the command line has it: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS`, `scenario:NAME`,
+    /// or `trace` for the one whose image is given. Fails with a reason for people.
     pub fn find(text: &str, trace: Option<&'static [u8]>) -> Result<Choice, String> {
         if text == "trace" {
             let image = trace.ok_or("program: no trace came with the kernel (QEMU's -initrd)")?;

@@ -37,8 +37,8 @@ pub struct TaskStart {
     pub role: Role,
 }
 
-/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of its own): ring 3
-/// makes the world out of it on its own heap, when its first task begins.
+/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of
+/// its own): ring 3 makes the world out of it on its own heap, when its first task begins.
 pub struct Home {
     name: [u8; LONGEST_NAME],
     len: usize,

@@ -1,10 +1,10 @@
 //! Ring 3: how a program lives on the booted machine.
 //!
 //! A program is written against [`program::Os`]. Here that trait is carried over the border between ring 3 and ring 0:
-//! [`abi`] says how a call travels in registers, [`os`] makes the calls and touches memory by real instructions, [`check`]
-//! judges what loads bring, and [`life`] leads a task from its first instruction to its last call. All of it runs in
-//! ring 3 out of the *user arena*, memory that the memory manager knows nothing of, and reaches the machine only through
-//! the trait [`Ring`]; so it is tested on the host.
+//! [`abi`] says how a call travels in registers, [`os`] makes the calls and touches memory by real instructions,
+//! [`check`] judges what loads bring, and [`life`] leads a task from its first instruction to its last call. All of it
+//! runs in ring 3 out of the *user arena*, memory that the memory manager knows nothing of, and reaches the machine
+//! only through the trait [`Ring`]; so it is tested on the host.
 
 pub mod abi;
 mod buffer;

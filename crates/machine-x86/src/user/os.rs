@@ -1,5 +1,5 @@
-//! The system as a task in ring 3 sees it: calls go to ring 0, memory is touched by real instructions, and the checker, if
-//! there is one, is told of both.
+//! The system as a task in ring 3 sees it: calls go to ring 0, memory is touched by real instructions, and the checker,
+//! if there is one, is told of both.
 
 use super::abi::{self, Buffer as Bytes, Call, Exit, Tell};
 use super::buffer::Buffer;
@@ -190,8 +190,8 @@ impl<'w, R: Ring> UserOs<'w, R> {
         Some((watch, open))
     }
 
-    /// The part of the transfer buffer that stands for `[offset, offset + len)` of a file, so that words of the file are
-    /// words of the buffer.
+    /// The part of the transfer buffer that stands for `[offset, offset + len)` of a file, so that words of the file
+    /// are words of the buffer.
     fn transfer(&mut self, offset: u64, len: u64) -> Bytes {
         self.transfer.reserve(offset % 8 + len);
         Bytes { addr: self.transfer.addr() + offset % 8, len }

@@ -1,9 +1,10 @@
-//! Races, made on purpose: programs in which some tasks use memory without rest while another changes what lies behind it.
+//! Races, made on purpose: programs in which some tasks use memory without rest while another changes what lies behind
+//! it.
 //!
 //! Each is a way in which a translation that was not flushed would be seen (the cases follow the objections that were
-//! raised against lazy flushes: a file's page that is written, cut, replaced or moved while somebody can still read what
-//! was there). The checker judges every access; beyond that a scenario asserts that it made what it claims to make: that the
-//! watchers used the pages before and after every change, and that accesses that must be refused were.
+//! raised against lazy flushes: a file's page that is written, cut, replaced or moved while somebody can still read
+//! what was there). The checker judges every access; beyond that a scenario asserts that it made what it claims to
+//! make: that the watchers used the pages before and after every change, and that accesses that must be refused were.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! A machine on the host: every task is a thread, one of them runs at a time, and which one is drawn from a seed.
 //!
-//! What a task on another CPU can see between any two touches of memory, it sees here too: the turn may pass at every touch
-//! and at every call. Each CPU has a software TLB that keeps everything until it is told to drop it.
+//! What a task on another CPU can see between any two touches of memory, it sees here too: the turn may pass at every
+//! touch and at every call. Each CPU has a software TLB that keeps everything until it is told to drop it.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -425,8 +425,8 @@ impl Host for Hosted {
             self.frame(from).iter().map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         let part = &words.as_flattened()[at as usize..][..bytes as usize];
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
-        // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which consists of atomics and
-        // is used by the task alone, while it is in the call.
+        // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which consists of
+        // atomics and is used by the task alone, while it is in the call.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) }
     }
 

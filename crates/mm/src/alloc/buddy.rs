@@ -17,11 +17,12 @@
 //! in a free head's record says how far they still point to it. Whatever else becomes of one of those frames goes by
 //! way of a split, and a split block's first part is formed anew with its own, smaller order.
 //!
-//! **Debts.** A free block for which a flush is owed lies on a list of its own, the *pending* one of its order and group, and
-//! its head's record has the generation of its debt: a merge keeps the newer generation, both halves of a split
-//! inherit it. Pending blocks are taken last, first in first out, so that one payment covers as many as possible; but
-//! first while little of the zone's memory is free of debts, because that is all that those can take who may not send
-//! interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the others at once.
+//! **Debts.** A free block for which a flush is owed lies on a list of its own, the *pending* one of its order and
+//! group, and its head's record has the generation of its debt: a merge keeps the newer generation, both halves of a
+//! split inherit it. Pending blocks are taken last, first in first out, so that one payment covers as many as possible;
+//! but first while little of the zone's memory is free of debts, because that is all that those can take who may not
+//! send interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the
+//! others at once.
 
 use super::dense::Dense;
 use super::owing::Owing;
@@ -257,8 +258,8 @@ impl<'a, M: Machine> Area<'a, M> {
         self.take_up_to(order, order, mobility, mixing, debts)
     }
 
-    /// Take a block of at least 2^`order` frames, and up to 2^`most` if that needs no more splits: the frames that so many
-    /// requests for 2^`order` would have got, in the same order.
+    /// Take a block of at least 2^`order` frames, and up to 2^`most` if that needs no more splits: the frames that so
+    /// many requests for 2^`order` would have got, in the same order.
     pub fn take_up_to(
         &mut self,
         order: Order,
@@ -347,7 +348,8 @@ impl<'a, M: Machine> Area<'a, M> {
         self.remove(pfn, order, self.zone.mobility_of(pfn))
     }
 
-    /// Take this frame out of the free block that it lies in; the rest goes back. Returns the payment that it waits for.
+    /// Take this frame out of the free block that it lies in; the rest goes back. Returns the payment that it waits
+    /// for.
     #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
     pub fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
         let around = |order| (pfn.align_down(order), order);
@@ -375,8 +377,8 @@ impl<'a, M: Machine> Area<'a, M> {
         }
     }
 
-    /// The last `count` blocks of the movable list of an order, from `first` on, which owe nothing or (`pending`) do, become the
-    /// first.
+    /// The last `count` blocks of the movable list of an order, from `first` on, which owe nothing or (`pending`) do,
+    /// become the first.
     pub fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
         let frames = &self.base.frames;
         let list = self.movable(order, pending);
@@ -417,8 +419,8 @@ impl<'a, M: Machine> Area<'a, M> {
         pfn < self.zone.end() && frame().has(FrameFlags::BUDDY) && frame().private() as u8 == order.0
     }
 
-    /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that was
-    /// taken from the head (`!tail`) back there.
+    /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that
+    /// was taken from the head (`!tail`) back there.
     fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, generation: Generation) {
         let frame = self.frame(pfn);
         frame.set_private(generation.0 << 8 | order.0 as u64);
@@ -458,8 +460,8 @@ impl<'a, M: Machine> Area<'a, M> {
         generation
     }
 
-    /// The smallest sufficient block of the group itself, or its first 2^`most` frames; one that owes nothing if there are
-    /// enough of those.
+    /// The smallest sufficient block of the group itself, or its first 2^`most` frames; one that owes nothing if there
+    /// are enough of those.
     fn take_own(&mut self, order: Order, most: Order, mobility: Mobility) -> Option<Owing> {
         let clean = self.lists.clean.fitting(order, mobility);
         let pending = &self.lists.pending;
@@ -478,8 +480,8 @@ impl<'a, M: Machine> Area<'a, M> {
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
     }
 
-    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and, with so many
-    /// free pages, `suits`.
+    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and,
+    /// with so many free pages, `suits`.
     pub fn in_fullest(
         &self,
         order: Order,

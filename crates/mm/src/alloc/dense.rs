@@ -1,12 +1,13 @@
 //! Page blocks by how full they are: so that what is wanted comes from the fullest (`alloc.placement` = `densest`).
 //!
-//! The lists of the buddy know sizes only, and the last block that came back is the first that is taken. After a while every page block
-//! has something in use, and none is ever whole again. If pages come from the page block that has the fewest free ones, the
-//! others run empty: no page is moved, and whole blocks come back. (llfree chooses trees of 2 MiB blocks by such classes; here they are
-//! told apart exactly.)
+//! The lists of the buddy know sizes only, and the last block that came back is the first that is taken. After a while
+//! every page block has something in use, and none is ever whole again. If pages come from the page block that has the
+//! fewest free ones, the others run empty: no page is moved, and whole blocks come back. (llfree chooses trees of 2 MiB
+//! blocks by such classes; here they are told apart exactly.)
 //!
-//! Kept for each page block that is free in part: how many pages of it are free, a bit for each free block that begins in it, and its place
-//! on the list of those that have as many. Whole page blocks are no subject of this: they are taken when there is nothing else.
+//! Kept for each page block that is free in part: how many pages of it are free, a bit for each free block that begins
+//! in it, and its place on the list of those that have as many. Whole page blocks are no subject of this: they are
+//! taken when there is nothing else.
 
 use crate::frame::Mobility;
 use crate::units::*;
@@ -77,12 +78,14 @@ impl Dense {
         });
     }
 
-    /// Page blocks of a group that have at least so many free pages, the fullest first. Each is told by its first frame.
+    /// Page blocks of a group that have at least so many free pages, the fullest first. Each is told by its first
+    /// frame.
     pub fn fullest(&self, group: Mobility, least: u32) -> impl Iterator<Item = Pfn> {
         (least as usize..FRAMES).flat_map(move |free| self.with(group, free))
     }
 
-    /// The page block of a group with the most free pages that does not count as `tried`, and how many are free in all others.
+    /// The page block of a group with the most free pages that does not count as `tried`, and how many are free in all
+    /// others.
     pub fn emptiest(&self, group: Mobility, tried: impl Fn(Pfn) -> bool) -> Option<(Pfn, u64)> {
         let mut blocks = (1..FRAMES).rev().flat_map(|free| self.with(group, free));
         let block = blocks.find(|&block| !tried(block))?;
@@ -94,7 +97,8 @@ impl Dense {
         u32::from(self.blocks[self.index(block)].free)
     }
 
-    /// If page blocks of a group are emptied into fuller ones, the emptiest first: the fewest free pages of one that is emptied.
+    /// If page blocks of a group are emptied into fuller ones, the emptiest first: the fewest free pages of one that is
+    /// emptied.
     pub fn emptied_from(&self, group: Mobility) -> u32 {
         let (mut room, mut least) = (self.free[group as usize], u32::MAX);
         let mut moved = 0;

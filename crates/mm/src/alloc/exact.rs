@@ -1,7 +1,7 @@
 //! Taking a frame by its number.
 //!
-//! Who builds a given state of memory wants this frame and no other, whatever the watermarks. It comes out of the free block that
-//! it lies in; what is left of that stays free, with what it owes.
+//! Who builds a given state of memory wants this frame and no other, whatever the watermarks. It comes out of the free
+//! block that it lies in; what is left of that stays free, with what it owes.
 
 use super::Allocator;
 use super::buddy::Area;
@@ -18,8 +18,8 @@ impl Allocator {
         Area::lock(base, self.zone(zone)).free_order(pfn)
     }
 
-    /// Take this frame, if it is in a free block of its zone; its page block goes over to a mobility group. As if at start: it does
-    /// not count as allocated.
+    /// Take this frame, if it is in a free block of its zone; its page block goes over to a mobility group. As if at
+    /// start: it does not count as allocated.
     pub fn take_exactly<M: Machine>(
         &self,
         base: &Ground<M>,

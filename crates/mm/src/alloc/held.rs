@@ -248,8 +248,8 @@ impl Allocator {
         (chosen, looked)
     }
 
-    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and, with so many free
-    /// pages, `suits`: where it is known how full page blocks are.
+    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and, with so
+    /// many free pages, `suits`: where it is known how full page blocks are.
     pub fn isolate_in_fullest<M: Machine>(
         &self,
         base: &Ground<M>,
@@ -265,8 +265,8 @@ impl Allocator {
         Isolation { scanned: 1, pages: if refused { 0 } else { size.frames() as u64 }, refused }
     }
 
-    /// The movable page block with the most free pages that is free in part and does not count as `tried`, and how many pages are free in
-    /// all others that are free in part.
+    /// The movable page block with the most free pages that is free in part and does not count as `tried`, and how many
+    /// pages are free in all others that are free in part.
     pub fn emptiest<M: Machine>(
         &self,
         base: &Ground<M>,
@@ -277,7 +277,8 @@ impl Allocator {
         area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
     }
 
-    /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is emptied.
+    /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is
+    /// emptied.
     pub fn emptied_from<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) -> u32 {
         let area = Area::lock(base, self.zone(zone));
         area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))

@@ -182,8 +182,8 @@ impl Allocator {
         base.machine.wake(WaitKey::Kcompactd(node));
     }
 
-    /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where those have nothing to
-    /// do, kcompactd.
+    /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where
+    /// those have nothing to do, kcompactd.
     pub fn wake_for_block<M: Machine>(
         &self,
         base: &Ground<M>,

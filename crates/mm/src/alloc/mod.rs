@@ -80,8 +80,8 @@ pub struct Request {
     pub among: Nodes,
     /// The caller may not send interrupts: only frames for which no flush is owed will do. Some are kept for this.
     pub atomic: bool,
-    /// It may mix mobility groups within a page block even where `vm.defrag_mode` keeps them apart: nothing else has helped, or nobody
-    /// will try anything else.
+    /// It may mix mobility groups within a page block even where `vm.defrag_mode` keeps them apart: nothing else has
+    /// helped, or nobody will try anything else.
     pub mixes: bool,
 }
 
@@ -203,8 +203,8 @@ impl Allocator {
         }
     }
 
-    /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in one hold
-    /// of its lock.
+    /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in
+    /// one hold of its lock.
     pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
         if let [pfn] = pfns {
             return self.free(base, *pfn);
@@ -422,8 +422,8 @@ impl Allocator {
         base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is owed,
-    /// else to the buddy.
+    /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is
+    /// owed, else to the buddy.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "what it owed has been paid")]
     fn free_slow<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {

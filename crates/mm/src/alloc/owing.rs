@@ -1,8 +1,9 @@
 //! From the buddy lists to use, by way of the ledger.
 //!
-//! A block leaves the buddy lists as [`Owing`]: CPUs may still hold translations to its frames. Nothing can be done with it
-//! but to settle it, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on a CPU's list
-//! or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until it is paid for.
+//! A block leaves the buddy lists as [`Owing`]: CPUs may still hold translations to its frames. Nothing can be done
+//! with it but to settle it, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on
+//! a CPU's list or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until
+//! it is paid for.
 
 use super::zone::Zone;
 use crate::event::{Concern, Event};

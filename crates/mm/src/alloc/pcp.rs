@@ -5,12 +5,12 @@
 //! keeps its shape as a folio while it lies here (flag PCP beside HEAD), so that a folio that goes round costs the
 //! same whatever its order.
 //!
-//! **Stacks.** The last few single pages of each mobility, at most a quarter of what the lists may always hold, are kept in a
-//! small array before the list: taking one of them touches no record but its own, and no limit is looked at. A stack that
-//! runs full or empty exchanges half of it with its list.
+//! **Stacks.** The last few single pages of each mobility, at most a quarter of what the lists may always hold, are
+//! kept in a small array before the list: taking one of them touches no record but its own, and no limit is looked at.
+//! A stack that runs full or empty exchanges half of it with its list.
 //!
-//! **Debts.** What lies here owes no flush: blocks are settled on the way from the buddy, and a folio that owes goes back to
-//! the buddy past these lists, where it waits behind others.
+//! **Debts.** What lies here owes no flush: blocks are settled on the way from the buddy, and a folio that owes goes
+//! back to the buddy past these lists, where it waits behind others.
 //!
 //! **How much** a CPU may hold moves between `high_min` and `high_max` (see
 //! [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that keeps taking gets batches of doubling size and a higher
@@ -321,7 +321,8 @@ fn holds_many(order: Order) -> bool {
     order < PAGEBLOCK_ORDER
 }
 
-/// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block does not.
+/// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block
+/// does not.
 fn beside<M: Machine>(base: &Ground<M>, zone: &Zone, generation: Generation) -> Debts {
     let free = base.tlb.free_up_to(base, zone.id());
     if generation > free { Debts::Allowed } else { Debts::UpTo(free) }

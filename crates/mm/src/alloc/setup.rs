@@ -121,7 +121,8 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one that
+    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
+    /// that
     /// [`sets_watermarks`] changed. Boosts end.
     pub fn set_watermarks<M: Machine>(&self, base: &Ground<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
@@ -150,7 +151,8 @@ impl Allocator {
             drop(held);
             let cpus = self.cpus_near(base, zone.node());
             let sizes = pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction);
-            // What lies on a CPU's list is taken again wherever it is: with the fullest page blocks first, that is to be little.
+            // What lies on a CPU's list is taken again wherever it is: with the fullest page blocks first, that is to
+            // be little.
             let short = PcpSizes { high_min: sizes.batch * 2, high_max: sizes.batch * 2, ..sizes };
             zone.set_pcp_sizes(if zone.lists.lock().dense.is_some() { short } else { sizes });
             for cpu in 0..self.cpus() {

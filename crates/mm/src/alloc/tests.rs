@@ -267,8 +267,8 @@ fn shootdowns(base: &TestBase) -> usize {
     base.machine.shootdowns.lock().drain(..).count()
 }
 
-/// What a folio owes is not lost on the way through merges and splits, whatever its order, and a folio that owes is handed
-/// out only after a payment.
+/// What a folio owes is not lost on the way through merges and splits, whatever its order, and a folio that owes is
+/// handed out only after a payment.
 #[test]
 fn a_debt_makes_the_round_trip() {
     for order in 0..=10 {
@@ -570,7 +570,8 @@ fn mixing_groups_boosts_the_watermarks() {
     assert_whole(&base, &allocator);
 }
 
-/// Under `vm.defrag_mode` what is free in another group's page blocks is no memory, to requests and to kswapd, until nothing else helps.
+/// Under `vm.defrag_mode` what is free in another group's page blocks is no memory, to requests and to kswapd, until
+/// nothing else helps.
 #[test]
 fn groups_can_be_kept_apart() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));

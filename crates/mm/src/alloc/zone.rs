@@ -180,8 +180,8 @@ impl Zone {
         self.ok_above(Order::ZERO, self.mark(mark) + more, highest, reserve)
     }
 
-    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve, or at least what a boost asks for, is not held back
-    /// by a boost: at the min mark, kswapd has long been woken.
+    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve, or at least what a boost asks for,
+    /// is not held back by a boost: at the min mark, kswapd has long been woken.
     pub(super) fn allows(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.watermark_ok(order, mark, highest, reserve)
             || (order == Order::ZERO

@@ -1,10 +1,10 @@
 //! Putting one folio of 2 MiB in the place of the smaller ones that hold these pages of a file.
 //!
-//! The caller locks the parts ([`Cache::lock_parts`]), takes their mappings away, and then has this copy them. Nobody may change
-//! what is copied: write(2) and the first store through a mapping wait for the lock, but shmem is mapped for writing without
-//! it. So the parts' references are *frozen* first: that fails if anybody but the cache and the caller has one, as every
-//! entry does, and while it lasts nobody gets one. Who looks a page up meanwhile looks again until the new folio stands
-//! there. Pages that are missing (holes of shmem) stay so till the end, or nothing is changed.
+//! The caller locks the parts ([`Cache::lock_parts`]), takes their mappings away, and then has this copy them. Nobody
+//! may change what is copied: write(2) and the first store through a mapping wait for the lock, but shmem is mapped for
+//! writing without it. So the parts' references are *frozen* first: that fails if anybody but the cache and the caller
+//! has one, as every entry does, and while it lasts nobody gets one. Who looks a page up meanwhile looks again until
+//! the new folio stands there. Pages that are missing (holes of shmem) stay so till the end, or nothing is changed.
 
 use super::Cache;
 use super::split::CACHE_AND_CALLER;
@@ -55,8 +55,8 @@ impl Cache {
         (at < range.end).then_some(PageIndex(at))
     }
 
-    /// Lock the folios that hold 2 MiB of a file, which take the caller's references. `None`, and all is as it was: one is in use,
-    /// being read or written, locked in memory, or dirty and to be written first.
+    /// Lock the folios that hold 2 MiB of a file, which take the caller's references. `None`, and all is as it was: one
+    /// is in use, being read or written, locked in memory, or dirty and to be written first.
     pub fn lock_parts<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -102,9 +102,9 @@ impl Cache {
         }
     }
 
-    /// Put `whole`, a new folio of 2 MiB that is the caller's and locked, in the place of the locked parts, which are not mapped.
-    /// They then belong to nobody: the caller unlocks and frees them. `false`, and nothing has changed: one is in use, the file
-    /// has become too short, or a page has come to where none was.
+    /// Put `whole`, a new folio of 2 MiB that is the caller's and locked, in the place of the locked parts, which are
+    /// not mapped. They then belong to nobody: the caller unlocks and frees them. `false`, and nothing has changed: one
+    /// is in use, the file has become too short, or a page has come to where none was.
     pub fn collapse<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -179,8 +179,8 @@ impl Cache {
         found.map(|(index, folio)| (index, folio.head))
     }
 
-    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages, but for the last folio, which may be
-    /// larger than what is left of them; returns how many there are.
+    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages, but for the last folio, which may
+    /// be larger than what is left of them; returns how many there are.
     pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
         let mut tree = self.file(file).tree.lock();
         let mut from = range.start;

@@ -1,5 +1,5 @@
-//! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of the one whose
-//! content was moved ([`Store::replace_folio`](crate::store::Store::replace_folio)).
+//! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of
+//! the one whose content was moved ([`Store::replace_folio`](crate::store::Store::replace_folio)).
 
 use super::Cache;
 use super::tree::{Folio, PageTree};
@@ -8,8 +8,9 @@ use crate::memory::Memory;
 use crate::units::*;
 
 impl Cache {
-    /// Put `whole` in the place of `parts`, which follow each other in a file and are frozen, if `ready` says so, called when nobody can
-    /// find either. One part is exchanged with its marks. The cache's reference is the new folio's then.
+    /// Put `whole` in the place of `parts`, which follow each other in a file and are frozen, if `ready` says so,
+    /// called when nobody can find either. One part is exchanged with its marks. The cache's reference is the new
+    /// folio's then.
     pub fn put_in_place<M: Machine>(
         &self,
         memory: &Memory<M>,

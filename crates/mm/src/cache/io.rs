@@ -1,8 +1,8 @@
 //! Transfers between folios and devices, of files and of swap.
 //!
-//! A read holds the folio's lock until it has ended; that keeps the folio in its cache. A write sets WRITEBACK and needs
-//! the lock only to start: the cache's reference cannot go away meanwhile, because nobody takes a folio that is being
-//! written out of its cache. Ends are told from an interrupt: only short locks there.
+//! A read holds the folio's lock until it has ended; that keeps the folio in its cache. A write sets WRITEBACK and
+//! needs the lock only to start: the cache's reference cannot go away meanwhile, because nobody takes a folio that is
+//! being written out of its cache. Ends are told from an interrupt: only short locks there.
 
 use super::Cache;
 use super::readahead::count_read;
@@ -24,9 +24,10 @@ pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: Devi
 }
 
 impl Cache {
-    /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to its
-    /// slot, a page of shmem, which moves to the swap cache for that. It is no longer dirty then, is marked WRITEBACK,
-    /// and stays locked; the caller unlocks it. No entry of a page table may be able to make it dirty unseen.
+    /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to
+    /// its slot, a page of shmem, which moves to the swap cache for that. It is no longer dirty then, is marked
+    /// WRITEBACK, and stays locked; the caller unlocks it. No entry of a page table may be able to make it dirty
+    /// unseen.
     ///
     /// `false`: a page of shmem that finds no room in swap; it stays as it is.
     pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {

@@ -8,22 +8,24 @@
 //! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
 //!
 //! Folios come in sizes of 1 to 512 pages (`file.max_order`): read-ahead makes them grow with the length of a sequence
-//! (`readahead`), a write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and dropped
-//! whole; where a file is cut in its middle it is split ([`Cache::split`]).
+//! (`readahead`), a write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and
+//! dropped whole; where a file is cut in its middle it is split ([`Cache::split`]).
 //!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for who holds the lock. Nothing here sleeps with a tree locked.
 //!
-//! **Owner, index, and who may rely on them.** They change under the folio's lock and in no other way: when it enters a tree (it is
-//! new then, or comes from swap), when it is cut off (the references of others stay theirs), when reclaim or a collapse takes it
-//! out (its references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio from
-//! being freed and from being split, but not in its file. So a page fault, which must not map what is no longer the file's,
-//! holds the lock from its look at the owner until the entry stands ([`Cache::resident`] hands folios out locked,
-//! [`Cache::is_page`] asks for the lock): then whoever takes the folio out comes later, and finds the entry. Reclaim has
-//! unmapped the folio under the same lock; a cut unmaps the file before it takes its pages out, and again when they are
-//! out. Why not look at the owner under the lock of the tables alone: a cut that comes between the look and the entry would
-//! be met half done, and shmem that goes to swap would be mapped, stored to, and unmapped by somebody who finds no file
-//! to tell. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock; `truncate_cleanup_folio`.)
+//! **Owner, index, and who may rely on them.** They change under the folio's lock and in no other way: when it enters a
+//! tree (it is new then, or comes from swap), when it is cut off (the references of others stay theirs), when reclaim
+//! or a collapse takes it out (its references are frozen first, so there are no others), and when shmem goes to swap. A
+//! reference keeps a folio from being freed and from being split, but not in its file. So a page fault, which must not
+//! map what is no longer the file's, holds the lock from its look at the owner until the entry stands
+//! ([`Cache::resident`] hands folios out locked,
+//! [`Cache::is_page`] asks for the lock): then whoever takes the folio out comes later, and finds the entry. Reclaim
+//! has unmapped the folio under the same lock; a cut unmaps the file before it takes its pages out, and again when they
+//! are out. Why not look at the owner under the lock of the tables alone: a cut that comes between the look and the
+//! entry would be met half done, and shmem that goes to swap would be mapped, stored to, and unmapped by somebody who
+//! finds no file to tell. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock;
+//! `truncate_cleanup_folio`.)
 
 mod check;
 mod collapse;
@@ -192,8 +194,8 @@ impl Cache {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio is locked, and
-    /// gets a reference for each of them.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio
+    /// is locked, and gets a reference for each of them.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
@@ -227,8 +229,8 @@ impl Cache {
         f.readahead.lock().mapped(fresh);
     }
 
-    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting; locked, and with a
-    /// reference.
+    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting;
+    /// locked, and with a reference.
     pub fn resident_large<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -252,8 +254,8 @@ impl Cache {
         Some(folio.head)
     }
 
-    /// Is the folio, which the caller has locked, in the cache of that file, and does it hold that page of it? (A page behind
-    /// the end of its file is none, even if its folio is still there.)
+    /// Is the folio, which the caller has locked, in the cache of that file, and does it hold that page of it? (A page
+    /// behind the end of its file is none, even if its folio is still there.)
     pub fn is_page<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -287,9 +289,9 @@ impl Cache {
         }
     }
 
-    /// A new folio of `order` for the pages from `first` on, locked and in the tree, with a reference for the caller; its
-    /// content is up to the caller. `Ok(None)`: there is a folio already at one of its indices, or the file has become too
-    /// short for it (`limit`).
+    /// A new folio of `order` for the pages from `first` on, locked and in the tree, with a reference for the caller;
+    /// its content is up to the caller. `Ok(None)`: there is a folio already at one of its indices, or the file has
+    /// become too short for it (`limit`).
     fn add<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -335,8 +337,8 @@ impl Cache {
         }
     }
 
-    /// Take a locked folio out of its file's cache or out of the swap cache, leaving a shadow if given. The reference of
-    /// the cache is the caller's now: reclaim has frozen it already, others drop it after unlocking.
+    /// Take a locked folio out of its file's cache or out of the swap cache, leaving a shadow if given. The reference
+    /// of the cache is the caller's now: reclaim has frozen it already, others drop it after unlocking.
     pub fn remove<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
         let frame = &memory.frames[pfn];
         debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));

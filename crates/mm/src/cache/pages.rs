@@ -1,8 +1,8 @@
 //! Many single pages of one file that come or go in one step.
 //!
-//! Read-ahead adds pages that follow each other, reclaim evicts them in the order in which they were read. What all of them need (the
-//! tree's lock, what is known of the lists, the counters) is had once for as many as come together. Each of them is
-//! still a folio by itself, with its own place, shadow and references.
+//! Read-ahead adds pages that follow each other, reclaim evicts them in the order in which they were read. What all of
+//! them need (the tree's lock, what is known of the lists, the counters) is had once for as many as come together. Each
+//! of them is still a folio by itself, with its own place, shadow and references.
 
 use super::Cache;
 use super::file::File;
@@ -24,8 +24,8 @@ const TOGETHER: usize = 32;
 type Places = SmallVec<[(PageIndex, Pfn); TOGETHER]>;
 
 impl Cache {
-    /// Start to read the pages of a range that are not cached, each a folio by itself; the one at `mark` is marked READAHEAD. Stops
-    /// where memory is short.
+    /// Start to read the pages of a range that are not cached, each a folio by itself; the one at `mark` is marked
+    /// READAHEAD. Stops where memory is short.
     pub(super) fn read_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -62,9 +62,10 @@ impl Cache {
         }
     }
 
-    /// Add new pages at some places, in order: locked, in the tree, on a list, and to be filled. Their one reference is the cache's:
-    /// while they are locked they stay. `places` is left with those that were added; not among them are places that somebody else was
-    /// faster at, or that a cut has left behind the file's end. `Err`: there was no memory for all.
+    /// Add new pages at some places, in order: locked, in the tree, on a list, and to be filled. Their one reference is
+    /// the cache's: while they are locked they stay. `places` is left with those that were added; not among them are
+    /// places that somebody else was faster at, or that a cut has left behind the file's end. `Err`: there was no
+    /// memory for all.
     fn add_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -147,9 +148,9 @@ impl Cache {
         }
     }
 
-    /// Take those of some locked pages of a file, each a folio by itself, whose bits are set in `wanted` out of its cache, if they are
-    /// clean and there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`. Returns the bits of
-    /// those that are out.
+    /// Take those of some locked pages of a file, each a folio by itself, whose bits are set in `wanted` out of its
+    /// cache, if they are clean and there are exactly `refs` references of them, which are then frozen. Each leaves its
+    /// `shadow`. Returns the bits of those that are out.
     pub fn evict_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -197,8 +198,8 @@ impl Cache {
     }
 }
 
-/// A page for what nobody has asked for yet. What lies between the marks is for the meantime until kswapd, which is woken by the
-/// first page that needs it, has made room.
+/// A page for what nobody has asked for yet. What lies between the marks is for the meantime until kswapd, which is
+/// woken by the first page that needs it, has made room.
 #[inline]
 fn new_page<M: Machine>(memory: &Memory<M>, gfp: &mut Gfp) -> Result<Pfn, Shortage> {
     match memory.new_folio(Order::ZERO, *gfp) {

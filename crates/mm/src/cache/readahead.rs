@@ -15,12 +15,13 @@
 //! misses reads around itself, until misses outnumber hits by far.
 //!
 //! Large folios: what is read because use is in order comes in folios that are four times as large with each window, as
-//! far as `file.max_order` and the window allow; what is read alone, or because somebody said that he will need it, in single
-//! pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones; it ends
-//! well, so that the next one begins well. None reaches beyond the window or the file, over a page that is cached already,
-//! or over the edge of a hole. Where memory has no block of the size, smaller ones must do: read-ahead is not worth
-//! reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one of a window that
-//! does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as is done here.)
+//! far as `file.max_order` and the window allow; what is read alone, or because somebody said that he will need it, in
+//! single pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones;
+//! it ends well, so that the next one begins well. None reaches beyond the window or the file, over a page that is
+//! cached already, or over the edge of a hole. Where memory has no block of the size, smaller ones must do: read-ahead
+//! is not worth reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one
+//! of a window that does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as
+//! is done here.)
 //!
 //! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
 //! difference: the state belongs to the file and not to an open descriptor, because descriptors end above the memory
@@ -145,8 +146,8 @@ impl Readahead {
         self.window()
     }
 
-    /// A reader that wants `wanted` pages came to the marked folio, one of `order`, that holds `index`. `next_hole` finds the
-    /// first page from the given one on, within the given number, that is not cached.
+    /// A reader that wants `wanted` pages came to the marked folio, one of `order`, that holds `index`. `next_hole`
+    /// finds the first page from the given one on, within the given number, that is not cached.
     fn on_mark(
         &mut self,
         (index, order): (u64, Order),
@@ -170,8 +171,8 @@ impl Readahead {
         Some(self.window())
     }
 
-    /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The end of a
-    /// window that nobody waits for goes back to the end of such a folio.
+    /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The
+    /// end of a window that nobody waits for goes back to the end of such a folio.
     fn fit(&mut self, most: Order) -> Window {
         let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
         self.order = self.order.min(most).min(room);
@@ -433,8 +434,8 @@ impl Cache {
 }
 
 impl File {
-    /// The order, at most `largest`, of the folio that can begin at `index`, where nothing is cached: it ends before `end`
-    /// and before the next folio, and is all on the device or all in a hole.
+    /// The order, at most `largest`, of the folio that can begin at `index`, where nothing is cached: it ends before
+    /// `end` and before the next folio, and is all on the device or all in a hole.
     pub(super) fn order_at(&self, index: u64, largest: Order, end: u64) -> Order {
         let next = self.tree.lock().folios_in(Mark::Folio, index..end).next();
         let end = next.map_or(end, |(next, _)| next.0);

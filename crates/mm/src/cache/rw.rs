@@ -37,7 +37,8 @@ impl Part {
         (self.first.0 + self.order.frames() as u64) * PAGE_SIZE
     }
 
-    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio and is not empty.
+    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio and is not
+    /// empty.
     #[inline]
     fn pages(&self, pos: u64, end: u64, each: &mut dyn FnMut(Pfn, u32, u32)) {
         let mut pfn = self.folio.add((pos / PAGE_SIZE - self.first.0) as u32);
@@ -122,9 +123,9 @@ impl Cache {
         }
     }
 
-    /// Write `len` bytes at `offset`, growing the file. `source(frame, offset_in_page, bytes)` is called for each page in
-    /// order, while its folio is locked. Returns the bytes written: at most as many as may pass between two looks at the
-    /// amount of dirty memory, fewer when memory is short after some have been written.
+    /// Write `len` bytes at `offset`, growing the file. `source(frame, offset_in_page, bytes)` is called for each page
+    /// in order, while its folio is locked. Returns the bytes written: at most as many as may pass between two looks at
+    /// the amount of dirty memory, fewer when memory is short after some have been written.
     pub fn write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -158,8 +159,8 @@ impl Cache {
         Ok(pos - offset)
     }
 
-    /// The locked folio of the page at `pos`, from where on `[pos, end)` is about to be written, with a reference: up to
-    /// date, unless all of it is going to be overwritten.
+    /// The locked folio of the page at `pos`, from where on `[pos, end)` is about to be written, with a reference: up
+    /// to date, unless all of it is going to be overwritten.
     fn folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -195,8 +196,8 @@ impl Cache {
         }
     }
 
-    /// Add the folio of a disk file at `pos`, as large as what is written over it. `None`: it is being read, or somebody else
-    /// was faster; look again.
+    /// Add the folio of a disk file at `pos`, as large as what is written over it. `None`: it is being read, or
+    /// somebody else was faster; look again.
     fn new_folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -235,8 +236,8 @@ impl Cache {
     }
 }
 
-/// The page before which a write that begins at `page` looks at the amount of dirty memory; none in the middle of a folio
-/// that could be made.
+/// The page before which a write that begins at `page` looks at the amount of dirty memory; none in the middle of a
+/// folio that could be made.
 fn batch_end(page: u64, largest: Order) -> u64 {
     let end = page + BATCH_PAGES.max(largest.frames() as u64);
     end >> largest.0 << largest.0

@@ -1,8 +1,8 @@
 //! The limit on what is remembered of evicted pages.
 //!
-//! A leaf of a tree that holds nothing but shadows is memory spent on pages that are not there. All such leaves stand in
-//! one queue in the order in which they became so. There may be one for every eight folios on the lists (at 64 shadows
-//! a leaf, that is eight times what memory holds); beyond that the oldest are dropped.
+//! A leaf of a tree that holds nothing but shadows is memory spent on pages that are not there. All such leaves stand
+//! in one queue in the order in which they became so. There may be one for every eight folios on the lists (at 64
+//! shadows a leaf, that is eight times what memory holds); beyond that the oldest are dropped.
 
 use super::Cache;
 use super::tree::{News, ShadowLeaf};

@@ -1,8 +1,8 @@
 //! Shmem: files in memory and swap.
 //!
 //! A page is zeroes until it is written, lives in the file's tree while it is in memory, and when it is swapped out the
-//! tree holds its slot. New folios may be large (`shmem.max_order`); reclaim splits them before they are swapped out, as a
-//! slot is a page. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
+//! tree holds its slot. New folios may be large (`shmem.max_order`); reclaim splits them before they are swapped out,
+//! as a slot is a page. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
 //! cache to the tree; the slot is then given up, since memory holds the newest copy.
 
 use super::file::File;
@@ -91,8 +91,8 @@ impl Cache {
         Err(CacheError::BeyondEnd)
     }
 
-    /// A new folio that holds the page at `index`: the largest that the file has room for, and memory a block. `None`: somebody
-    /// was faster, or the file has become shorter.
+    /// A new folio that holds the page at `index`: the largest that the file has room for, and memory a block. `None`:
+    /// somebody was faster, or the file has become shorter.
     fn add_shmem<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -1,9 +1,9 @@
 //! Splitting a folio of a file.
 //!
-//! A folio that is in use cannot change its size: whoever holds a reference counts on its head. So the caller first takes
-//! the mappings away, and the split goes on only if nobody but the cache and the caller refers to the folio. It is done
-//! under the tree's lock, so nobody finds the folio meanwhile; the parts keep what was known of the whole: flags, marks
-//! in the tree, their place on the list, the group's charge. Nothing needs memory.
+//! A folio that is in use cannot change its size: whoever holds a reference counts on its head. So the caller first
+//! takes the mappings away, and the split goes on only if nobody but the cache and the caller refers to the folio. It
+//! is done under the tree's lock, so nobody finds the folio meanwhile; the parts keep what was known of the whole:
+//! flags, marks in the tree, their place on the list, the group's charge. Nothing needs memory.
 
 use super::Cache;
 use crate::frame::{FrameFlags, List, Owner};
@@ -16,11 +16,12 @@ use crate::units::*;
 pub const CACHE_AND_CALLER: u32 = 2;
 
 impl Cache {
-    /// Split a folio of a file into folios of order `to`. The caller has locked it, holds a reference, and has unmapped it;
-    /// it is not being written. Afterwards the caller has the first part locked, and a reference to it; the other parts are
-    /// in the cache, unlocked, but for those behind the file's end, which are dropped: a truncation that could not split
-    /// left them, zeroed, inside the whole. If the caller has isolated the folio, they come in `isolated`, with a reference each, the
-    /// second part at the tail. `false`: somebody uses the folio, nothing has changed.
+    /// Split a folio of a file into folios of order `to`. The caller has locked it, holds a reference, and has unmapped
+    /// it; it is not being written. Afterwards the caller has the first part locked, and a reference to it; the other
+    /// parts are in the cache, unlocked, but for those behind the file's end, which are dropped: a truncation that
+    /// could not split left them, zeroed, inside the whole. If the caller has isolated the folio, they come in
+    /// `isolated`, with a reference each, the second part at the tail. `false`: somebody uses the folio, nothing has
+    /// changed.
     pub fn split<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -9,9 +9,9 @@ use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::Stat;
 use crate::units::*;
 
-/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own; which of its pages it
-/// is, [`page_of_slot`] says when the folio is locked. If it is not in the swap cache, the slot is read, into a single page,
-/// and neighbours with it: slots that were filled together are wanted together. Waits for the device.
+/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own; which of its
+/// pages it is, [`page_of_slot`] says when the folio is locked. If it is not in the swap cache, the slot is read, into
+/// a single page, and neighbours with it: slots that were filled together are wanted together. Waits for the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
@@ -113,8 +113,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     Ok(Some(pfn))
 }
 
-/// Give a locked anonymous folio a slot for each page, one behind the other, and put it into the swap cache, dirty, so that it can
-/// be unmapped and written. `false`: swap is full, or has no such room.
+/// Give a locked anonymous folio a slot for each page, one behind the other, and put it into the swap cache, dirty, so
+/// that it can be unmapped and written. `false`: swap is full, or has no such room.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
@@ -154,8 +154,8 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
-/// Entries that mapped an anonymous folio, of which the caller has a reference, are gone. One that is left in nothing but the swap
-/// cache is of no more use, as in [`drop_swap_entry`].
+/// Entries that mapped an anonymous folio, of which the caller has a reference, are gone. One that is left in nothing
+/// but the swap cache is of no more use, as in [`drop_swap_entry`].
 #[inline]
 pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let frame = &memory.frames[pfn];
@@ -166,8 +166,8 @@ pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
 }
 
 /// An entry that referred to a slot is gone. If it was the last, a folio that only the swap cache still holds is of no
-/// more use: it goes now, if nobody is at it. One that is mapped again keeps the slot, unless slots are scarce: as long as it is not
-/// stored to, it can be evicted again without a write.
+/// more use: it goes now, if nobody is at it. One that is mapped again keeps the slot, unless slots are scarce: as long
+/// as it is not stored to, it can be evicted again without a write.
 pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
     if memory.swap.free_entry(memory.ground(), slot) > 0 {
         return;

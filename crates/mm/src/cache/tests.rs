@@ -318,8 +318,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Whatever is read, written, cut off, written back, swapped and evicted, in folios of whatever size: reads see what
-    /// was written last.
+    /// Whatever is read, written, cut off, written back, swapped and evicted, in folios of whatever size: reads see
+    /// what was written last.
     #[test]
     fn files_keep_their_content(
         ops in prop::collection::vec(op(), 1..120),

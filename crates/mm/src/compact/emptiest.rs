@@ -1,8 +1,9 @@
 //! Compaction of all of a zone where it is known how full page blocks are (`alloc.placement` = `densest`).
 //!
-//! Two scanners that come towards each other move whatever lies in the lower part, full page blocks as well as almost empty ones. Here
-//! the page block that has the fewest pages in use is emptied into those that have the most, then the next: the fewest moves for each
-//! block that becomes whole. It ends where what is in the next one finds no room in fuller ones.
+//! Two scanners that come towards each other move whatever lies in the lower part, full page blocks as well as almost
+//! empty ones. Here the page block that has the fewest pages in use is emptied into those that have the most, then the
+//! next: the fewest moves for each block that becomes whole. It ends where what is in the next one finds no room in
+//! fuller ones.
 
 use super::{Outcome, Run};
 use crate::frame::FrameFlags;
@@ -46,7 +47,8 @@ impl<M: Machine> Run<'_, M> {
         if self.how.proactive { self.proactive_enough() } else { Outcome::Continue }
     }
 
-    /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are free in part.
+    /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are
+    /// free in part.
     fn emptiest(&self, tried: &BTreeSet<Pfn>) -> Option<(Pfn, u64)> {
         self.st.alloc.emptiest(self.st.memory().ground(), self.zone.id(), |block| tried.contains(&block))
     }
@@ -91,8 +93,8 @@ impl<M: Machine> Run<'_, M> {
         room
     }
 
-    /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or will be: what is
-    /// moved there would be moved again.
+    /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or
+    /// will be: what is moved there would be moved again.
     pub(super) fn isolate_in_fullest(&mut self, order: Order, emptying: Pfn) {
         let ground = self.st.memory().ground();
         let done = self.st.alloc.isolate_in_fullest(ground, &mut self.held, order, |block, free| {

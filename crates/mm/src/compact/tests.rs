@@ -348,7 +348,8 @@ fn a_store_does_for_a_large_folio_what_defrag_says() {
     }
 }
 
-/// What lies between the marks is for those who find nothing above the low one: nobody compacts or reclaims before it has been asked for.
+/// What lies between the marks is for those who find nothing above the low one: nobody compacts or reclaims before it
+/// has been asked for.
 #[test]
 fn a_block_between_the_marks_is_had_without_compaction() {
     let mut bench = Bench::new(Folios::FreeSplit);
@@ -444,7 +445,8 @@ fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
     assert!(made[0].0 < made[0].1 && made[1].0 > made[1].1, "{made:?}");
 }
 
-/// Page tables find memory where no page block is free: what `vm.defrag_mode` keeps apart is mixed before memory is out.
+/// Page tables find memory where no page block is free: what `vm.defrag_mode` keeps apart is mixed before memory is
+/// out.
 #[test]
 fn groups_that_are_kept_apart_are_mixed_before_memory_is_out() {
     let mut bench = Bench::new(Folios::FreeSplit);
@@ -496,8 +498,8 @@ fn single_pages_never_compact() {
 proptest! {
     #![proptest_config(crate::testing::cases(16))]
 
-    /// Whatever lies in pieces, whatever is wanted and however hard: compaction ends, nothing is lost and nothing is there twice, and the
-    /// min mark stays.
+    /// Whatever lies in pieces, whatever is wanted and however hard: compaction ends, nothing is lost and nothing is
+    /// there twice, and the min mark stays.
     #[test]
     fn whatever_is_wanted_all_is_still_there(
         order in prop_oneof![Just(0u8), 2u8..6],

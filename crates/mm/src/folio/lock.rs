@@ -25,8 +25,8 @@ impl<M: Machine> Memory<M> {
         let frame = &self.frames[pfn];
         debug_assert!(frame.has(FrameFlags::LOCKED));
         frame.clear(FrameFlags::LOCKED);
-        // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says so before the
-        // last look at the lock, so either that saw it open or this sees who waits.
+        // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says
+        // so before the last look at the lock, so either that saw it open or this sees who waits.
         if frame.has(FrameFlags::WAITERS) {
             self.wake_folio(pfn);
         }
@@ -37,7 +37,8 @@ impl<M: Machine> Memory<M> {
         self.wait_while(pfn, FrameFlags::LOCKED);
     }
 
-    /// A ticket for the moment at which a folio is unlocked that is locked now, and cannot be unlocked meanwhile, nor freed before.
+    /// A ticket for the moment at which a folio is unlocked that is locked now, and cannot be unlocked meanwhile, nor
+    /// freed before.
     pub fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
         let ticket = self.machine.ticket(WaitKey::Frame(pfn));
         let before = self.frames[pfn].set(FrameFlags::WAITERS);

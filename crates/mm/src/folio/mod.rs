@@ -1,13 +1,16 @@
 //! A folio's life: how it is made, locked, split, replaced and dropped, whatever its size.
 //!
 //! - *Made* (here): charged to a group, one reference, nobody's yet.
-//! - *Dropped* ([`Memory::put`] and its kin): whoever gives up the last reference frees it. What entries held goes after their flush.
-//! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, its place in a cache and in swap stand still for who has the lock.
-//! - *Split* ([`Store::split_folio`](crate::store::Store::split_folio)): of anonymous memory where it is mapped, of a file when it is not.
+//! - *Dropped* ([`Memory::put`] and its kin): whoever gives up the last reference frees it. What entries held goes
+//!   after their flush.
+//! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, its place in a cache and in swap stand still for
+//!   who has the lock.
+//! - *Split* ([`Store::split_folio`](crate::store::Store::split_folio)): of anonymous memory where it is mapped, of a
+//!   file when it is not.
 //! - *Replaced* ([`Store::replace_folio`](crate::store::Store::replace_folio)): another one is what it was.
 //!
-//! What each of these means for a file, for page tables and for lists is done there (`cache`, `rmap`, `lru`): a room that wants it done
-//! to a folio asks here.
+//! What each of these means for a file, for page tables and for lists is done there (`cache`, `rmap`, `lru`): a room
+//! that wants it done to a folio asks here.
 
 mod lock;
 mod put;
@@ -75,8 +78,8 @@ impl<M: Machine> Memory<M> {
         if place.is_near() { (here, Nodes::ALL) } else { place.choose(&self.machine, here, order) }
     }
 
-    /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees every
-    /// page. Its content is still to be made.
+    /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees
+    /// every page. Its content is still to be made.
     pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
         let frame = &self.frames[pfn];
         frame.set_owner(owner, index);
@@ -87,9 +90,9 @@ impl<M: Machine> Memory<M> {
         self.sizes.count(SizeStat::NrAnon, frame.order(), 1);
     }
 
-    /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a large
-    /// folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together that is
-    /// only convenient.
+    /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a
+    /// large folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together
+    /// that is only convenient.
     pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
         let highest = ZoneKind::Movable;
         let (node, _) = self.place(gfp.place, order);

@@ -48,8 +48,8 @@ impl<M: Machine> Memory<M> {
         self.free_folios(&[pfn]);
     }
 
-    /// Free folios that nobody refers to. What many have in common (a list vector, a group, a zone) is locked and counted once
-    /// for all that follow each other.
+    /// Free folios that nobody refers to. What many have in common (a list vector, a group, a zone) is locked and
+    /// counted once for all that follow each other.
     pub fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.scope(Scope::FolioPut);
         if self.lru.remove_many(self.ground(), folios) {
@@ -72,9 +72,9 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, what else was
-    /// owed for the space has been paid, and pages and tables that nothing refers to any more are free. Of a space that has
-    /// ended nothing is flushed: no CPU runs it.
+    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, what
+    /// else was owed for the space has been paid, and pages and tables that nothing refers to any more are free. Of a
+    /// space that has ended nothing is flushed: no CPU runs it.
     ///
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, change: impl FnOnce(&mut Gather) -> R) -> R {

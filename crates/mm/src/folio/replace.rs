@@ -1,7 +1,7 @@
 //! Replacing a folio by one of the same size that has the same content.
 //!
-//! Who finds a folio in a cache takes a reference under a lock of that cache, and who does so finds either the old or the new one there,
-//! with all that must be known of it.
+//! Who finds a folio in a cache takes a reference under a lock of that cache, and who does so finds either the old or
+//! the new one there, with all that must be known of it.
 
 use crate::cache::CACHE_AND_CALLER;
 use crate::frame::{FolioPages, FrameFlags, Owner};
@@ -17,10 +17,10 @@ const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
     .union(FrameFlags::RECLAIM);
 
 impl<M: Machine> Store<M> {
-    /// Make `to`, a new folio of the same size that nobody sees, what `from` is: for its cache, if it is in one, for its list and its
-    /// group. Its content has been copied. Both are locked, `from` is not mapped, and the caller holds a reference of each. On return
-    /// nobody can get a reference of `from` any more; its owner it keeps for those who look for its entries. `false`: somebody uses it,
-    /// and nothing has changed.
+    /// Make `to`, a new folio of the same size that nobody sees, what `from` is: for its cache, if it is in one, for
+    /// its list and its group. Its content has been copied. Both are locked, `from` is not mapped, and the caller holds
+    /// a reference of each. On return nobody can get a reference of `from` any more; its owner it keeps for those who
+    /// look for its entries. `false`: somebody uses it, and nothing has changed.
     pub fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
         let base = self.memory().ground();
         let (frame, new) = (&self.frames[from], &self.frames[to]);

@@ -8,9 +8,9 @@ use crate::tlb::Batch;
 use crate::units::*;
 
 impl<M: Machine> Store<M> {
-    /// Split a folio, which the caller has locked and isolated, into pages. Afterwards the caller has the first page locked, and the others
-    /// come in `isolated`, with a reference each, the second page at the tail. Returns how many were freed, as nobody mapped them, or as
-    /// they lie behind the end of their file. `None`: somebody uses the folio.
+    /// Split a folio, which the caller has locked and isolated, into pages. Afterwards the caller has the first page
+    /// locked, and the others come in `isolated`, with a reference each, the second page at the tail. Returns how many
+    /// were freed, as nobody mapped them, or as they lie behind the end of their file. `None`: somebody uses the folio.
     pub fn split_folio(&self, head: Pfn, isolated: &mut List) -> Option<u64> {
         let frame = &self.frames[head];
         if frame.is_anon() {
@@ -22,7 +22,8 @@ impl<M: Machine> Store<M> {
     }
 
     /// Split a folio of a file, which the caller has locked and holds a reference of, into folios of order `to`: as
-    /// [`Cache::split`](crate::cache::Cache::split) does, after it has been unmapped. Who uses its pages faults them in again.
+    /// [`Cache::split`](crate::cache::Cache::split) does, after it has been unmapped. Who uses its pages faults them in
+    /// again.
     pub fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
         let memory = self.memory();
         let mut batch = Batch::new(memory.ground());

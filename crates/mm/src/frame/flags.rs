@@ -62,7 +62,8 @@ bitflags::bitflags! {
 const GENERATION_SHIFT: u32 = 23;
 const USES_SHIFT: u32 = 26;
 
-/// A slot in a vector's window of generations: a generation's sequence number, modulo as many as there can be at a time.
+/// A slot in a vector's window of generations: a generation's sequence number, modulo as many as there can be at a
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Generation(u8);
 

@@ -1,8 +1,8 @@
 //! How often a folio is mapped, as a whole and page by page.
 //!
-//! A folio of one page has one count, of the entries that map it. A larger one is asked three more questions: how many of
-//! its pages does anybody map (statistics, and whether it is worth splitting), is this very page mapped, and is the whole
-//! mapped by one 2 MiB entry. It has, with Linux's names behind them (Linux's start at -1, ours at 0):
+//! A folio of one page has one count, of the entries that map it. A larger one is asked three more questions: how many
+//! of its pages does anybody map (statistics, and whether it is worth splitting), is this very page mapped, and is the
+//! whole mapped by one 2 MiB entry. It has, with Linux's names behind them (Linux's start at -1, ours at 0):
 //!
 //! | count | where | what |
 //! |---|---|---|
@@ -12,15 +12,15 @@
 //! | pages mapped (`_nr_pages_mapped`) | head | pages with a page mapcount, plus [`ENTIRELY_MAPPED`] while the entire mapcount is not 0 |
 //!
 //! A run of entries is added or removed by one call: one atomic addition for each page (nothing less tells which pages
-//! lost their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how many
-//! pages the statistics change, which is the same as if the pages came and went one after the other.
+//! lost their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how
+//! many pages the statistics change, which is the same as if the pages came and went one after the other.
 
 use super::{Frame, FrameFlags, FrameTable};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
-/// In the count of mapped pages: a 2 MiB entry maps them all. Far above the number of pages of any folio, so that two CPUs
-/// that add it at the same moment do not run into the count.
+/// In the count of mapped pages: a 2 MiB entry maps them all. Far above the number of pages of any folio, so that two
+/// CPUs that add it at the same moment do not run into the count.
 const ENTIRELY_MAPPED: u32 = 1 << 23;
 /// The count of mapped pages without it.
 const PAGES: u32 = ENTIRELY_MAPPED - 1;
@@ -145,8 +145,8 @@ impl FrameTable {
         let mut change = Remapped::default();
         if entire.fetch_add(1, Relaxed) == 0 {
             let now = record.pages_mapped.fetch_add(ENTIRELY_MAPPED, Relaxed) + ENTIRELY_MAPPED;
-            // Else the last such entry is being removed on another CPU, which has not come to this count yet and will find
-            // ours there.
+            // Else the last such entry is being removed on another CPU, which has not come to this count yet and will
+            // find ours there.
             if now < 2 * ENTIRELY_MAPPED {
                 change.large = 1;
                 change.pages = record.pages().saturating_sub(now & PAGES);
@@ -199,8 +199,8 @@ impl FrameTable {
         self[page].page_mapcount.load(Relaxed) + self.entire_mapcount(head)
     }
 
-    /// Does more than one space map a part of the folio? A guess where only some of its pages are mapped: then its first
-    /// page stands for all.
+    /// Does more than one space map a part of the folio? A guess where only some of its pages are mapped: then its
+    /// first page stands for all.
     pub fn likely_mapped_shared(&self, head: Pfn) -> bool {
         let (record, mapcount) = (&self[head], self[head].mapcount());
         if record.order() == Order::ZERO || mapcount <= 1 {

@@ -1,8 +1,8 @@
 //! The frame table: one record of 64 bytes for each physical frame.
 //!
-//! Every field is an atomic cell, so any CPU may look at any frame at any time; what may be *changed* by whom is said at
-//! each field. A folio is 2^order frames from an aligned head; its state stands in the head's record, and the records
-//! of its other frames only point to the head.
+//! Every field is an atomic cell, so any CPU may look at any frame at any time; what may be *changed* by whom is said
+//! at each field. A folio is 2^order frames from an aligned head; its state stands in the head's record, and the
+//! records of its other frames only point to the head.
 
 mod flags;
 pub mod list;
@@ -49,9 +49,9 @@ impl Mobility {
 
 /// The record of one frame.
 ///
-/// Aligned to 16 bytes and no more: that is what a hosted allocator gives zeroed memory with that it has not touched, and the
-/// records of a large machine are mostly never touched. Such memory then begins 16 bytes into a cache line, so the last
-/// 16 bytes of a record stand in the next line: they are those that the hot paths use least.
+/// Aligned to 16 bytes and no more: that is what a hosted allocator gives zeroed memory with that it has not touched,
+/// and the records of a large machine are mostly never touched. Such memory then begins 16 bytes into a cache line, so
+/// the last 16 bytes of a record stand in the next line: they are those that the hot paths use least.
 #[repr(C, align(16))]
 pub struct Frame {
     /// [`FrameFlags`].
@@ -71,12 +71,11 @@ pub struct Frame {
     index: AtomicU64,
     /// Group that is charged for it (bits 0-15), and the queue of its list vector that it stands in (16-23).
     group: AtomicU32,
-    /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits for one
-    /// of its entries; 0: none. A free block's stands in its private
-    /// word.
+    /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits
+    /// for one of its entries; 0: none. A free block's stands in its private word.
     debt: AtomicU32,
-    /// Swap slot while in the swap cache; order (bits 0-7) and generation of its debt (8-63) while free; entries in use of a page table; the head's number in a
-    /// tail frame.
+    /// Swap slot while in the swap cache; order (bits 0-7) and generation of its debt (8-63) while free; entries in use
+    /// of a page table; the head's number in a tail frame.
     private: AtomicU64,
     /// Of a page of a larger folio, its head's too: entries that map this page alone.
     page_mapcount: AtomicU32,
@@ -237,8 +236,8 @@ impl Frame {
         old.wrapping_sub(n)
     }
 
-    /// Order of the folio that this frame heads. Of a free block's head: the order of the folio whose tails are still in
-    /// place behind it (see [`FrameTable::make_folio`]).
+    /// Order of the folio that this frame heads. Of a free block's head: the order of the folio whose tails are still
+    /// in place behind it (see [`FrameTable::make_folio`]).
     #[inline]
     pub fn order(&self) -> Order {
         Order(self.shape.load(Relaxed) as u8)
@@ -288,7 +287,8 @@ impl Frame {
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
 
-    /// Note where the frame lives, as order 0, and its page block's mobility group. The allocator does this before the frame heads a block or joins a folio.
+    /// Note where the frame lives, as order 0, and its page block's mobility group. The allocator does this before the
+    /// frame heads a block or joins a folio.
     #[inline]
     pub fn place(&self, node: NodeId, zone: ZoneId, mobility: Mobility) {
         self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16 | (mobility as u32) << 24, Relaxed);
@@ -361,8 +361,8 @@ impl Frame {
         self.group.store(place | group.0 as u32, Relaxed);
     }
 
-    /// The queue of its list vector that a folio stands in, if it is none of the classic lists; else 0. Guarded by the vector's lock; of
-    /// a folio that is on no list, its holder's.
+    /// The queue of its list vector that a folio stands in, if it is none of the classic lists; else 0. Guarded by the
+    /// vector's lock; of a folio that is on no list, its holder's.
     #[inline]
     pub(crate) fn queue(&self) -> u8 {
         (self.group.load(Relaxed) >> 16) as u8

@@ -10,11 +10,12 @@ const OF_THE_WHOLE: FrameFlags =
     FrameFlags::LOCKED.union(FrameFlags::WAITERS).union(FrameFlags::HEAD).union(FrameFlags::EXCLUSIVE);
 
 impl FrameTable {
-    /// Make the pages of a folio of anonymous memory folios. Each keeps its entries' counts and whether it is one process's own,
-    /// and has a reference for each entry and one of the caller's. The first stays locked if the folio was.
+    /// Make the pages of a folio of anonymous memory folios. Each keeps its entries' counts and whether it is one
+    /// process's own, and has a reference for each entry and one of the caller's. The first stays locked if the folio
+    /// was.
     ///
-    /// The caller has frozen the folio's references, and nobody can change an entry that maps it. It is in no cache, and not
-    /// mapped by 2 MiB entries.
+    /// The caller has frozen the folio's references, and nobody can change an entry that maps it. It is in no cache,
+    /// and not mapped by 2 MiB entries.
     pub(crate) fn split_to_pages(&self, head: Pfn) {
         let record = &self[head];
         let order = record.order();

@@ -39,7 +39,8 @@ impl Lru {
     }
 
     /// A file folio could not be dropped when asked for (it is dirty, being written, or in use): let reclaim meet it
-    /// soon. A clean one goes to the tail; one that must be written first goes to the head and is freed after its write.
+    /// soon. A clean one goes to the tail; one that must be written first goes to the head and is freed after its
+    /// write.
     pub fn deactivate_file<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         if frame.mapcount() > 0 || !self.claim(base, pfn, FrameFlags::UNEVICTABLE) {
@@ -80,7 +81,8 @@ impl Lru {
         }
     }
 
-    /// A mapping locks the folio in memory: it goes to the unevictable list, now or when whoever isolated it puts it back.
+    /// A mapping locks the folio in memory: it goes to the unevictable list, now or when whoever isolated it puts it
+    /// back.
     pub fn mlock<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
         let frame = &base.frames[pfn];
         if frame.test_and_set(FrameFlags::MLOCKED) {

@@ -52,8 +52,8 @@ const NAMES: FrameFlags = FrameFlags::LRU
     .union(FrameFlags::GENERATION);
 
 impl Lru {
-    /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the list,
-    /// so that the next batch does not meet them again; folios that somebody else is about to move go there too.
+    /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the
+    /// list, so that the next batch does not meet them again; folios that somebody else is about to move go there too.
     pub fn isolate_batch<M: Machine>(
         &self,
         base: &Base<M>,
@@ -142,7 +142,8 @@ impl Lru {
         }
     }
 
-    /// So many pages came to the lists of the vector whose lock is held. Returns the pages of all lists, and of active ones.
+    /// So many pages came to the lists of the vector whose lock is held. Returns the pages of all lists, and of active
+    /// ones.
     fn account_moved<M: Machine>(
         &self,
         base: &Base<M>,
@@ -170,8 +171,9 @@ impl Lru {
         }
     }
 
-    /// [`Lru::remove`] for folios whose last references are gone, which are not charged any more either. What is done for those
-    /// that follow each other and are alike is done once for all of them. Returns whether there are folios of several pages.
+    /// [`Lru::remove`] for folios whose last references are gone, which are not charged any more either. What is done
+    /// for those that follow each other and are alike is done once for all of them. Returns whether there are folios of
+    /// several pages.
     pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) -> bool {
         let mut any_large = false;
         let mut rest = folios.iter().map(|&pfn| &base.frames[pfn]);
@@ -179,7 +181,8 @@ impl Lru {
         while let Some(first) = next {
             let listed = first.has(FrameFlags::LRU);
             let mut held = listed.then(|| self.lock_of(first));
-            // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its group, too.
+            // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its
+            // group, too.
             let names = first.flags() & NAMES;
             let (queue, kin, place) = (queue_of(first), first.kin(), first.group_and_queue());
             let proposed = queue as usize >= PROPOSED;
@@ -335,7 +338,8 @@ pub(super) fn push<M: Machine>(base: &Base<M>, list: &mut List, pfn: Pfn, end: E
     }
 }
 
-/// Take the right to move a folio that is on a list, whose lock is held, and a reference. `false`: somebody else moves or frees it.
+/// Take the right to move a folio that is on a list, whose lock is held, and a reference. `false`: somebody else moves
+/// or frees it.
 #[inline]
 pub(super) fn take(frame: &Frame) -> bool {
     if !frame.try_get() {

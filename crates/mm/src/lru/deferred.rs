@@ -1,12 +1,13 @@
 //! Anonymous folios of which only some pages are mapped.
 //!
-//! A page of a larger folio that nobody maps any more stays in memory until the whole folio goes. To split the folio at once
-//! would be work for nothing where the rest is about to be unmapped, too; so it is put on a queue of its node, and split when
-//! memory is wanted (`reclaim`), or forgotten when it is freed before that. Linux's deferred split queue.
+//! A page of a larger folio that nobody maps any more stays in memory until the whole folio goes. To split the folio at
+//! once would be work for nothing where the rest is about to be unmapped, too; so it is put on a queue of its node, and
+//! split when memory is wanted (`reclaim`), or forgotten when it is freed before that. Linux's deferred split queue.
 //!
-//! A folio is on the queue while it has the flag PARTIALLY_MAPPED, which changes under the queue's lock. Its own links are those of
-//! its list of pages by age, so the queue links the records of first tails. A queue holds no reference: who takes a folio from
-//! it gets one, or finds that the folio is being freed, and whoever frees a folio takes it off first.
+//! A folio is on the queue while it has the flag PARTIALLY_MAPPED, which changes under the queue's lock. Its own links
+//! are those of its list of pages by age, so the queue links the records of first tails. A queue holds no reference:
+//! who takes a folio from it gets one, or finds that the folio is being freed, and whoever frees a folio takes it off
+//! first.
 
 use super::Lru;
 use crate::base::Base;
@@ -36,8 +37,8 @@ fn head_of<M: Machine>(base: &Base<M>, tail: Pfn) -> Pfn {
 }
 
 impl Lru {
-    /// A folio has lost its last mappings of some pages, and keeps others. If it is worth splitting, it is queued for that:
-    /// a file's is not, nor one in the swap cache, whose other pages may come back. The caller holds a reference.
+    /// A folio has lost its last mappings of some pages, and keeps others. If it is worth splitting, it is queued for
+    /// that: a file's is not, nor one in the swap cache, whose other pages may come back. The caller holds a reference.
     #[cold]
     pub fn defer_split<M: Machine>(&self, base: &Base<M>, head: Pfn) {
         let frame = &base.frames[head];
@@ -77,7 +78,8 @@ impl Lru {
         self.deferred.nodes[node.index()].lock().len()
     }
 
-    /// The folio of a node that has waited longest, with a reference. It goes to the queue's end. `None`: there is none, or it is being freed.
+    /// The folio of a node that has waited longest, with a reference. It goes to the queue's end. `None`: there is
+    /// none, or it is being freed.
     pub fn next_deferred<M: Machine>(&self, base: &Base<M>, node: NodeId) -> Option<Pfn> {
         let mut queue = self.deferred.nodes[node.index()].lock();
         let tail = queue.pop_head(&base.frames)?;

@@ -2,8 +2,8 @@
 //!
 //! Group 0 is the root; it has no limits, so its own pages are not counted and an allocation for it costs nothing here.
 //! A charge to any other group counts there and in every group above (the root's count is thus that of all others
-//! together). A group that is removed lives on as a tomb: its number is not used again, its lists and charges go over to
-//! its parent, and folios that were off the lists meanwhile follow when they return.
+//! together). A group that is removed lives on as a tomb: its number is not used again, its lists and charges go over
+//! to its parent, and folios that were off the lists meanwhile follow when they return.
 
 use super::PolicyKind;
 use super::protect::Claim;
@@ -359,8 +359,8 @@ impl Groups {
         self.upwards(group).find_map(|level| Some((level, self.pages_over_high(level)?)))
     }
 
-    /// The same, of those that have been charged since the last call while they were there, and no more pages than that: the caller
-    /// reclaims for them.
+    /// The same, of those that have been charged since the last call while they were there, and no more pages than
+    /// that: the caller reclaims for them.
     #[inline]
     pub fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
         // The root has no limits, and most have no group.

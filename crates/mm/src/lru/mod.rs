@@ -6,10 +6,10 @@
 //!
 //! # Protocol
 //! The flag LRU is the right to move a folio. Whoever clears it owns the folio's place: it alone may take it off its
-//! list and change the flags that name the list (ACTIVE, UNEVICTABLE, SWAPBACKED, and the group). So a mover clears LRU,
-//! takes the vector's lock, unlinks, changes flags, links, and sets LRU again; a mover that finds LRU clear leaves the
-//! folio alone. A folio is isolated when LRU is clear and the isolator holds a reference of its own. The reference count
-//! reaches zero only once; who then finds LRU set takes the folio off its list before it is freed.
+//! list and change the flags that name the list (ACTIVE, UNEVICTABLE, SWAPBACKED, and the group). So a mover clears
+//! LRU, takes the vector's lock, unlinks, changes flags, links, and sets LRU again; a mover that finds LRU clear leaves
+//! the folio alone. A folio is isolated when LRU is clear and the isolator holds a reference of its own. The reference
+//! count reaches zero only once; who then finds LRU set takes the folio off its list before it is freed.
 //!
 //! When a group is removed, its folios change vectors with LRU set, under the locks of both vectors (the group's
 //! first, then its parent's); so after taking a lock, a mover checks that the folio still belongs to that vector.
@@ -152,7 +152,8 @@ impl Lru {
         if self.groups.is_live(group) { Ok(self.groups.memory_limits(group)) } else { Err(Error::NotFound) }
     }
 
-    /// Remove a group other than the root, with none below it and no space in it. Its folios and their charges go to its parent.
+    /// Remove a group other than the root, with none below it and no space in it. Its folios and their charges go to
+    /// its parent.
     pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;
@@ -192,8 +193,8 @@ impl Lru {
 
     // --- one folio ---
 
-    /// Put a new folio, that is on no list, where the policy wants it. `faulted`: it is what a fault needs, or is read by it, in a
-    /// range where accesses say something about the future. The caller holds a reference.
+    /// Put a new folio, that is on no list, where the policy wants it. `faulted`: it is what a fault needs, or is read
+    /// by it, in a range where accesses say something about the future. The caller holds a reference.
     pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
         base.charge(Work::LruAdd, 1);
         let policy = self.policy_of(&base.frames[pfn]);
@@ -228,7 +229,8 @@ impl Lru {
         self.isolate_if(base, pfn, |_, _, _| ())
     }
 
-    /// The same, because the folio's content is going to be moved: when that, or the folio, is put back, it has the generation that it had.
+    /// The same, because the folio's content is going to be moved: when that, or the folio, is put back, it has the
+    /// generation that it had.
     pub fn isolate_to_move<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
         self.isolate_if(base, pfn, mglru::note_age)
     }
@@ -253,8 +255,8 @@ impl Lru {
         true
     }
 
-    /// An isolated folio's content has been moved to another, to which nobody can come yet: its charge, and what is known of its use,
-    /// go along. That it is locked in memory, those say who lock it ([`Lru::keep_locked`]).
+    /// An isolated folio's content has been moved to another, to which nobody can come yet: its charge, and what is
+    /// known of its use, go along. That it is locked in memory, those say who lock it ([`Lru::keep_locked`]).
     pub fn succeed<M: Machine>(&self, base: &Base<M>, from: Pfn, to: Pfn) {
         let (from, to) = (&base.frames[from], &base.frames[to]);
         let known = FrameFlags::ACTIVE
@@ -275,8 +277,8 @@ impl Lru {
         self.insert(base, pfn, Why::Back);
     }
 
-    /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place on its
-    /// list. If it is on none, neither are they.
+    /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place
+    /// on its list. If it is on none, neither are they.
     pub fn split<M: Machine>(&self, base: &Base<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
         let (frame, pages) = (&base.frames[pfn], base.frames[pfn].pages());
         if !frame.test_and_clear(FrameFlags::LRU) {
@@ -317,8 +319,8 @@ impl Lru {
         }
     }
 
-    /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set and those
-    /// of `clear` are cleared.
+    /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set
+    /// and those of `clear` are cleared.
     fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why, set: FrameFlags, clear: FrameFlags) {
         base.charge(Work::LruMove, 1);
         let frame = &base.frames[pfn];
@@ -455,8 +457,9 @@ impl Lru {
     // --- walks ---
 
     /// The next group of a walk over the groups below `top` that shares its position with all partial walks on the
-    /// node, so that reclaimers which stop early go on where the last one stopped. `cycle` is `None` at the start of the
-    /// caller's walk and belongs to the walk from then on. The walk ends when it, or another one, has reached the end.
+    /// node, so that reclaimers which stop early go on where the last one stopped. `cycle` is `None` at the start of
+    /// the caller's walk and belongs to the walk from then on. The walk ends when it, or another one, has reached the
+    /// end.
     pub fn next_shared(&self, top: GroupId, node: NodeId, cycle: &mut Option<u32>) -> Option<GroupId> {
         let vec = self.vec(node, top);
         let starts = cycle.is_none();

@@ -1,13 +1,14 @@
 //! The seam of page-replacement policies: what a policy decides, and what [`Lru`](super::Lru) does for all of them.
 //!
-//! A vector belongs to one policy at a time. The policy says where a folio goes and what its flags mean; it takes no lock and links
-//! nothing. Linking, counting, charging and the right to move a folio are the same for all, in [`super`]. A policy that also walks
-//! page tables or chooses what reclaim scans has a front end two floors up.
+//! A vector belongs to one policy at a time. The policy says where a folio goes and what its flags mean; it takes no
+//! lock and links nothing. Linking, counting, charging and the right to move a folio are the same for all, in
+//! [`super`]. A policy that also walks page tables or chooses what reclaim scans has a front end two floors up.
 //!
-//! What a policy keeps for a vector stands in the vector ([`LruVec`]) and changes under its lock; what others read without it is
-//! atomic. Which policy a folio's place is from can be told from the folio alone, as vectors change policies folio by folio: one with a
-//! generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is MGLRU's; of the others, one whose record names a queue
-//! was placed by a policy that proposes ([`crate::policy`]), and the rest stand on classic lists.
+//! What a policy keeps for a vector stands in the vector ([`LruVec`]) and changes under its lock; what others read
+//! without it is atomic. Which policy a folio's place is from can be told from the folio alone, as vectors change
+//! policies folio by folio: one with a generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is
+//! MGLRU's; of the others, one whose record names a queue was placed by a policy that proposes ([`crate::policy`]), and
+//! the rest stand on classic lists.
 
 use super::classic::Classic;
 use super::mglru::MgLru;
@@ -74,13 +75,15 @@ pub trait Policy {
     /// A folio leaves the vector, whose lock is held. Returns the list that it counted on.
     fn leave(&self, at: Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList;
 
-    /// A new folio is about to come to the vector. `faulted`: an access that says something about the future needs it now.
+    /// A new folio is about to come to the vector. `faulted`: an access that says something about the future needs it
+    /// now.
     fn admit(&self, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
     fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used;
 
-    /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever it was?
+    /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever
+    /// it was?
     fn deactivates_all(&self) -> bool;
 }
 
@@ -191,7 +194,8 @@ impl PolicyCell {
     }
 }
 
-/// Call a method of the policy of `$kind`: the compiler sees through it, so that a vector of the classic lists pays a branch.
+/// Call a method of the policy of `$kind`: the compiler sees through it, so that a vector of the classic lists pays a
+/// branch.
 macro_rules! with_policy {
     ($kind:expr, $policy:ident => $call:expr) => {
         match $kind {

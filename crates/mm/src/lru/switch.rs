@@ -1,7 +1,8 @@
 //! Vectors change policies while folios come and go.
 //!
-//! A vector's policy is a switch that newcomers heed. Once it is turned, the folios of the other policy's queues are moved over, some in
-//! each hold of the lock; until they are through, the vector has folios of both, and each knows which it is.
+//! A vector's policy is a switch that newcomers heed. Once it is turned, the folios of the other policy's queues are
+//! moved over, some in each hold of the lock; until they are through, the vector has folios of both, and each knows
+//! which it is.
 
 use super::mglru::LARGE_BATCH;
 use super::policy::{Leave, Why};
@@ -45,7 +46,8 @@ impl Lru {
         self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)
     }
 
-    /// Give a group other than the root a policy of its own, which groups made below it later begin with, and move its folios. Fails as
+    /// Give a group other than the root a policy of its own, which groups made below it later begin with, and move its
+    /// folios. Fails as
     /// [`Lru::set_policy`] does.
     pub fn set_group_policy<M: Machine>(
         &self,
@@ -77,7 +79,8 @@ impl Lru {
         if is_there { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// Change the policy of all vectors but those of groups that have one of their own, and move their folios. Fails if somebody else does so now, or if there is no such policy.
+    /// Change the policy of all vectors but those of groups that have one of their own, and move their folios. Fails if
+    /// somebody else does so now, or if there is no such policy.
     pub fn set_policy<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) -> Result<(), Error> {
         self.check_policy(policy)?;
         if !self.policy.begin() {
@@ -118,8 +121,8 @@ impl Lru {
         policy.maker(self.custom).map(|make| Box::new(Proposed::new(make())))
     }
 
-    /// The folios of a group that is removed, but for those on classic lists, go to its parent, of generations those that were used last
-    /// to where used ones are. Both vectors are locked.
+    /// The folios of a group that is removed, but for those on classic lists, go to its parent, of generations those
+    /// that were used last to where used ones are. Both vectors are locked.
     pub(super) fn reparent_placed<M: Machine>(
         &self,
         base: &Base<M>,

@@ -85,8 +85,8 @@ impl Lru {
         Ok((pages, source.len()))
     }
 
-    /// The queues of a vector's generations: each folio has a generation, and the queue that it stands in; sizes are those of the
-    /// generations in the folios' flags. Adds what counts on classic lists to `own`; returns the folios.
+    /// The queues of a vector's generations: each folio has a generation, and the queue that it stands in; sizes are
+    /// those of the generations in the folios' flags. Adds what counts on classic lists to `own`; returns the folios.
     fn check_generations<M: Machine>(
         &self,
         base: &Base<M>,
@@ -139,8 +139,8 @@ impl Lru {
         Ok(folios)
     }
 
-    /// The queues of a policy that proposes: each folio's record names the queue that it stands in, and the policy is told the sizes of
-    /// its lists rightly. Adds what counts on classic lists to `own`; returns the folios.
+    /// The queues of a policy that proposes: each folio's record names the queue that it stands in, and the policy is
+    /// told the sizes of its lists rightly. Adds what counts on classic lists to `own`; returns the folios.
     fn check_proposed<M: Machine>(
         &self,
         base: &Base<M>,

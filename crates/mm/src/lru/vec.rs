@@ -186,7 +186,8 @@ impl LruVec {
         PolicyKind::new(self.policy.load(Relaxed) as u8)
     }
 
-    /// Newcomers are placed by another policy from now on; its instance is there. The lock is held, or nobody else is there.
+    /// Newcomers are placed by another policy from now on; its instance is there. The lock is held, or nobody else is
+    /// there.
     pub(super) fn set_policy(&self, policy: PolicyKind) {
         self.policy.store(u32::from(policy.number()), Release);
         self.generations.set_on(policy == PolicyKind::MgLru);

@@ -159,8 +159,8 @@ impl Lru {
         self.refault_pages(base, &[(pfn, shadow)], || swap_free, faulted);
     }
 
-    /// [`Lru::refault`] for some folios of one group, all of files or none. What those that left one vector are held against is asked once for as
-    /// many as follow each other.
+    /// [`Lru::refault`] for some folios of one group, all of files or none. What those that left one vector are held
+    /// against is asked once for as many as follow each other.
     pub fn refault_pages<M: Machine>(
         &self,
         base: &Base<M>,

@@ -47,7 +47,8 @@ enum Stay {
 struct Mover<'a, 't, M> {
     st: &'a Store<M>,
     target: &'t mut dyn Target<M>,
-    /// Are folios copied while they are in use, if they can be? Then each is a batch: none waits while others are copied.
+    /// Are folios copied while they are in use, if they can be? Then each is a batch: none waits while others are
+    /// copied.
     in_use: bool,
     done: Done,
     /// Pages of folios that were split on the way.
@@ -107,7 +108,8 @@ impl<M: Machine> Mover<'_, '_, M> {
         batch
     }
 
-    /// Try to move folios, and those that it is worth for once more, so many times. What is not moved stays in the list.
+    /// Try to move folios, and those that it is worth for once more, so many times. What is not moved stays in the
+    /// list.
     fn tries(&mut self, batch: &mut List, mode: Mode, passes: u32) {
         let mut failed = List::new();
         for _ in 0..passes {
@@ -147,7 +149,8 @@ impl<M: Machine> Mover<'_, '_, M> {
         }
     }
 
-    /// Try once to move all folios of a list, with one payment for all of them. What may be tried again stays in the list.
+    /// Try once to move all folios of a list, with one payment for all of them. What may be tried again stays in the
+    /// list.
     fn pass(&mut self, folios: &mut List, failed: &mut List, mode: Mode) {
         let (st, frames) = (self.st, &self.st.frames);
         let mut batch = Batch::new(st.memory().ground());

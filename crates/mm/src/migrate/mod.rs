@@ -1,24 +1,27 @@
 //! Migration: the content of folios goes to other frames, and everything that knew the old ones knows the new ones.
 //!
 //! Who wants it says why ([`Why`]) and how hard to try ([`Mode`]): it isolates folios ([`isolate`]), and has them moved
-//! ([`folios`]) to frames that a [`Target`] of its own chooses. What could not be moved is back on its list afterwards, as it was.
+//! ([`folios`]) to frames that a [`Target`] of its own chooses. What could not be moved is back on its list afterwards,
+//! as it was.
 //!
 //! # One folio
 //! 1. It is locked, and a frame is had for it.
-//! 2. Its entries are taken away, and others wait in their place ([`Absent::Moving`](crate::table::Absent)): each is noted in a batch, as
-//!    reclaim's are. A fault that meets one waits for the folio's lock.
-//! 3. What the batch owes is paid: no CPU can store to the folio any more. One that could only read it may go on doing so where the
-//!    policy of flushes says so ([`crate::tlb::Batch`]): it reads what the copy says, and the old frame carries the debt.
-//! 4. It is copied. Then its references are frozen, if they are those of its cache and of who isolated it, and the new folio takes its place
-//!    in its cache, its group, and later on its list ([`Store::replace_folio`]).
-//! 5. The entries that wait map the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old one is unlocked and free.
+//! 2. Its entries are taken away, and others wait in their place ([`Absent::Moving`](crate::table::Absent)): each is
+//!    noted in a batch, as reclaim's are. A fault that meets one waits for the folio's lock.
+//! 3. What the batch owes is paid: no CPU can store to the folio any more. One that could only read it may go on doing
+//!    so where the policy of flushes says so ([`crate::tlb::Batch`]): it reads what the copy says, and the old frame
+//!    carries the debt.
+//! 4. It is copied. Then its references are frozen, if they are those of its cache and of who isolated it, and the new
+//!    folio takes its place in its cache, its group, and later on its list ([`Store::replace_folio`]).
+//! 5. The entries that wait map the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old one is
+//!    unlocked and free.
 //!
-//! If somebody else has a reference, the entries map the old folio again: nothing has changed. It is copied before its references are
-//! frozen, as a folio whose references are frozen makes others spin, and what is copied cannot change: to map it, or to write
-//! to it, takes its lock.
+//! If somebody else has a reference, the entries map the old folio again: nothing has changed. It is copied before its
+//! references are frozen, as a folio whose references are frozen makes others spin, and what is copied cannot change:
+//! to map it, or to write to it, takes its lock.
 //!
-//! *Many.* Steps 1 and 2 are done for a batch of folios, with one payment for all; so none is waited for while others are locked, and
-//! those that would have to be waited for are tried again by themselves, if the mode allows it.
+//! *Many.* Steps 1 and 2 are done for a batch of folios, with one payment for all; so none is waited for while others
+//! are locked, and those that would have to be waited for are tried again by themselves, if the mode allows it.
 //!
 //! Source: mm/migrate.c of Linux 6.12.
 
@@ -58,8 +61,8 @@ pub enum Why {
 
 /// Where folios go.
 pub trait Target<M> {
-    /// A folio of `order` for the content of the one at `from`. `None`: there is none; a folio of several pages is split then, and its
-    /// pages are asked for one by one, and for a page nothing more is moved.
+    /// A folio of `order` for the content of the one at `from`. `None`: there is none; a folio of several pages is
+    /// split then, and its pages are asked for one by one, and for a page nothing more is moved.
     fn take(&mut self, st: &Store<M>, from: Pfn, order: Order) -> Option<Fresh>;
 
     /// One that was taken is not needed after all.
@@ -110,8 +113,8 @@ pub enum Refused {
     Pinned,
 }
 
-/// Take the folio whose first frame is `head` off its list, with a reference, so that it can be moved. Returns its order, which does not
-/// change any more until it is moved or put back. Asks for no lock: any frame's number will do.
+/// Take the folio whose first frame is `head` off its list, with a reference, so that it can be moved. Returns its
+/// order, which does not change any more until it is moved or put back. Asks for no lock: any frame's number will do.
 pub fn isolate<M: Machine>(st: &Store<M>, head: Pfn) -> Result<Order, Refused> {
     let Some(frame) = st.frames.get(head).filter(|frame| frame.has(FrameFlags::LRU)) else {
         return Err(Refused::NotListed);
@@ -149,7 +152,8 @@ fn note_isolated<M: Machine>(st: &Store<M>, head: Pfn, by: i64) {
     st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
 }
 
-/// Move isolated folios, the list's tail first. What is not moved is put back on its list. Nobody's locks may be held, and no folio's.
+/// Move isolated folios, the list's tail first. What is not moved is put back on its list. Nobody's locks may be held,
+/// and no folio's.
 pub fn folios<M: Machine>(
     st: &Store<M>,
     isolated: List,
@@ -160,8 +164,8 @@ pub fn folios<M: Machine>(
     move_or_put_back(st, isolated, target, (mode, false), why)
 }
 
-/// The same for folios that go up, if those that are one process's own can be used until they have been copied. Who writes to one
-/// meanwhile keeps it from being moved.
+/// The same for folios that go up, if those that are one process's own can be used until they have been copied. Who
+/// writes to one meanwhile keeps it from being moved.
 pub fn folios_in_use<M: Machine>(st: &Store<M>, isolated: List, target: &mut dyn Target<M>) -> Done {
     move_or_put_back(st, isolated, target, (Mode::Async, true), Why::Promotion)
 }
@@ -180,7 +184,8 @@ fn move_or_put_back<M: Machine>(
     done
 }
 
-/// The same for folios that reclaim has isolated and counted. Returns what is not moved, too: still isolated, in the same order.
+/// The same for folios that reclaim has isolated and counted. Returns what is not moved, too: still isolated, in the
+/// same order.
 pub fn folios_of_reclaim<M: Machine>(
     st: &Store<M>,
     isolated: List,

@@ -240,7 +240,8 @@ fn pages_that_are_not_needed_are_free() {
     bench.mm.validate().unwrap();
 }
 
-/// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with its last mapping.
+/// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with
+/// its last mapping.
 #[test]
 fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
     let bench = Bench::new();

@@ -1,7 +1,7 @@
 //! Pages that were cut off their file while they are still mapped: between the two times that truncate unmaps.
 //!
-//! A fault that saw the old size may map a page after truncate has unmapped everything. Until truncate comes by again, the
-//! page belongs to no file, and whoever meets its entry must cope.
+//! A fault that saw the old size may map a page after truncate has unmapped everything. Until truncate comes by again,
+//! the page belongs to no file, and whoever meets its entry must cope.
 
 use super::*;
 use crate::table::Resident;

@@ -11,8 +11,8 @@ const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
 const GROUP: GroupId = GroupId(0);
 
-/// A memory manager with a space that has all pages of a file and as many of its own, all of them present; a kernel task on CPU 1 uses
-/// its tables.
+/// A memory manager with a space that has all pages of a file and as many of its own, all of them present; a kernel
+/// task on CPU 1 uses its tables.
 #[cfg_attr(
     feature = "one-thread",
     expect(clippy::arc_with_non_send_sync, reason = "it is both but for machines that run on one thread")

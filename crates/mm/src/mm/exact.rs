@@ -8,8 +8,8 @@ use crate::memory::Gfp;
 use crate::units::*;
 
 impl<M: Machine> Mm<M> {
-    /// Take a free frame for good, as a kernel does for what it never moves. Its page block goes over to a mobility group. `false`: it
-    /// is not free.
+    /// Take a free frame for good, as a kernel does for what it never moves. Its page block goes over to a mobility
+    /// group. `false`: it is not free.
     pub fn keep_frame(&self, zone: ZoneId, pfn: Pfn, mobility: Mobility) -> bool {
         let taken = self.store.alloc.take_exactly(self.ground(), zone, pfn, mobility);
         taken.is_some_and(|fresh| {
@@ -18,8 +18,8 @@ impl<M: Machine> Mm<M> {
         })
     }
 
-    /// Make a free frame a page of a space's private anonymous memory, with zeroes, where no page is yet. `false`: it is not free, or
-    /// the page cannot be had.
+    /// Make a free frame a page of a space's private anonymous memory, with zeroes, where no page is yet. `false`: it
+    /// is not free, or the page cannot be had.
     pub fn map_frame(&self, zone: ZoneId, pfn: Pfn, space: SpaceId, page: Vpn) -> bool {
         let Some(found) = self.spaces.get(space) else { return false };
         let gfp = Gfp { mark: Mark::Min, ..Gfp::user(found.group()) };

@@ -1,8 +1,8 @@
-//! What a call takes away, no CPU keeps: each flush of a call, and each payment of what reclaim has left, is missed here if
-//! it is not made.
+//! What a call takes away, no CPU keeps: each flush of a call, and each payment of what reclaim has left, is missed
+//! here if it is not made.
 //!
-//! CPU 1, and CPU 0 on which the calls are made, have used the pages and keep their translations. One call stands alone, so that
-//! nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
+//! CPU 1, and CPU 0 on which the calls are made, have used the pages and keep their translations. One call stands
+//! alone, so that nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
 
 mod devices;
 mod shortcuts;
@@ -183,7 +183,8 @@ impl Bench {
         pages().filter(|&page| self.keeps(page)).count()
     }
 
-    /// From now on a frame that is freed, and any frame while `nobody` may have the space loaded, must be read by no CPU.
+    /// From now on a frame that is freed, and any frame while `nobody` may have the space loaded, must be read by no
+    /// CPU.
     fn watch_frees(&self, nobody: bool) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
             if event == Event::MmPageFree {
@@ -440,8 +441,8 @@ fn fork_takes_the_right_to_write_from_every_cpu() {
     }
 }
 
-/// Whatever the policy, nothing can be stored any more to what reclaim has unmapped when it is done with its batch, and with
-/// those that do not defer nothing can be read.
+/// Whatever the policy, nothing can be stored any more to what reclaim has unmapped when it is done with its batch, and
+/// with those that do not defer nothing can be read.
 #[test]
 fn a_batch_of_reclaim_leaves_what_its_policy_says() {
     for policy in 0..=5 {

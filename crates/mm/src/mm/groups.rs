@@ -1,7 +1,7 @@
 //! Control groups: who makes, limits and removes them, and who is in them.
 //!
-//! As in cgroup v2: what a process has charged stays where it was charged when the process moves; a group that is removed hands its
-//! pages to its parent; one with processes or groups in it cannot be removed.
+//! As in cgroup v2: what a process has charged stays where it was charged when the process moves; a group that is
+//! removed hands its pages to its parent; one with processes or groups in it cannot be removed.
 
 use super::Mm;
 use crate::api::{Error, GroupLimits};
@@ -25,8 +25,8 @@ impl<M: Machine> Mm<M> {
         Ok(GroupLimits { swap_max: self.store.swap.groups.max(group), ..limits })
     }
 
-    /// Change the limits of a group other than the root. What it has beyond them is reclaimed, as far as that can be done: beyond
-    /// memory.max until nothing more goes, and then its processes do; beyond memory.high once.
+    /// Change the limits of a group other than the root. What it has beyond them is reclaimed, as far as that can be
+    /// done: beyond memory.max until nothing more goes, and then its processes do; beyond memory.high once.
     pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         self.store.lru.groups.set_limits(group, limits)?;
         self.store.swap.groups.set_max(group, limits.swap_max);
@@ -49,8 +49,8 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// Give a group other than the root, and groups that are made below it from now on, a value of their own for a knob: for
-    /// `vm.swappiness` or `reclaim.policy`. No other is a group's.
+    /// Give a group other than the root, and groups that are made below it from now on, a value of their own for a
+    /// knob: for `vm.swappiness` or `reclaim.policy`. No other is a group's.
     pub fn set_group_knob(&self, group: GroupId, knob: Knob, value: u64) -> Result<(), Error> {
         if value > knob.info().max {
             return Err(Error::Invalid);
@@ -64,7 +64,8 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// Pages and swap slots that are charged to a group and those below it (the root: to all others; its slots are not counted).
+    /// Pages and swap slots that are charged to a group and those below it (the root: to all others; its slots are not
+    /// counted).
     pub fn group_usage(&self, group: GroupId) -> (u64, u64) {
         (self.store.lru.groups.usage(group), self.store.swap.groups.usage(group))
     }

@@ -1,8 +1,8 @@
-//! What a process has stored is there when it looks again: each step that a store needs on its way through entries, caches and
-//! devices is missed here if it is left out.
+//! What a process has stored is there when it looks again: each step that a store needs on its way through entries,
+//! caches and devices is missed here if it is left out.
 //!
-//! The machine keeps what frames and devices hold. A store is what hardware makes of it: the entry's marks and the frame's
-//! content, and nobody else hears of it.
+//! The machine keeps what frames and devices hold. A store is what hardware makes of it: the entry's marks and the
+//! frame's content, and nobody else hears of it.
 
 use super::*;
 use crate::cache::add_to_swap;

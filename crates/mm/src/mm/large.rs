@@ -1,5 +1,5 @@
-//! Processes whose memory is made of larger folios, on two CPUs that keep their translations, with too little swap: what each
-//! must read, whatever is mapped, forked, written, split, collapsed, swapped out and brought back.
+//! Processes whose memory is made of larger folios, on two CPUs that keep their translations, with too little swap:
+//! what each must read, whatever is mapped, forked, written, split, collapsed, swapped out and brought back.
 
 mod collapse;
 
@@ -243,7 +243,8 @@ impl World {
         self.entry(space, at).filter(|run| run.entry.is_present()).map(|run| shown_by(&run, at))
     }
 
-    /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not be.
+    /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not
+    /// be.
     fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
         let (mm, space, page) = (&self.bench.mm, self.spaces[who].0, Vpn(at));
         let machine = mm.machine();

@@ -14,8 +14,8 @@ impl<M: Machine> Mm<M> {
         reclaim::command(&self.store, &self.reclaim, self, text)
     }
 
-    /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: with what tiers and walks
-    /// have counted.
+    /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: with what tiers
+    /// and walks have counted.
     pub fn lru_gen(&self, full: bool) -> String {
         let (lru, mut text) = (&self.store.lru, String::new());
         for group in lru.groups.subtree(crate::lru::ROOT) {

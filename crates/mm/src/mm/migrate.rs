@@ -44,8 +44,9 @@ impl<M: Machine> Target<M> for OnNode {
 }
 
 impl<M: Machine> Mm<M> {
-    /// move_pages for the pages of a range, whoever else maps them: to `node`; `None`: to other frames of the node that each is on. Holes
-    /// are fine. [`Error::NoMemory`]: the node had no frame for all of them; those before it have been moved.
+    /// move_pages for the pages of a range, whoever else maps them: to `node`; `None`: to other frames of the node that
+    /// each is on. Holes are fine. [`Error::NoMemory`]: the node had no frame for all of them; those before it have
+    /// been moved.
     pub fn move_pages(
         &self,
         space: SpaceId,
@@ -60,8 +61,9 @@ impl<M: Machine> Mm<M> {
         self.move_range(space, (start.0, end), node, |on| Some(on) != node)
     }
 
-    /// migrate_pages: move all pages of a space that are on nodes of one set to nodes of another, the first of those to the first of these,
-    /// and so on, from the beginning again if these are fewer. Bit n of a set is node n. Returns how many pages could not be moved.
+    /// migrate_pages: move all pages of a space that are on nodes of one set to nodes of another, the first of those to
+    /// the first of these, and so on, from the beginning again if these are fewer. Bit n of a set is node n. Returns
+    /// how many pages could not be moved.
     pub fn migrate_pages(&self, space: SpaceId, from: u64, to: u64) -> Result<u64, Error> {
         let nodes = |set: u64| (0..64).filter(move |n| set >> n & 1 != 0).map(NodeId);
         if to == 0 || nodes(to).any(|node| !self.has_memory(node)) {
@@ -87,8 +89,8 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// mbind: where memory of a range comes from, which has no holes. `moving` (MPOL_MF_MOVE_ALL): what is elsewhere goes there, whoever
-    /// else maps it. Returns how many pages were to be moved and could not be.
+    /// mbind: where memory of a range comes from, which has no holes. `moving` (MPOL_MF_MOVE_ALL): what is elsewhere
+    /// goes there, whoever else maps it. Returns how many pages were to be moved and could not be.
     pub fn mbind(
         &self,
         space: SpaceId,

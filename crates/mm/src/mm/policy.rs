@@ -1,4 +1,5 @@
-//! Which replacement policy: chosen at the start, changed while the machine runs, and what aging may ask of address spaces.
+//! Which replacement policy: chosen at the start, changed while the machine runs, and what aging may ask of address
+//! spaces.
 
 use super::Mm;
 use crate::api::Error;

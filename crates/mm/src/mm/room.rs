@@ -109,7 +109,8 @@ impl<M: Machine> Mm<M> {
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Block { needs, hard } => {
-                    // One that was made may be taken from what lies between the marks. If there is none, smaller folios are had as usual.
+                    // One that was made may be taken from what lies between the marks. If there is none, smaller folios
+                    // are had as usual.
                     if self.make_block(&needs, hard) {
                         gfp.mark = Mark::Min;
                     }
@@ -137,10 +138,10 @@ impl<M: Machine> Mm<M> {
         Err(error)
     }
 
-    /// Before somebody has to go: what lies on CPUs' lists is free memory, too, and so is what kswapd was to make room for because
-    /// mobility groups were mixed. Is that enough? (Linux gives CPUs' lists back from time to time, and kswapd lowers the marks again; but
-    /// who needs one page just after another that has raised the marks does not wait for either.) Asked once: an operation that needs
-    /// two pages where one was hidden would ask for ever.
+    /// Before somebody has to go: what lies on CPUs' lists is free memory, too, and so is what kswapd was to make room
+    /// for because mobility groups were mixed. Is that enough? (Linux gives CPUs' lists back from time to time, and
+    /// kswapd lowers the marks again; but who needs one page just after another that has raised the marks does not wait
+    /// for either.) Asked once: an operation that needs two pages where one was hidden would ask for ever.
     fn has_hidden_room(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
         let &NeedsReclaim { order, node, highest, among } = needs;
         let alloc = &self.store.alloc;
@@ -161,8 +162,8 @@ impl<M: Machine> Mm<M> {
         apart && !core::mem::replace(&mut gfp.mixes, true)
     }
 
-    /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than once, and wait
-    /// for others. Is there one then?
+    /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than
+    /// once, and wait for others. Is there one then?
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
         // It was looked for above the low mark. What lies between the marks is for the meantime.
@@ -202,8 +203,8 @@ impl<M: Machine> Mm<M> {
         false
     }
 
-    /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been found there
-    /// need not: else each fault of a group that nothing can be taken from would look through all of it.
+    /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been
+    /// found there need not: else each fault of a group that nothing can be taken from would look through all of it.
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
         if let Some((over, pages)) = self.store.lru.groups.taken_over_high(group) {

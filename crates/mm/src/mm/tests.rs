@@ -210,7 +210,8 @@ proptest! {
     }
 }
 
-/// What madvise has taken off its list is put back, or gone, whatever else the call meets: a hole, or a range that is locked.
+/// What madvise has taken off its list is put back, or gone, whatever else the call meets: a hole, or a range that is
+/// locked.
 #[test]
 fn a_page_is_paged_out_before_a_hole() {
     for locked in [false, true] {

@@ -1,8 +1,10 @@
-//! ARC: what was used once and what was used more often share memory, by how much of each comes back after its eviction.
+//! ARC: what was used once and what was used more often share memory, by how much of each comes back after its
+//! eviction.
 //!
-//! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks of Bansal, Modha:
-//! CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, as uses are seen only when somebody looks. What was evicted is known to
-//! a directory as long as memory holds as many pages as have been evicted since; how many of either kind that are is estimated.
+//! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks of
+//! Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, as uses are seen only when somebody looks.
+//! What was evicted is known to a directory as long as memory holds as many pages as have been evicted since; how many
+//! of either kind that are is estimated.
 
 use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
 

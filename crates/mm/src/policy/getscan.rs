@@ -1,10 +1,10 @@
 //! GET-SCAN: what a scan reads does not push out what is looked up here and there.
 //!
-//! A task that reads some windows of a file one after the other is scanning. What it brings goes to a list of its own, and goes first; what
-//! is used there again, not by the scan, joins the others, which have a second chance.
+//! A task that reads some windows of a file one after the other is scanning. What it brings goes to a list of its own,
+//! and goes first; what is used there again, not by the scan, joins the others, which have a second chance.
 //!
-//! Source: the workload and the idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3), where the program says which of its
-//! threads scan. Here they are recognised.
+//! Source: the workload and the idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3), where the program
+//! says which of its threads scan. Here they are recognised.
 
 use super::{FIRST, Judgement, Replace, Spot, View, Why, hits};
 use crate::frame::Owner;

@@ -1,7 +1,7 @@
 //! Least frequently used: of some folios at the list's end those go that were used least since they came.
 //!
-//! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as cache_ext's does (Zussman and others,
-//! SOSP 2025, section 5.1). Of mapped folios one use in each look is seen.
+//! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as cache_ext's does
+//! (Zussman and others, SOSP 2025, section 5.1). Of mapped folios one use in each look is seen.
 
 use super::{Replace, Sample, Spot, View, Why};
 

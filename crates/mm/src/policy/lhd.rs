@@ -1,10 +1,12 @@
 //! Least hit density: of a sample those go that promise the fewest hits for the room and the time that they will take.
 //!
-//! What a folio promises follows from its age, the time since its last use, and its type: of all that became so old, how many were used
-//! after all, and how long did they all stay? Both are counted, and what is long past counts less and less.
+//! What a folio promises follows from its age, the time since its last use, and its type: of all that became so old,
+//! how many were used after all, and how long did they all stay? Both are counted, and what is long past counts less
+//! and less.
 //!
-//! Source: Beckmann, Chen, Cidon: LHD, Improving Cache Hit Rate by Maximizing Hit Density, NSDI 2018, sections 3 and 4. Time is counted in
-//! evictions, and ages in sixteenths of the time in which all of memory is replaced once. Classes are the two types.
+//! Source: Beckmann, Chen, Cidon: LHD, Improving Cache Hit Rate by Maximizing Hit Density, NSDI 2018, sections 3 and 4.
+//! Time is counted in evictions, and ages in sixteenths of the time in which all of memory is replaced once. Classes
+//! are the two types.
 
 use super::{Replace, Sample, Spot, View, Why};
 

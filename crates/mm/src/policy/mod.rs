@@ -1,27 +1,28 @@
 //! Page-replacement policies that propose: an interface for those who write one, and the best known ones.
 //!
-//! A [`Replace`] keeps no folios. It names places ([`Spot`]: a list and an end) and answers questions about folios that it is shown
-//! ([`View`]); the lists, the memory of what was evicted, locking, counting, looking at page tables, unmapping, writing and freeing are
-//! the framework's ([`lru`](crate::lru)). One instance serves one list vector, that is one group on one node, under the vector's lock.
-//! Anonymous memory and files, single pages and large folios, clean and dirty ones stand in the same lists.
+//! A [`Replace`] keeps no folios. It names places ([`Spot`]: a list and an end) and answers questions about folios that
+//! it is shown ([`View`]); the lists, the memory of what was evicted, locking, counting, looking at page tables,
+//! unmapping, writing and freeing are the framework's ([`lru`](crate::lru)). One instance serves one list vector, that
+//! is one group on one node, under the vector's lock. Anonymous memory and files, single pages and large folios, clean
+//! and dirty ones stand in the same lists.
 //!
 //! # What happens to a folio
-//! 1. It comes: [`Replace::added`] says where to, with [`Why::New`]. If it was evicted before, [`Replace::returned`] was asked first and
-//!    may have left a mark on it.
-//! 2. Uses through file descriptors are counted on the folio without anybody's lock ([`View::uses`]); the policy sees them when it
-//!    sees the folio. Uses through page tables are seen only when somebody looks.
-//! 3. Reclaim wants memory. [`Replace::next`] names a place, and [`Replace::judge`] says whether the folio there is to go, or where it
-//!    belongs instead. With [`Replace::sample`] many folios are scored, and the lowest go.
-//! 4. A folio that is to go is looked up in page tables (unless [`Replace::heeds_use`] says no). One that was used comes back
-//!    with [`Why::Used`]. One that cannot be evicted now comes back with [`Why::Kept`], and once its write has ended with
-//!    [`Why::Wanted`].
+//! 1. It comes: [`Replace::added`] says where to, with [`Why::New`]. If it was evicted before, [`Replace::returned`]
+//!    was asked first and may have left a mark on it.
+//! 2. Uses through file descriptors are counted on the folio without anybody's lock ([`View::uses`]); the policy sees
+//!    them when it sees the folio. Uses through page tables are seen only when somebody looks.
+//! 3. Reclaim wants memory. [`Replace::next`] names a place, and [`Replace::judge`] says whether the folio there is to
+//!    go, or where it belongs instead. With [`Replace::sample`] many folios are scored, and the lowest go.
+//! 4. A folio that is to go is looked up in page tables (unless [`Replace::heeds_use`] says no). One that was used
+//!    comes back with [`Why::Used`]. One that cannot be evicted now comes back with [`Why::Kept`], and once its write
+//!    has ended with [`Why::Wanted`].
 //! 5. It is evicted: [`Replace::evicted`] leaves eight bits behind, for when it returns.
 //!
 //! # What is checked
-//! A policy only proposes. A list that does not exist is taken for the first, an empty one is passed over; both count in
-//! `policy_wrong`. If nothing is evicted although folios were looked at several times over, folios are taken from the tails of all
-//! lists in turn until one is; that counts in `policy_fallback`. So a policy can be slow and unwise, but it cannot lose a folio, free
-//! one that is in use, or keep memory from being reclaimed.
+//! A policy only proposes. A list that does not exist is taken for the first, an empty one is passed over; both count
+//! in `policy_wrong`. If nothing is evicted although folios were looked at several times over, folios are taken from
+//! the tails of all lists in turn until one is; that counts in `policy_fallback`. So a policy can be slow and unwise,
+//! but it cannot lose a folio, free one that is in use, or keep memory from being reclaimed.
 
 mod arc;
 mod fifo;
@@ -106,7 +107,8 @@ impl Spot {
 pub enum Why {
     /// It is new in memory, or was another policy's or another group's until now.
     New {
-        /// An access that says something about the future needs it now; else it was read ahead, or through a file descriptor.
+        /// An access that says something about the future needs it now; else it was read ahead, or through a file
+        /// descriptor.
         faulted: bool,
         /// The task that asked for it, by the machine's numbers; 0: not known.
         task: u32,
@@ -226,7 +228,8 @@ impl<'a> View<'a> {
         uses
     }
 
-    /// What the policy has noted on the folio; at first 0. Stays while the folio is in memory and its vector's policy is the same.
+    /// What the policy has noted on the folio; at first 0. Stays while the folio is in memory and its vector's policy
+    /// is the same.
     pub fn mark(&self) -> u8 {
         self.frame.mark()
     }
@@ -244,13 +247,14 @@ pub trait Replace: Send {
         1
     }
 
-    /// Does it matter to the policy whether page tables were used? If not, they are not looked at before a folio goes. Asked once.
+    /// Does it matter to the policy whether page tables were used? If not, they are not looked at before a folio goes.
+    /// Asked once.
     fn heeds_use(&self) -> bool {
         true
     }
 
-    /// To take those with the lowest [`Replace::score`] of many, instead of asking [`Replace::judge`]. The others go to their list's
-    /// other end. Asked once.
+    /// To take those with the lowest [`Replace::score`] of many, instead of asking [`Replace::judge`]. The others go to
+    /// their list's other end. Asked once.
     fn sample(&self) -> Option<Sample> {
         None
     }

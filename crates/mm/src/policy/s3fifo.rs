@@ -1,11 +1,13 @@
-//! S3-FIFO: a small queue for what is new, a main queue for what was used in it, and the memory of what left the small one.
+//! S3-FIFO: a small queue for what is new, a main queue for what was used in it, and the memory of what left the small
+//! one.
 //!
-//! A tenth of memory is the small queue. What is used more than once there goes to the main queue, the rest goes. What comes back
-//! soon goes to the main queue at once. There the used go round again, each time with one use less to their name.
+//! A tenth of memory is the small queue. What is used more than once there goes to the main queue, the rest goes. What
+//! comes back soon goes to the main queue at once. There the used go round again, each time with one use less to their
+//! name.
 //!
-//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO Queues are All You Need for Cache Eviction, SOSP 2023, section 4 and algorithm 1. The
-//! ghost queue is the framework's memory: what left the small queue fewer evictions ago than the main queue has pages. Of mapped
-//! folios one use in each round is seen, and the first is the one that brought them.
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO Queues are All You Need for Cache Eviction, SOSP 2023, section 4 and
+//! algorithm 1. The ghost queue is the framework's memory: what left the small queue fewer evictions ago than the main
+//! queue has pages. Of mapped folios one use in each round is seen, and the first is the one that brought them.
 
 use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
 

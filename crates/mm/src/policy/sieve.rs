@@ -1,10 +1,11 @@
 //! SIEVE: one queue, a hand that goes from its tail to its head, and a bit on each folio.
 //!
-//! What the hand meets unvisited goes; what was visited is not any more, and stays where it is. Two lists are that queue: what is
-//! ahead of the hand, and what it has passed. When nothing is ahead, it begins again at the tail of what it has passed.
+//! What the hand meets unvisited goes; what was visited is not any more, and stays where it is. Two lists are that
+//! queue: what is ahead of the hand, and what it has passed. When nothing is ahead, it begins again at the tail of what
+//! it has passed.
 //!
-//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024, section 3.1. A mapped folio's bit is what its
-//! entries show when the hand meets it.
+//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024, section 3.1. A mapped folio's bit
+//! is what its entries show when the hand meets it.
 
 use super::{FIRST, Judgement, Replace, Spot, View, Why, hits};
 

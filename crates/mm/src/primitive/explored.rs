@@ -1,9 +1,9 @@
 //! Atomics whose every order a model checker explores.
 //!
-//! loom takes a sequentially consistent access for an acquiring or releasing one, and so finds faults that no machine has.
-//! Here each such access is a read-modify-write, which reads the newest value of all. As loom runs one operation after the
-//! other, these accesses then have one order that all threads agree on, which is what the memory model promises of them, and,
-//! unlike with fences, nothing is promised of any others.
+//! loom takes a sequentially consistent access for an acquiring or releasing one, and so finds faults that no machine
+//! has. Here each such access is a read-modify-write, which reads the newest value of all. As loom runs one operation
+//! after the other, these accesses then have one order that all threads agree on, which is what the memory model
+//! promises of them, and, unlike with fences, nothing is promised of any others.
 
 use loom::sync::atomic::Ordering::{self, *};
 

@@ -1,12 +1,12 @@
 //! The faults of the published versions of lazy unmap flush, on request.
 //!
 //! LUF has been published in twelve versions, and reading them found sixteen places where a flush can be forgotten, or
-//! where it cannot be paid. The tests of this room break this memory manager in the same sixteen ways, one at a time, and
-//! show two things: that a check catches the fault, and that without it the same steps pass.
+//! where it cannot be paid. The tests of this room break this memory manager in the same sixteen ways, one at a time,
+//! and show two things: that a check catches the fault, and that without it the same steps pass.
 //!
 //! A place that can be broken asks [`is`], in one line. Without the feature `published-faults`, which nothing but the
-//! tests turns on, the answer is a constant and the line is gone. Some faults need another CPU to run at a certain moment:
-//! those moments are [`Point`]s, which cost nothing either.
+//! tests turns on, the answer is a constant and the line is gone. Some faults need another CPU to run at a certain
+//! moment: those moments are [`Point`]s, which cost nothing either.
 //!
 //! | fault | what it was | here it would be in | what catches it | why it cannot happen |
 //! |---|---|---|---|---|

@@ -154,8 +154,8 @@ impl Targets {
         batch
     }
 
-    /// Enough was reclaimed: the type with less left to scan is done, and the other goes on only to the same share of its
-    /// target. `false` if one type is already exhausted: then all is done.
+    /// Enough was reclaimed: the type with less left to scan is done, and the other goes on only to the same share of
+    /// its target. `false` if one type is already exhausted: then all is done.
     pub fn wind_down(&mut self) -> bool {
         let anon = self.left[ANON] + self.left[ANON + 1];
         let file = self.left[FILE] + self.left[FILE + 1];

@@ -1,11 +1,13 @@
-//! Splitting, when memory is wanted, the anonymous folios of which only a part is mapped: their other pages are free then.
+//! Splitting, when memory is wanted, the anonymous folios of which only a part is mapped: their other pages are free
+//! then.
 
 use super::{Reclaim, ScanControl};
 use crate::machine::Machine;
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Split some of the folios of a node that wait for it, more of them the more urgent it is. Returns the pages freed.
+    /// Split some of the folios of a node that wait for it, more of them the more urgent it is. Returns the pages
+    /// freed.
     pub(super) fn split_deferred(self, node: NodeId, sc: &ScanControl) -> u64 {
         let waiting = self.st.lru.splits_deferred(node);
         // As many as Linux asks a shrinker for.

@@ -27,7 +27,8 @@ pub struct Slower {
 
 impl<M: Machine> Target<M> for Slower {
     fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
-        // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next tier.
+        // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next
+        // tier.
         let first = frame_on(st, self.first, order, Mark::Low);
         first.or_else(|| frame_on(st, self.first, order, Mark::Min)).or_else(|| {
             let others = st.tiers.lower(self.from).iter().filter(|&&node| node != self.first);

@@ -11,8 +11,8 @@ use crate::machine::{Machine, Scope};
 use crate::store::Store;
 use smallvec::SmallVec;
 
-/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if a
-/// large block has turned up meanwhile.
+/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if
+/// a large block has turned up meanwhile.
 pub fn direct<M: Machine>(
     st: &Store<M>,
     state: &ReclaimState,
@@ -196,8 +196,8 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// A round brought nothing. It counts only if what was being written when the last one was counted has arrived, and was of
-    /// no use, or if devices seem to be stuck. Waits for what is being written. `false`: that was often enough.
+    /// A round brought nothing. It counts only if what was being written when the last one was counted has arrived, and
+    /// was of no use, or if devices seem to be stuck. Waits for what is being written. `false`: that was often enough.
     fn failed<M: Machine>(&mut self, st: &Store<M>) -> bool {
         let (written, under_way) = (st.stats.read(Stat::NrWritten), st.stats.read(Stat::NrWriteback).max(0));
         let now = st.machine.now();

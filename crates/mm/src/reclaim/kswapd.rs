@@ -1,9 +1,9 @@
-//! kswapd: one daemon a node. Woken at the low mark, it reclaims until some zone is above its high mark, naps for a tenth
-//! of a second, and if all is still well goes to sleep.
+//! kswapd: one daemon a node. Woken at the low mark, it reclaims until some zone is above its high mark, naps for a
+//! tenth of a second, and if all is still well goes to sleep.
 //!
 //! A wake-up leaves a request: the largest order and highest kind of zone that was wanted. While a request lies there,
-//! smaller ones send no further wake-up; so kswapd takes the request first, draws its ticket, and looks once more before
-//! it sleeps.
+//! smaller ones send no further wake-up; so kswapd takes the request first, draws its ticket, and looks once more
+//! before it sleeps.
 
 use super::*;
 use crate::alloc::{KswapdRequest, Mark, compact_gap};
@@ -40,8 +40,8 @@ pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Sleep if the node is balanced for what was wanted: first a nap, then for good. A block of the order that was `asked` for is
-    /// left to kcompactd.
+    /// Sleep if the node is balanced for what was wanted: first a nap, then for good. A block of the order that was
+    /// `asked` for is left to kcompactd.
     pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
         let (st, machine) = (self.st, &self.st.machine);
         let pending = || st.alloc.kswapd_request(node).is_some() || machine.stopping();

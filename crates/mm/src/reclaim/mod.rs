@@ -1,14 +1,14 @@
 //! Reclaim: find cold folios and take them back.
 //!
-//! Who reclaims: each node's [`kswapd`], in the background, from the low mark up to the high one; an allocation that found
-//! nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
+//! Who reclaims: each node's [`kswapd`], in the background, from the low mark up to the high one; an allocation that
+//! found nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
 //!
 //! How: `node` passes over a node's groups with rising priority. A front end chooses what to look at and
-//! keeps the lists in order: `classic`, `mglru`, or `proposed`. Whatever was chosen goes through one shared inner loop, `shrink`, which
-//! unmaps, writes and frees.
+//! keeps the lists in order: `classic`, `mglru`, or `proposed`. Whatever was chosen goes through one shared inner loop,
+//! `shrink`, which unmaps, writes and frees.
 //!
-//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and no batch takes memory: batches are lists that are
-//! linked through the frame table.
+//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and no batch takes memory: batches are lists that
+//! are linked through the frame table.
 
 pub mod balance;
 mod classic;
@@ -104,8 +104,8 @@ impl ReclaimState {
         self.aging.ensure((group.index() * self.nodes.len() + node.index()) as u32)
     }
 
-    /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons that
-    /// wait, nothing is isolated.
+    /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons
+    /// that wait, nothing is isolated.
     pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
         for (file, stat) in [Stat::NrIsolatedAnon, Stat::NrIsolatedFile].into_iter().enumerate() {
             let held: i64 = self.nodes.iter().map(|node| node.isolated[file].load(Relaxed)).sum();
@@ -141,10 +141,11 @@ impl<M> Clone for Reclaim<'_, M> {
 
 impl<M> Copy for Reclaim<'_, M> {}
 
-/// What chooses, for a replacement policy, what reclaim looks at, before the shared inner loop decides about each folio. It goes with
-/// the [`Policy`](crate::lru) of the same name.
+/// What chooses, for a replacement policy, what reclaim looks at, before the shared inner loop decides about each
+/// folio. It goes with the [`Policy`](crate::lru) of the same name.
 trait Front<M> {
-    /// A pass over all groups of a node, or those below the reclaim's target, in the front end's own order. `false`: it has none.
+    /// A pass over all groups of a node, or those below the reclaim's target, in the front end's own order. `false`: it
+    /// has none.
     fn shrink_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) -> bool {
         false
     }
@@ -230,8 +231,8 @@ pub fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u
     }
 }
 
-/// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone then, and may
-/// run out of memory while they are being written.)
+/// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone
+/// then, and may run out of memory while they are being written.)
 fn in_swap_cache<M: Machine>(st: &Store<M>) -> u64 {
     st.stats.read(Stat::NrSwapcached).max(0) as u64
 }

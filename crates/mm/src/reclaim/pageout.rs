@@ -15,8 +15,8 @@ use crate::units::*;
 const CACHE_AND_ISOLATION: u32 = 2;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// A dirty folio that is not mapped any more: write it, if that is reclaim's business. `Ok`: it is clean now and can
-    /// be freed.
+    /// A dirty folio that is not mapped any more: write it, if that is reclaim's business. `Ok`: it is clean now and
+    /// can be freed.
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
@@ -46,7 +46,8 @@ impl<M: Machine> Reclaim<'_, M> {
         sc.kswapd && frame.has(FrameFlags::RECLAIM) && self.node(node).dirty.load(Relaxed)
     }
 
-    /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean already.
+    /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean
+    /// already.
     pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let _scope = self.st.scope(Scope::Pageout);
         let (st, frame) = (self.st, &self.st.frames[pfn]);
@@ -74,8 +75,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(busy) { Err(Fate::Keep) } else { Ok(()) }
     }
 
-    /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the driving
-    /// group, must know when the page returns is left in its place.
+    /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the
+    /// driving group, must know when the page returns is left in its place.
     pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
         let _scope = self.st.scope(Scope::RemoveMapping);
         let (st, frame) = (self.st, &self.st.frames[pfn]);
@@ -99,7 +100,8 @@ impl<M: Machine> Reclaim<'_, M> {
         true
     }
 
-    /// The same for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that are out.
+    /// The same for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that are
+    /// out.
     pub(super) fn remove_pages(self, pages: Pages<'_>, wanted: u32, top: GroupId) -> u32 {
         if wanted == 0 {
             return 0;

@@ -40,8 +40,8 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (Verdict, boo
     } else if found.vmas < 0 {
         (Verdict::Keep, false)
     } else if found.vmas > 0 {
-        // Every page that was faulted in starts with a young entry, so one use says little; a second one, or use through
-        // two mappings, does. Program text is activated at once.
+        // Every page that was faulted in starts with a young entry, so one use says little; a second one, or use
+        // through two mappings, does. Program text is activated at once.
         let hot = was_referenced || found.vmas > 1 || (found.exec && file);
         (if hot { Verdict::Activate } else { Verdict::Keep }, true)
     } else if was_referenced && file {
@@ -58,8 +58,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.judge(pfn, found, pass)
     }
 
-    /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of these the bits
-    /// of those that may be taken only if that needs no write; `others` is told of each of the others.
+    /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of
+    /// these the bits of those that may be taken only if that needs no write; `others` is told of each of the others.
     pub(super) fn check_references_of(
         self,
         pages: Pages<'_>,
@@ -114,8 +114,8 @@ impl<M: Machine> Reclaim<'_, M> {
         verdict
     }
 
-    /// For generations in the form of 6.14: what was not used goes; the first use that is seen marks the folio, from the second on it goes to
-    /// the youngest generation.
+    /// For generations in the form of 6.14: what was not used goes; the first use that is seen marks the folio, from
+    /// the second on it goes to the youngest generation.
     #[inline(never)]
     fn second_use(self, pfn: Pfn, found: Referenced) -> Verdict {
         if found.locked {

@@ -2,13 +2,13 @@
 //!
 //! The steps and their order are Linux's `shrink_folio_list`, but for one thing: a flush policy that defers gathers the
 //! folios that are to be written, and writes them after one payment, where Linux flushes before each. What a step means
-//! for the folio is a [`Fate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can reach it
-//! through an old translation; a folio whose entries could have been written through is settled before its content goes to
-//! the store.
+//! for the folio is a [`Fate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can reach
+//! it through an old translation; a folio whose entries could have been written through is settled before its content
+//! goes to the store.
 //!
-//! A folio may be cut off its file between its isolation and its lock: the cache's reference is gone then, and ours keeps it.
-//! Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written; it is freed
-//! when it is put back.
+//! A folio may be cut off its file between its isolation and its lock: the cache's reference is gone then, and ours
+//! keeps it. Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written;
+//! it is freed when it is put back.
 
 use super::references::{Heed, Verdict};
 use super::stretch::{Place, Stretch};
@@ -362,8 +362,9 @@ impl<M: Machine> Reclaim<'_, M> {
         unmapped.all
     }
 
-    /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its first page
-    /// goes there. What is mapped only in part is split first, and its other pages are free. `Err`: it goes no further.
+    /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its
+    /// first page goes there. What is mapped only in part is split first, and its other pages are free. `Err`: it goes
+    /// no further.
     fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         let order = frame.order();
@@ -385,8 +386,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if add_to_swap(st.memory(), pfn) { Ok(()) } else { Err(Fate::Activate) }
     }
 
-    /// Split an anonymous folio: its other pages have their turn later, those that nobody maps are free. `Err`: somebody uses it; or
-    /// its first page is free, too.
+    /// Split an anonymous folio: its other pages have their turn later, those that nobody maps are free. `Err`:
+    /// somebody uses it; or its first page is free, too.
     fn split_anon(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let (st, frame) = (self.st, &self.st.frames[pfn]);
         let others = frame.pages() as u64 - 1;

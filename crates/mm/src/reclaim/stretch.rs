@@ -1,9 +1,10 @@
 //! Pages of a file that take reclaim's steps together.
 //!
-//! Pages of a file mostly come to the end of a list in the order in which they were read. Those that follow each other there in the
-//! order of the file make a stretch: the ranges that show the file, their tables and the file's tree are looked up and locked once for
-//! all of it. Each page is judged by itself, and goes where it would go alone. A stretch ends where the batch of folios that are
-//! freed together is full, so that flushes come when they would come if each page was taken by itself.
+//! Pages of a file mostly come to the end of a list in the order in which they were read. Those that follow each other
+//! there in the order of the file make a stretch: the ranges that show the file, their tables and the file's tree are
+//! looked up and locked once for all of it. Each page is judged by itself, and goes where it would go alone. A stretch
+//! ends where the batch of folios that are freed together is full, so that flushes come when they would come if each
+//! page was taken by itself.
 
 use super::Reclaim;
 use super::references::{Heed, Verdict};

@@ -86,8 +86,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.event(Event::MmVmscanThrottled, args);
     }
 
-    /// Is so much on its way to swap that reclaim must wait before it sends more? Linux's reclaimers wait for room in the
-    /// device's queue at that point, with the pages in their hands.
+    /// Is so much on its way to swap that reclaim must wait before it sends more? Linux's reclaimers wait for room in
+    /// the device's queue at that point, with the pages in their hands.
     pub(super) fn too_many_writes(self) -> bool {
         let memory: u64 = self.st.alloc.zones().iter().map(|zone| zone.managed()).sum();
         let most = (memory / SWAP_WRITES_SHARE).clamp(2 * SWAP_CLUSTER_MAX, SWAP_WRITES_MAX);

@@ -8,8 +8,8 @@ use crate::machine::{Machine, Scope, Work};
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Pages that became mapped, or stopped to be, and that the counters do not know of yet. Whoever changes several runs in one
-/// hold of a lock collects them here, and tells the counters once, at the end.
+/// Pages that became mapped, or stopped to be, and that the counters do not know of yet. Whoever changes several runs
+/// in one hold of a lock collects them here, and tells the counters once, at the end.
 #[must_use = "dropping it loses counts"]
 #[derive(Debug)]
 pub struct Tally {
@@ -58,8 +58,8 @@ impl Rmap {
         self.add_range(base, FolioPages::one(&base.frames, page));
     }
 
-    /// Forget one entry that mapped a page. The caller drops the entry's reference afterwards. Returns whether its folio is
-    /// now partly mapped, and was not so before for want of this page.
+    /// Forget one entry that mapped a page. The caller drops the entry's reference afterwards. Returns whether its
+    /// folio is now partly mapped, and was not so before for want of this page.
     #[inline]
     pub fn remove<M: Machine>(&self, base: &Base<M>, page: Pfn) -> bool {
         self.remove_range(base, FolioPages::one(&base.frames, page))
@@ -79,8 +79,8 @@ impl Rmap {
         count_pages(base, head, base.frames.map_pages_of(head, pages), 1);
     }
 
-    /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a reference
-    /// for each afterwards. Returns whether this left the folio partly mapped.
+    /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a
+    /// reference for each afterwards. Returns whether this left the folio partly mapped.
     #[inline]
     pub fn remove_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) -> bool {
         let _scope = base.scope(Scope::FolioRemoveRmap);
@@ -98,7 +98,8 @@ impl Rmap {
         tally.note(base, base.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], for the folio of the head `frame`, which is anonymous or not; the statistics wait in `tally`.
+    /// As [`Rmap::remove_range`], for the folio of the head `frame`, which is anonymous or not; the statistics wait in
+    /// `tally`.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
@@ -137,8 +138,8 @@ impl Rmap {
         count_large(base, &base.frames[head], change, 1);
     }
 
-    /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this left
-    /// the folio partly mapped.
+    /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this
+    /// left the folio partly mapped.
     pub fn remove_large<M: Machine>(&self, base: &Base<M>, head: Pfn) -> bool {
         let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, 1);

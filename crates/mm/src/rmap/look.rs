@@ -1,8 +1,8 @@
 //! Looking around an entry that was used.
 //!
-//! To find the entries of a folio costs a walk of the reverse map, and what is next to a used page was often used, too. So once reclaim
-//! stands at a used entry, it looks at those around it in the same table: the folios of used ones go to the youngest generation before
-//! reclaim meets them. A table with many of them is worth the next aging's walk.
+//! To find the entries of a folio costs a walk of the reverse map, and what is next to a used page was often used, too.
+//! So once reclaim stands at a used entry, it looks at those around it in the same table: the folios of used ones go to
+//! the youngest generation before reclaim meets them. A table with many of them is worth the next aging's walk.
 
 use super::Span;
 use crate::frame::Frame;
@@ -12,8 +12,8 @@ use crate::memory::Memory;
 use crate::table::{Bits, Locked};
 use crate::units::*;
 
-/// The pages around one of a span, in its table: at most [`BATCH`], with the page in the middle, or nearer to an end of the span or
-/// the table.
+/// The pages around one of a span, in its table: at most [`BATCH`], with the page in the middle, or nearer to an end of
+/// the span or the table.
 fn around(span: &Span, page: Vpn) -> (Vpn, Vpn) {
     let table = page.0 & !(TABLE_ENTRIES as u64 - 1);
     let (first, end) =

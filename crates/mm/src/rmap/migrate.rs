@@ -1,8 +1,9 @@
 //! Taking every mapping of a folio away for a while, because it is moved to other frames.
 //!
-//! The entries that take the others' place name the frames that they wait for ([`Migrating`]), so they are found as those that map the
-//! folio are: by its owner, which it keeps until the last one is gone. What fork, mremap and munmap do to them meanwhile a walk meets
-//! as it would with any entry (see the room's essay on a walk beside mremap and fork).
+//! The entries that take the others' place name the frames that they wait for ([`Migrating`]), so they are found as
+//! those that map the folio are: by its owner, which it keeps until the last one is gone. What fork, mremap and munmap
+//! do to them meanwhile a walk meets as it would with any entry (see the room's essay on a walk beside mremap and
+//! fork).
 
 use super::spans::Span;
 use super::{Rmap, SpanFlags, Unmapped, shown};
@@ -14,8 +15,9 @@ use crate::tlb::Batch;
 use crate::units::*;
 
 impl Rmap {
-    /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is noted in `batch`,
-    /// which the caller settles before the content is copied. Locks on memory do not keep a page in its frame.
+    /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is
+    /// noted in `batch`, which the caller settles before the content is copied. Locks on memory do not keep a page in
+    /// its frame.
     pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut Batch) -> Unmapped {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
@@ -40,7 +42,8 @@ impl Rmap {
         Unmapped { all: frame.mapcount() == 0, dirty }
     }
 
-    /// Let the entries that wait for a folio's pages map them where they are now. Both folios are locked, or they are one.
+    /// Let the entries that wait for a folio's pages map them where they are now. Both folios are locked, or they are
+    /// one.
     pub fn end_move<M: Machine>(&self, memory: &Memory<M>, landing: &Landing) {
         let _scope = memory.scope(Scope::RemoveMigrationPtes);
         let from = landing.from();
@@ -66,8 +69,8 @@ impl Rmap {
         }
     }
 
-    /// The next entries in a table that wait for a page of the folio, and the page behind them, or behind the table. `None`: there is no
-    /// table.
+    /// The next entries in a table that wait for a page of the folio, and the page behind them, or behind the table.
+    /// `None`: there is no table.
     fn land_in_table<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -11,11 +11,12 @@
 //! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
 //! list, then the space's tables.
 //!
-//! *A walk beside mremap and fork.* Both bring entries from one range to another, under the locks of tables, of which a walk takes
-//! one after the other. Had it been at the new range, where nothing was yet, before it comes to the old one, where nothing is any more, it would
-//! miss the entry, and a cut of a file would leave it behind. So a list stays in the order of registration, whatever leaves it: who
-//! brings an entry to a range has registered that range just before, later than the one that the entry comes from. A walk, which holds the
-//! list all the time, meets the entry in the old place or in the new one, or in both.
+//! *A walk beside mremap and fork.* Both bring entries from one range to another, under the locks of tables, of which a
+//! walk takes one after the other. Had it been at the new range, where nothing was yet, before it comes to the old one,
+//! where nothing is any more, it would miss the entry, and a cut of a file would leave it behind. So a list stays in
+//! the order of registration, whatever leaves it: who brings an entry to a range has registered that range just before,
+//! later than the one that the entry comes from. A walk, which holds the list all the time, meets the entry in the old
+//! place or in the new one, or in both.
 
 mod count;
 mod look;
@@ -75,8 +76,8 @@ impl Rmap {
         list.lock().insert(span);
     }
 
-    /// Take the span of a vma back. A set without spans is gone. Returns whether it was the owner's last: of several that go at the
-    /// same time, one is.
+    /// Take the span of a vma back. A set without spans is gone. Returns whether it was the owner's last: of several
+    /// that go at the same time, one is.
     pub fn unlink(&self, owner: Owner, vma: VmaId) -> bool {
         let Some(list) = self.spans(owner) else { return false };
         let empty = {
@@ -158,8 +159,8 @@ fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
     (Vpn(span.start.0 + (first - span.index.0)), Vpn(span.start.0 + (end - span.index.0)))
 }
 
-/// Call `visit` for each run below `spans`, the locked list of the folio's owner, that maps some of its pages, until it says that
-/// it has seen enough.
+/// Call `visit` for each run below `spans`, the locked list of the folio's owner, that maps some of its pages, until it
+/// says that it has seen enough.
 fn walk_spans<M: Machine>(
     memory: &Memory<M>,
     pfn: Pfn,

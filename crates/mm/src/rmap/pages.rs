@@ -1,14 +1,15 @@
 //! Walks for many pages of one file at a time.
 //!
-//! Problem: reclaim meets the pages of a file in the order in which they were read. To look one up is to find the spans that show
-//! it, to lock their tables and to walk to its entry, which is most of what is done for it; and its neighbour's way is the same.
+//! Problem: reclaim meets the pages of a file in the order in which they were read. To look one up is to find the spans
+//! that show it, to lock their tables and to walk to its entry, which is most of what is done for it; and its
+//! neighbour's way is the same.
 //!
-//! Rule: who has several single pages of one file, in the order of their places there, asks for all of them in one walk. A span's
-//! tables are locked once, each of its tables is found once ([`Window`]), and what is owed for all entries of a table is noted in one
-//! step, after the last of them was cleared and before the lock goes.
+//! Rule: who has several single pages of one file, in the order of their places there, asks for all of them in one
+//! walk. A span's tables are locked once, each of its tables is found once ([`Window`]), and what is owed for all
+//! entries of a table is noted in one step, after the last of them was cleared and before the lock goes.
 //!
-//! Folios of several pages are looked up one by one: their runs do for them what this does for single pages. So is everything that
-//! must be flushed, or is counted, by itself ([`Batch::joins`]).
+//! Folios of several pages are looked up one by one: their runs do for them what this does for single pages. So is
+//! everything that must be flushed, or is counted, by itself ([`Batch::joins`]).
 
 use super::look::look_around;
 use super::spans::Spans;
@@ -75,8 +76,8 @@ impl Rmap {
         looking.found
     }
 
-    /// [`Rmap::try_to_unmap`] for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that had a
-    /// dirty entry, and must be marked dirty in their file. What had to stay is still mapped.
+    /// [`Rmap::try_to_unmap`] for those of some pages of a file whose bits are set in `wanted`. Returns the bits of
+    /// those that had a dirty entry, and must be marked dirty in their file. What had to stay is still mapped.
     pub fn unmap_pages<M: Machine>(
         &self,
         memory: &Memory<M>,

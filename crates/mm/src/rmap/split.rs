@@ -1,14 +1,16 @@
 //! Splitting a folio of anonymous memory, where it is mapped.
 //!
-//! A split changes neither what an address shows nor what a process may do with it: each entry maps the same frame before and
-//! after. What changes is which record counts an entry's mapping and reference. So nobody may come from an entry to the folio,
-//! or go from it, while its pages become folios of their own. Whoever does so holds the lock of the entry's tables; so the
-//! split takes the locks of all tables that may map the folio: those of the spans that the owner's list names, which is locked,
-//! too, so that none is added. Then the folio's references are exactly its entries' and the caller's, or somebody else uses
-//! it and the split fails. Nothing needs a flush, as no translation goes or changes.
+//! A split changes neither what an address shows nor what a process may do with it: each entry maps the same frame
+//! before and after. What changes is which record counts an entry's mapping and reference. So nobody may come from an
+//! entry to the folio, or go from it, while its pages become folios of their own. Whoever does so holds the lock of the
+//! entry's tables; so the split takes the locks of all tables that may map the folio: those of the spans that the
+//! owner's list names, which is locked, too, so that none is added. Then the folio's references are exactly its
+//! entries' and the caller's, or somebody else uses it and the split fails. Nothing needs a flush, as no translation
+//! goes or changes.
 //!
-//! Linux puts migration entries in the place of the folio's and maps the pages again. That needs no two tables' locks at
-//! a time; but every entry is written twice, every CPU is flushed, and whatever meets an entry must know of a third kind.
+//! Linux puts migration entries in the place of the folio's and maps the pages again. That needs no two tables' locks
+//! at a time; but every entry is written twice, every CPU is flushed, and whatever meets an entry must know of a third
+//! kind.
 //!
 //! A 2 MiB entry of the folio is split into entries of pages first; that has a flush of its own.
 //!
@@ -26,11 +28,11 @@ use crate::units::*;
 use smallvec::SmallVec;
 
 impl Rmap {
-    /// Split a folio of anonymous memory into single pages. The caller has locked it and holds one reference. Afterwards the
-    /// caller has the first page locked, and a reference to it. Pages that nobody maps are freed, but for the first; of the
-    /// others, if the caller has isolated the folio, each comes in `isolated`, with a reference, the second page at the
-    /// tail. Returns how many pages were freed. `None`: somebody uses the folio, and it is as it was, but that 2 MiB entries of it may
-    /// have been split.
+    /// Split a folio of anonymous memory into single pages. The caller has locked it and holds one reference.
+    /// Afterwards the caller has the first page locked, and a reference to it. Pages that nobody maps are freed, but
+    /// for the first; of the others, if the caller has isolated the folio, each comes in `isolated`, with a reference,
+    /// the second page at the tail. Returns how many pages were freed. `None`: somebody uses the folio, and it is as it
+    /// was, but that 2 MiB entries of it may have been split.
     pub fn split_anon<M: Machine>(
         &self,
         memory: &Memory<M>,

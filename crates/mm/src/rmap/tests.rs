@@ -206,7 +206,8 @@ fn writing_back_takes_the_right_to_write_and_flushes() {
     assert!(!bench.rmap.mkclean(&bench.memory, pfn));
 }
 
-/// mremap has registered the new place, somebody else's range goes, and a cut comes by before the entry has moved and after.
+/// mremap has registered the new place, somebody else's range goes, and a cut comes by before the entry has moved and
+/// after.
 #[test]
 fn a_walk_meets_an_entry_that_moves_meanwhile() {
     let bench = Bench::new();

@@ -73,11 +73,12 @@ impl Rmap {
     /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
     /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
     ///
-    /// Entries do not say it all: who has emptied one, with its mark noted and its mapping counted off, may have yet to flush, as
-    /// calls flush once at their end. Such a call is under way where the space says so
-    /// ([`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening)), and its range is registered until it has flushed: so the flush is made
-    /// here. It is asked for after the walk: what is emptied later has lost its right to write already. (Linux flushes
-    /// such entries before it lets go of their table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
+    /// Entries do not say it all: who has emptied one, with its mark noted and its mapping counted off, may have yet to
+    /// flush, as calls flush once at their end. Such a call is under way where the space says so
+    /// ([`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening)), and its range is registered until it has flushed: so
+    /// the flush is made here. It is asked for after the walk: what is emptied later has lost its right to write
+    /// already. (Linux flushes such entries before it lets go of their table's lock, `tlb_delay_rmap`: two flushes for
+    /// each call instead of one.)
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
@@ -106,8 +107,9 @@ impl Rmap {
         dirty
     }
 
-    /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on. `false`: somebody has
-    /// taken entries of the space away and has yet to flush, so that a CPU may write to the folio without leaving a mark.
+    /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on.
+    /// `false`: somebody has taken entries of the space away and has yet to flush, so that a CPU may write to the folio
+    /// without leaving a mark.
     pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];

@@ -240,8 +240,8 @@ fn lazyfree_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: 
     }
 }
 
-/// MADV_FREE of a folio whose pages are mapped up to `end`, and nowhere else: its content may be dropped until it is written
-/// again.
+/// MADV_FREE of a folio whose pages are mapped up to `end`, and nowhere else: its content may be dropped until it is
+/// written again.
 fn lazyfree_folio<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,

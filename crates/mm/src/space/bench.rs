@@ -1,4 +1,5 @@
-//! What tests of whole spaces have in common: memory without devices, spaces in it, and how they are looked at and used.
+//! What tests of whole spaces have in common: memory without devices, spaces in it, and how they are looked at and
+//! used.
 
 use super::*;
 use crate::alloc::Allocator;

@@ -1,4 +1,5 @@
-//! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted exactly.
+//! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted
+//! exactly.
 
 use super::bench::gfp;
 use super::folios::World;
@@ -38,8 +39,8 @@ const PROTECT: Step = |world, run| {
     world.spaces.mprotect(&world.st, world.ids[0], run.page, 512, Prot::READ).unwrap();
 };
 
-/// What a step costs for folios of all orders from 0 to 9, with the number of their pages. `held`: as reclaim holds them; their
-/// cache's reference is not there either way.
+/// What a step costs for folios of all orders from 0 to 9, with the number of their pages. `held`: as reclaim holds
+/// them; their cache's reference is not there either way.
 fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     let cost = |order| {
         let world = World::new(batch, 1);
@@ -55,8 +56,8 @@ fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     (0..=9).map(cost).collect()
 }
 
-/// The entry and the page's own count change for each page, everything else once a run: the folio's counts and references, the
-/// size of the space, the flush's generation and debt, the statistics.
+/// The entry and the page's own count change for each page, everything else once a run: the folio's counts and
+/// references, the size of the space, the flush's generation and debt, the statistics.
 #[test]
 fn reclaim_unmaps_a_folio_at_the_cost_of_one_step() {
     for (pages, cost) in costs(UNMAP, true, 1, true) {
@@ -130,8 +131,8 @@ fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
     [0].into_iter().chain(2..=9).map(cost).collect()
 }
 
-/// For each page its entry and its own count, in both directions, everything else once: the folio's counts, references, list and charge,
-/// the size of the space, the statistics. A 2 MiB entry has nothing for each page.
+/// For each page its entry and its own count, in both directions, everything else once: the folio's counts, references,
+/// list and charge, the size of the space, the statistics. A 2 MiB entry has nothing for each page.
 #[test]
 fn a_fault_makes_a_folio_at_the_cost_of_one_step() {
     let [mut made, mut unmapped] = [Vec::new(), Vec::new()];

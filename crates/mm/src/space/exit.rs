@@ -38,8 +38,8 @@ impl Spaces {
         st.tlb.release(id);
     }
 
-    /// Choose a space to die, and take its private memory without waiting for its tasks: they can only fault. `false`: it has
-    /// ended meanwhile, or was chosen before.
+    /// Choose a space to die, and take its private memory without waiting for its tasks: they can only fault. `false`:
+    /// it has ended meanwhile, or was chosen before.
     pub fn kill<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> bool {
         let space = self.at(id);
         // While it is held, the space does not end, so its id does not become another's.

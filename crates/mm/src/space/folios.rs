@@ -1,4 +1,5 @@
-//! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by entry.
+//! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by
+//! entry.
 
 use super::bench::{Bench, gfp};
 use super::*;
@@ -16,7 +17,8 @@ use std_alloc::collections::BTreeSet;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-/// Anonymous pages, then as many of a file: each half has a border between page tables within it, and so has their meeting.
+/// Anonymous pages, then as many of a file: each half has a border between page tables within it, and so has their
+/// meeting.
 const PAGES: u64 = 1152;
 const ANON: u64 = 512 * 9 + 128;
 const FILE: u64 = ANON + PAGES;
@@ -357,7 +359,8 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(60))]
 
-    /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by entry.
+    /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by
+    /// entry.
     #[test]
     fn runs_do_what_entries_do(
         policy in 0u64..6,
@@ -424,8 +427,8 @@ fn an_exclusive_page_of_a_folio_stays() {
     world.validate();
 }
 
-/// MADV_PAGEOUT takes a folio that lies in the range, all of it. One that lies in it in part, or has a hole, is split first, and its
-/// pages in the range are taken, unless others use it, too.
+/// MADV_PAGEOUT takes a folio that lies in the range, all of it. One that lies in it in part, or has a hole, is split
+/// first, and its pages in the range are taken, unless others use it, too.
 #[test]
 fn what_is_paged_out_in_part_is_split() {
     for batch in [0, 1] {
@@ -485,8 +488,8 @@ fn sizes(world: &World, stat: SizeStat) -> Vec<(u8, u64)> {
     all.filter(|&(_, count)| count > 0).collect()
 }
 
-/// A first store gets the largest enabled folio that lies in the range, and where nothing is yet. (The range begins a quarter
-/// into a table.)
+/// A first store gets the largest enabled folio that lies in the range, and where nothing is yet. (The range begins a
+/// quarter into a table.)
 #[test]
 fn a_fault_makes_the_largest_folio_that_fits() {
     for batch in [0, 1] {

@@ -129,8 +129,8 @@ fn copy_large<M: Machine>(
     Ok(())
 }
 
-/// Share an entry whose page is being moved. What CPUs may still do through its old translation ends with fork's flush of the whole
-/// parent.
+/// Share an entry whose page is being moved. What CPUs may still do through its old translation ends with fork's flush
+/// of the whole parent.
 #[cold]
 fn copy_migrating<M: Machine>(
     st: &Store<M>,

@@ -1,5 +1,5 @@
-//! 2 MiB entries in spaces that do to them whatever can be done: those of a file, made by faults and collapse, and those of
-//! anonymous memory, made by hand. A model knows what each page must show.
+//! 2 MiB entries in spaces that do to them whatever can be done: those of a file, made by faults and collapse, and
+//! those of anonymous memory, made by hand. A model knows what each page must show.
 
 use super::bench::{Bench, gfp};
 use super::*;
@@ -358,7 +358,8 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(60))]
 
-    /// Whatever is done, pages show what they must, and mapcounts, references, sizes of spaces and statistics are right.
+    /// Whatever is done, pages show what they must, and mapcounts, references, sizes of spaces and statistics are
+    /// right.
     #[test]
     fn large_entries_are_right(
         policy in 0u64..6,
@@ -379,7 +380,8 @@ proptest! {
     }
 }
 
-/// Entries of anonymous memory and of files are moved whole where they fit; nothing is split, and the tables that are left empty go.
+/// Entries of anonymous memory and of files are moved whole where they fit; nothing is split, and the tables that are
+/// left empty go.
 #[test]
 fn large_entries_are_moved_whole() {
     let mut world = World::new(9, 1);

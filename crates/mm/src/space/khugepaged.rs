@@ -1,8 +1,8 @@
 //! The daemon that collapses what spaces map page by page, a part of their ranges at a time.
 //!
-//! A look costs the pages that it is at, whether or not it comes to anything; after `khugepaged.pages_to_scan` of them the daemon
-//! sleeps. It begins where it stopped, with the spaces in order of their numbers. When memory has no block for it, it sleeps
-//! for `khugepaged.alloc_sleep_millisecs`, and goes on; the second time, it has done for now.
+//! A look costs the pages that it is at, whether or not it comes to anything; after `khugepaged.pages_to_scan` of them
+//! the daemon sleeps. It begins where it stopped, with the spaces in order of their numbers. When memory has no block
+//! for it, it sleeps for `khugepaged.alloc_sleep_millisecs`, and goes on; the second time, it has done for now.
 //!
 //! Of anonymous memory it takes the ranges that may have folios of 2 MiB by `hugepages-2048kB.enabled`; of files all.
 

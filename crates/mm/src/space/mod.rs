@@ -1,8 +1,8 @@
 //! Address spaces: mapped ranges, what system calls do to them, faults, fork.
 //!
-//! A space has a tree of ranges ([`Vma`]) and a tree of page tables. The `mapping` semaphore orders them: faults hold it
-//! shared, everything that changes ranges holds it alone. The tree of ranges has a short lock of its own for the moment
-//! of a look-up, so that a fault takes a copy of the range it needs and goes on.
+//! A space has a tree of ranges ([`Vma`]) and a tree of page tables. The `mapping` semaphore orders them: faults hold
+//! it shared, everything that changes ranges holds it alone. The tree of ranges has a short lock of its own for the
+//! moment of a look-up, so that a fault takes a copy of the range it needs and goes on.
 //!
 //! Functions here may return a [`Shortage`]. They then have changed nothing that running them
 //! again would not change the same way, and the facade runs them again once there is room.
@@ -133,8 +133,8 @@ impl Space {
         self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
-    /// As [`range_from`](Self::range_from), for who holds the lock of page tables, which comes after that of the ranges: none if
-    /// somebody has that.
+    /// As [`range_from`](Self::range_from), for who holds the lock of page tables, which comes after that of the
+    /// ranges: none if somebody has that.
     pub fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
         self.vmas.try_lock()?.from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }

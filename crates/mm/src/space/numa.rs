@@ -1,10 +1,12 @@
 //! NUMA balancing: finding out by faults where pages are used, and moving them there.
 //!
-//! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page faults
-//! ([`Spaces::mark_for_numa`]). The fault gives it back, and tells which node the page is used from, and how soon after it was marked
-//! (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses is moved there.
+//! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page
+//! faults ([`Spaces::mark_for_numa`]). The fault gives it back, and tells which node the page is used from, and how
+//! soon after it was marked (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses
+//! is moved there.
 //!
-//! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c (`migrate_misplaced_folio`) of Linux
+//! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c
+//! (`migrate_misplaced_folio`) of Linux
 //! 6.12, and `update_task_scan_period` there. Tasks are not moved to their pages here: see docs/tiers.md.
 
 use super::vma::VmaView;
@@ -51,13 +53,15 @@ struct Told {
     immobile: AtomicU64,
 }
 
-/// Into how many parts a period is divided to make it longer or shorter, and how many of ten uses must be local, or private, for the one.
+/// Into how many parts a period is divided to make it longer or shorter, and how many of ten uses must be local, or
+/// private, for the one.
 const SLOTS: u64 = 10;
 const MOSTLY: u64 = 7;
 
 impl Told {
-    /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one task, or cannot be
-    /// moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a task.)
+    /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one
+    /// task, or cannot be moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a
+    /// task.)
     fn next_period(&self, period: u64, (least, most): (u64, u64)) -> u64 {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
@@ -223,8 +227,8 @@ impl Space {
     }
 }
 
-/// Milliseconds between two parts of a space, at least and at most: all of it in the shortest or the longest period, within what may be marked in a
-/// second.
+/// Milliseconds between two parts of a space, at least and at most: all of it in the shortest or the longest period,
+/// within what may be marked in a second.
 fn scan_periods<M: Machine>(st: &Store<M>, id: SpaceId) -> (u64, u64) {
     let size_mb = st.knobs.get(Knob::NumaScanSizeMb);
     let resident = st.tables.lock(st.memory().ground(), id).counts().pages();
@@ -234,7 +238,8 @@ fn scan_periods<M: Machine>(st: &Store<M>, id: SpaceId) -> (u64, u64) {
     (least, (st.knobs.get(Knob::NumaScanPeriodMaxMs) / parts).max(least))
 }
 
-/// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not asked.) Files that nobody may write are where their readers are in no case.
+/// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not
+/// asked.) Files that nobody may write are where their readers are in no case.
 fn tells_user(vma: &VmaView) -> bool {
     let reads_file = vma.file.is_some() && !vma.prot.contains(Prot::WRITE);
     !vma.prot.is_empty() && !reads_file

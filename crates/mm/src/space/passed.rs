@@ -1,8 +1,9 @@
 //! Folios that a walk of a range passes: whole, or in part.
 //!
-//! Advice is about folios, which age and are reclaimed whole. One that lies in the range whole is treated as such; one of anonymous
-//! memory that lies in it in part is split, if nobody else uses it, and its pages in the range are walked again. A part is what
-//! the walk passes of a folio without a hole; as Linux does, a folio with pages that nobody maps any more is split, too.
+//! Advice is about folios, which age and are reclaimed whole. One that lies in the range whole is treated as such; one
+//! of anonymous memory that lies in it in part is split, if nobody else uses it, and its pages in the range are walked
+//! again. A part is what the walk passes of a folio without a hole; as Linux does, a folio with pages that nobody maps
+//! any more is split, too.
 
 use crate::frame::FolioPages;
 use crate::machine::Machine;
@@ -88,8 +89,8 @@ impl Passed {
         }
     }
 
-    /// Split the folios that were passed in part, and call `again` for what was passed of each that could be. No tables are
-    /// locked; [`Passed::end`] was called when they still were.
+    /// Split the folios that were passed in part, and call `again` for what was passed of each that could be. No tables
+    /// are locked; [`Passed::end`] was called when they still were.
     pub(super) fn split_parts<M: Machine>(self, st: &Store<M>, mut again: impl FnMut((Vpn, Vpn))) {
         let mut parts = self.parts;
         parts.sort_by_key(|part| part.head);

@@ -1,9 +1,9 @@
 //! Splitting 2 MiB entries: what is about to be treated in parts must not be mapped as a whole.
 //!
-//! Ranges are cut where mprotect, munmap, mremap, mlock and madvise say, and no entry reaches across a border of ranges. One
-//! of a file is dropped to that end, and its pages are faulted in again; one of anonymous memory becomes 512 entries that say the
-//! same ([`Locked::split_large`](crate::table::Locked::split_large)). A dropped entry is flushed like any that a system call takes away: when
-//! this returns no CPU holds it.
+//! Ranges are cut where mprotect, munmap, mremap, mlock and madvise say, and no entry reaches across a border of
+//! ranges. One of a file is dropped to that end, and its pages are faulted in again; one of anonymous memory becomes
+//! 512 entries that say the same ([`Locked::split_large`](crate::table::Locked::split_large)). A dropped entry is
+//! flushed like any that a system call takes away: when this returns no CPU holds it.
 
 use super::Space;
 use super::unmap::{split_anon_entry, zap_if};
@@ -15,8 +15,8 @@ use crate::units::*;
 
 const LARGE: u64 = TABLE_ENTRIES as u64;
 
-/// No large entry reaches across `page` from here on. The caller holds the mapping semaphore alone, or knows that what a fault maps
-/// meanwhile does no harm.
+/// No large entry reaches across `page` from here on. The caller holds the mapping semaphore alone, or knows that what
+/// a fault maps meanwhile does no harm.
 #[inline]
 pub(super) fn split_entry_at<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, page: Vpn) {
     if !page.0.is_multiple_of(LARGE) && space.large.load(Relaxed) {

@@ -346,8 +346,8 @@ fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
     bench.validate();
 }
 
-/// The first pages of a range go without a cut: what is left is the same range, which all of its owners know at its new place. As
-/// a whole it goes from their lists.
+/// The first pages of a range go without a cut: what is left is the same range, which all of its owners know at its new
+/// place. As a whole it goes from their lists.
 #[test]
 fn a_range_that_loses_its_first_pages_stays_itself() {
     for kind in [0, 2, 4] {

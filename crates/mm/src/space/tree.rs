@@ -14,8 +14,8 @@ const LOWEST: u64 = 16;
 /// Pages kept free above the place of mappings, where stacks stand.
 const STACK_GAP: u64 = 1 << (27 - PAGE_SHIFT);
 
-/// Ranges of one space; no two overlap. They stand by their ends: new ranges are placed below others and join them, so what comes
-/// and goes is mostly at a range's start, and leaves its place in the tree as it is.
+/// Ranges of one space; no two overlap. They stand by their ends: new ranges are placed below others and join them, so
+/// what comes and goes is mostly at a range's start, and leaves its place in the tree as it is.
 #[derive(Default)]
 pub struct VmaTree {
     ranges: BTreeMap<u64, Vma>,
@@ -94,8 +94,8 @@ impl VmaTree {
         self.ranges.insert(vma.view.end().0, vma);
     }
 
-    /// Take out the range that starts at a page: its addresses are free for something else. Whoever holds a gather of the
-    /// space sees to it that no old translation of them is left.
+    /// Take out the range that starts at a page: its addresses are free for something else. Whoever holds a gather of
+    /// the space sees to it that no old translation of them is left.
     pub fn remove(&mut self, start: Vpn, gather: &mut Gather) -> Option<Vma> {
         let end = self.place_of(start)?;
         self.remove_ending_at(Vpn(end), gather)
@@ -116,8 +116,8 @@ impl VmaTree {
         self.remove_ending_at(Vpn(last), gather)
     }
 
-    /// As [`VmaTree::remove`], for the pages up to `end` of the range that starts at a page and goes on behind them. Returns the
-    /// range as it is then.
+    /// As [`VmaTree::remove`], for the pages up to `end` of the range that starts at a page and goes on behind them.
+    /// Returns the range as it is then.
     pub(super) fn remove_start(&mut self, start: Vpn, end: Vpn, gather: &mut Gather) -> Vma {
         self.recent = None;
         let vma = self.starting_at_mut(start);
@@ -155,8 +155,8 @@ impl VmaTree {
         gather.changes(vma.view.start, vma.view.end());
     }
 
-    /// Make one of the two ranges that meet at a page, if the upper one continues the lower one: that goes on with the pages of
-    /// both, as `grow` says. Returns the upper one, which is out of the tree.
+    /// Make one of the two ranges that meet at a page, if the upper one continues the lower one: that goes on with the
+    /// pages of both, as `grow` says. Returns the upper one, which is out of the tree.
     pub(super) fn join(&mut self, page: Vpn, grow: impl FnOnce(&mut Vma, &Vma)) -> Option<Vma> {
         let (lower, upper) = (self.ranges.get(&page.0)?, self.starting_at(page)?);
         if !lower.continues_with(upper) {

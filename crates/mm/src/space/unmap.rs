@@ -44,8 +44,8 @@ impl Spaces {
         }
     }
 
-    /// Unmap `[start, end)`, with which one range begins. Ranges are what they would be had it been cut in two, and the lower part
-    /// taken out, but nothing is made only to be taken apart.
+    /// Unmap `[start, end)`, with which one range begins. Ranges are what they would be had it been cut in two, and the
+    /// lower part taken out, but nothing is made only to be taken apart.
     fn unmap_start<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         split_entry_at(st, space, id, end);
         // As for a cut, and again for what is taken out.
@@ -104,7 +104,8 @@ impl Spaces {
     }
 }
 
-/// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty then.
+/// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty
+/// then.
 fn unmap_entries<M: Machine>(
     st: &Store<M>,
     id: SpaceId,
@@ -143,7 +144,8 @@ fn zap_locked<M: Machine>(
     zap_locked_if(st, tables, (start, end), recency, gather, |_| true);
 }
 
-/// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its folio.
+/// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its
+/// folio.
 pub(super) fn zap_if<M: Machine>(
     st: &Store<M>,
     id: SpaceId,
@@ -226,9 +228,9 @@ fn forget_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, slot: S
     drop_swap_entry(st.memory(), slot);
 }
 
-/// An entry whose page is being moved was taken away: it held no reference, and whoever moves the page has noted what it said of its
-/// content. What CPUs may still do through its old translation is paid for when the space is settled. Returns whether a table was set
-/// aside for it.
+/// An entry whose page is being moved was taken away: it held no reference, and whoever moves the page has noted what
+/// it said of its content. What CPUs may still do through its old translation is paid for when the space is settled.
+/// Returns whether a table was set aside for it.
 #[cold]
 fn forget_moving<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, migrating: Migrating) -> bool {
     st.charge(Work::EntryClear, 1);
@@ -293,8 +295,8 @@ fn tell_file<M: Machine>(st: &Store<M>, entry: Entry, head: Pfn, recency: bool) 
     }
 }
 
-/// A 2 MiB entry of a folio was emptied: see to what it said, but for its flush. (What was emptied stays with the caller, who keeps it
-/// in registers.) `partly`: more went than was to go, as it was not split before.
+/// A 2 MiB entry of a folio was emptied: see to what it said, but for its flush. (What was emptied stays with the
+/// caller, who keeps it in registers.) `partly`: more went than was to go, as it was not split before.
 #[cold]
 fn forget_large<M: Machine>(
     st: &Store<M>,

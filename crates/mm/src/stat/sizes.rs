@@ -1,4 +1,5 @@
-//! Counters of large folios, one for each size, with the names of /sys/kernel/mm/transparent_hugepage/hugepages-*/stats.
+//! Counters of large folios, one for each size, with the names of
+//! /sys/kernel/mm/transparent_hugepage/hugepages-*/stats.
 //!
 //! They count what happens once for many pages, so all CPUs share the cells.
 

@@ -33,7 +33,8 @@ pub(super) struct Slots {
     map: Vec<u32>,
     /// Folio + 1 or shadow, as the map says.
     value: Vec<u64>,
-    /// The number of the group that a slot in use is charged to. (Numbers, because memory of zeroes is had without being touched.)
+    /// The number of the group that a slot in use is charged to. (Numbers, because memory of zeroes is had without
+    /// being touched.)
     group: Vec<u16>,
     clusters: Clusters,
     /// By CPU and by size of what it swaps out: pages of one size lie together, so that runs stay free for others.
@@ -74,8 +75,8 @@ impl Slots {
         }
     }
 
-    /// The first of `1 << order` free slots in a row, at a multiple of their number, all held by the cache. Room is not searched
-    /// for everywhere: who gets none swaps out page by page.
+    /// The first of `1 << order` free slots in a row, at a multiple of their number, all held by the cache. Room is not
+    /// searched for everywhere: who gets none swaps out page by page.
     pub(super) fn alloc_run(&mut self, cpu: CpuId, order: Order) -> Option<u32> {
         let count = order.frames();
         if self.free < count as u64 {

@@ -1,8 +1,8 @@
 //! How many slots each control group has, and how many it may have (memory.swap.max).
 //!
-//! A slot is charged to the group of the folio that it is made for, and to every group above; it stays charged there until it is
-//! free, wherever its content goes meanwhile. A group that is removed keeps its record, without a limit, so that what is left of it
-//! goes on counting above. The root is not counted.
+//! A slot is charged to the group of the folio that it is made for, and to every group above; it stays charged there
+//! until it is free, wherever its content goes meanwhile. A group that is removed keeps its record, without a limit, so
+//! that what is left of it goes on counting above. The root is not counted.
 
 use crate::arena::Arena;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};

@@ -71,14 +71,14 @@ impl Swap {
         Swap { areas: areas.collect(), turns, writing, groups, readahead }
     }
 
-    /// A free slot for a page of `group`, held by the cache until [`Swap::cache_remove`]. `None` when swap is full, or the group may
-    /// have no more of it.
+    /// A free slot for a page of `group`, held by the cache until [`Swap::cache_remove`]. `None` when swap is full, or
+    /// the group may have no more of it.
     pub fn alloc<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Option<SwapSlot> {
         self.alloc_run(base, group, Order::ZERO)
     }
 
-    /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple of their
-    /// number on. `None`: no such room was found.
+    /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple
+    /// of their number on. `None`: no such room was found.
     pub fn alloc_run<M: Machine>(&self, base: &Base<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
         let count = order.frames() as u64;
         if !self.groups.try_charge(group, count) {
@@ -186,8 +186,8 @@ impl Swap {
         slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
     }
 
-    /// Put a locked folio into the swap cache, in the slots from this one on: marks it, takes the cache's one reference, counts
-    /// its pages. Returns the shadow that an earlier folio left in the first.
+    /// Put a locked folio into the swap cache, in the slots from this one on: marks it, takes the cache's one
+    /// reference, counts its pages. Returns the shadow that an earlier folio left in the first.
     pub fn cache_insert<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
         let (mut slots, offset) = self.slots(slot);
         note_cached(base, slot, pfn);
@@ -197,8 +197,8 @@ impl Swap {
         slots.insert(offset, pfn)
     }
 
-    /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then nothing is
-    /// done and the outer `Option` is `None`. The inner one is the shadow.
+    /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then nothing
+    /// is done and the outer `Option` is `None`. The inner one is the shadow.
     pub fn cache_try_insert<M: Machine>(
         &self,
         base: &Base<M>,
@@ -213,8 +213,9 @@ impl Swap {
         Some(slots.insert(offset, pfn))
     }
 
-    /// Put `to`, a folio of the same size, in the place of one in the swap cache: if `freeze`, called while nobody can find either, says
-    /// so, and has given `to` what is known of `from` but for its slots. The cache's reference of `from` is gone then.
+    /// Put `to`, a folio of the same size, in the place of one in the swap cache: if `freeze`, called while nobody can
+    /// find either, says so, and has given `to` what is known of `from` but for its slots. The cache's reference of
+    /// `from` is gone then.
     pub fn cache_exchange<M: Machine>(
         &self,
         base: &Base<M>,
@@ -237,8 +238,8 @@ impl Swap {
         true
     }
 
-    /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that entries still
-    /// refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
+    /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that
+    /// entries still refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
     pub fn cache_remove<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, shadow: Option<Shadow>) {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;

@@ -1,16 +1,16 @@
 //! Putting one large entry of anonymous memory in the place of a table.
 //!
-//! *Problem.* What 512 entries show is to be copied, and then shown by one entry. While it is copied no CPU may store to it; and no
-//! CPU may ever have translations of both sizes for an address (see `large`).
+//! *Problem.* What 512 entries show is to be copied, and then shown by one entry. While it is copied no CPU may store
+//! to it; and no CPU may ever have translations of both sizes for an address (see `large`).
 //!
-//! *Rule.* The table is taken out of the tree with its entries in it, and every CPU drops what it holds of the space, with what
-//! it remembers of the way to the table; lazy CPUs, too, as a walker that goes through it speculatively would mark entries of a table
-//! that is used for something else by then. All that is one hold of the tree's lock, so nobody changes an entry in between.
-//! From then on the addresses have no translation, and nobody comes to the entries but who has the [`Detached`]. The
-//! table is what is set aside for the large entry then, as each has one.
+//! *Rule.* The table is taken out of the tree with its entries in it, and every CPU drops what it holds of the space,
+//! with what it remembers of the way to the table; lazy CPUs, too, as a walker that goes through it speculatively would
+//! mark entries of a table that is used for something else by then. All that is one hold of the tree's lock, so nobody
+//! changes an entry in between. From then on the addresses have no translation, and nobody comes to the entries but who
+//! has the [`Detached`]. The table is what is set aside for the large entry then, as each has one.
 //!
-//! *Why not otherwise.* To clear the entries where they are would do for the copy. But then the table goes in a second step,
-//! which has to be flushed for its own sake. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
+//! *Why not otherwise.* To clear the entries where they are would do for the copy. But then the table goes in a second
+//! step, which has to be flushed for its own sake. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
 
 use super::{Bits, Entry, LEVELS, Locked, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
@@ -20,8 +20,8 @@ use crate::primitive::Ordering::*;
 use crate::tlb::{Range, stale};
 use crate::units::*;
 
-/// A table of the lowest level that is in no tree any more, with the entries that it had. No CPU comes to it, nor holds what an
-/// entry of it said. What its entries count for is its holder's to forget.
+/// A table of the lowest level that is in no tree any more, with the entries that it had. No CPU comes to it, nor holds
+/// what an entry of it said. What its entries count for is its holder's to forget.
 #[must_use = "its addresses have no translation, and the table would be lost"]
 #[derive(Debug)]
 pub struct Detached {
@@ -36,7 +36,8 @@ linear!(
 );
 
 impl<M: Machine> Locked<'_, M> {
-    /// Where the entry of the table for `page`, or the large entry in its place, stands. `None`: the way does not go so far.
+    /// Where the entry of the table for `page`, or the large entry in its place, stands. `None`: the way does not go so
+    /// far.
     fn large_slot(&self, page: Vpn) -> Option<Slot> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
@@ -47,8 +48,8 @@ impl<M: Machine> Locked<'_, M> {
         Some(self.slot(table, page, 1))
     }
 
-    /// Take the table of the 512 pages from `page` on out of the tree. `None`: there is none. The caller keeps others from making
-    /// entries for these pages until it has put something in the table's place.
+    /// Take the table of the 512 pages from `page` on out of the tree. `None`: there is none. The caller keeps others
+    /// from making entries for these pages until it has put something in the table's place.
     #[must_use = "the table would be lost"]
     pub fn detach(&mut self, page: Vpn) -> Option<Detached> {
         let (base, space, pages) = (self.base, self.space, TABLE_ENTRIES as u64);

@@ -28,8 +28,8 @@ bitflags::bitflags! {
 }
 
 bitflags::bitflags! {
-    /// What an entry can be given without a proof that nobody holds an older translation of its page: all but the right to
-    /// write.
+    /// What an entry can be given without a proof that nobody holds an older translation of its page: all but the right
+    /// to write.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Rights: u64 {
         /// User mode may use it.
@@ -156,8 +156,8 @@ impl Entry {
         Pfn(((self.0 & FRAME_MASK) >> PAGE_SHIFT) as u32)
     }
 
-    /// An entry of the same kind for what comes `pages` pages behind: the next frames of a folio. An entry that maps nothing
-    /// has nothing behind it.
+    /// An entry of the same kind for what comes `pages` pages behind: the next frames of a folio. An entry that maps
+    /// nothing has nothing behind it.
     #[inline]
     pub(super) const fn ahead(self, pages: u32) -> Entry {
         Entry(self.0 + ((pages as u64) << PAGE_SHIFT))
@@ -210,8 +210,8 @@ impl Entry {
     }
 }
 
-/// An entry whose page is being moved. It holds no reference, and says what the entry for the page's new place will say. Only a
-/// present entry becomes one, and none is given more rights.
+/// An entry whose page is being moved. It holds no reference, and says what the entry for the page's new place will
+/// say. Only a present entry becomes one, and none is given more rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migrating(Entry);
 

@@ -1,24 +1,25 @@
 //! Entries that map 2 MiB.
 //!
-//! Such an entry stands in a table of level 1, in the place of a table of 512 entries, and maps all of a folio that fills it. It
-//! holds one reference and counts once in the folio's mapcount.
+//! Such an entry stands in a table of level 1, in the place of a table of 512 entries, and maps all of a folio that
+//! fills it. It holds one reference and counts once in the folio's mapcount.
 //!
 //! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is just
 //! cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that say
-//! the same ([`Locked::split_large`]). The table was set aside when the entry was made, so that splitting never fails: reclaim and
-//! munmap could not handle that.
+//! the same ([`Locked::split_large`]). The table was set aside when the entry was made, so that splitting never fails:
+//! reclaim and munmap could not handle that.
 //!
-//! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the large
-//! translation goes on using it and would meet, at the next walk, a translation of 4 KiB for the same address: processors do
-//! not say which of two such they use, some stop with a machine check when the two differ, and as soon as one of the new
-//! entries changes they do differ. And marks that hardware sets in the large entry after it was read would be lost with it.
+//! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the
+//! large translation goes on using it and would meet, at the next walk, a translation of 4 KiB for the same address:
+//! processors do not say which of two such they use, some stop with a machine check when the two differ, and as soon as
+//! one of the new entries changes they do differ. And marks that hardware sets in the large entry after it was read
+//! would be lost with it.
 //!
-//! *Rule.* The entry is exchanged for an empty one, which gathers its marks, and is flushed on every CPU; only then is the table
-//! put there. In between the address has no translation: who uses it faults and waits for the lock of the tree, which is held
-//! all the time. No policy defers this flush: new entries follow at once.
+//! *Rule.* The entry is exchanged for an empty one, which gathers its marks, and is flushed on every CPU; only then is
+//! the table put there. In between the address has no translation: who uses it faults and waits for the lock of the
+//! tree, which is held all the time. No policy defers this flush: new entries follow at once.
 //!
-//! *Why not otherwise.* Bits that leave the entry present while hardware may not use it exist, but for walkers in software;
-//! ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
+//! *Why not otherwise.* Bits that leave the entry present while hardware may not use it exist, but for walkers in
+//! software; ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
 use super::{Bits, Entry, LEVELS, Locked, Rights, Run, Settled, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
@@ -30,7 +31,8 @@ use crate::tlb::Range;
 use crate::units::*;
 
 impl<M: Machine> Locked<'_, M> {
-    /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an entry.
+    /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an
+    /// entry.
     pub fn reserve_large(
         &mut self,
         alloc: &Allocator,
@@ -49,7 +51,8 @@ impl<M: Machine> Locked<'_, M> {
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
 
-    /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands there.
+    /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands
+    /// there.
     pub fn large_place(&self, page: Vpn) -> Option<Slot> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
@@ -87,8 +90,9 @@ impl<M: Machine> Locked<'_, M> {
         assert!(old.is_none(), "a large entry over {old:?}");
     }
 
-    /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large translation.
-    /// The caller sees to mapcounts and references, unless the folio is being moved: then the entry has none.
+    /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large
+    /// translation. The caller sees to mapcounts and references, unless the folio is being moved: then the entry has
+    /// none.
     pub fn split_large(&mut self, run: &Run) {
         assert!(run.is_large());
         let base = self.base;

@@ -1,13 +1,13 @@
 //! Entries whose pages are on their way to other frames.
 //!
-//! Whoever moves a folio puts such an entry in the place of each that maps it, and when the content is in the new frame, or when that
-//! did not come to pass, an entry that maps the one or the other in the place of each of these. In between the entry has no translation and
-//! holds no reference; a fault waits. All else goes on: the entry may be taken away, copied by fork, moved to another address, or lose
-//! rights, and its successor says what it said last.
+//! Whoever moves a folio puts such an entry in the place of each that maps it, and when the content is in the new
+//! frame, or when that did not come to pass, an entry that maps the one or the other in the place of each of these. In
+//! between the entry has no translation and holds no reference; a fault waits. All else goes on: the entry may be taken
+//! away, copied by fork, moved to another address, or lose rights, and its successor says what it said last.
 //!
-//! *A read-only entry* comes back without a payment: what CPUs may still read through its old translation is what the copy says, and that
-//! the address changes its meaning later is paid for then, as the table is marked. *A writable one* comes back under a settled lock, like
-//! any other.
+//! *A read-only entry* comes back without a payment: what CPUs may still read through its old translation is what the
+//! copy says, and that the address changes its meaning later is paid for then, as the table is marked. *A writable one*
+//! comes back under a settled lock, like any other.
 
 use super::run::MARKS;
 use super::{Bits, Entry, Locked, Migrating, Rights, Run, Settled, Slot, Writes};

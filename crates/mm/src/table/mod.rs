@@ -7,9 +7,10 @@
 //! A present entry that maps a page holds one reference of its folio and counts in its mapcount; the room above that
 //! sets and clears entries keeps both, this room keeps only the tree and the space's resident counts.
 //!
-//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which gives a value that must be flushed
-//! ([`Emptied`](crate::tlb::Emptied), [`Tightened`]); nothing takes the place of what was emptied and not flushed. Entries may be made to show what an old translation of
-//! the page would show too. To let a page show something else, or be written, the lock is first turned into a
+//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which gives a value that must be
+//! flushed ([`Emptied`](crate::tlb::Emptied), [`Tightened`]); nothing takes the place of what was emptied and not
+//! flushed. Entries may be made to show what an old translation of the page would show too. To let a page show
+//! something else, or be written, the lock is first turned into a
 //! [`Settled`] one: then no CPU holds a translation that was taken away before, and as debts are left under this lock,
 //! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
 //! entries, so that a fault pays only for its own surroundings.
@@ -164,8 +165,8 @@ pub struct Tables {
     trees: Arena<Tree>,
 }
 
-/// Where one entry stands. Good as long as the tree stays locked: in a later hold of the lock the table may be gone, and
-/// the slot is refused.
+/// Where one entry stands. Good as long as the tree stays locked: in a later hold of the lock the table may be gone,
+/// and the slot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     table: Pfn,
@@ -423,8 +424,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.space
     }
 
-    /// Nobody shall hold a translation of this space that was taken away before: pay what is owed for that. Rounds may be
-    /// sent from here, under the lock.
+    /// Nobody shall hold a translation of this space that was taken away before: pay what is owed for that. Rounds may
+    /// be sent from here, under the lock.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
         if !published::is(F10) {
@@ -433,8 +434,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         Settled::new(self, Paid::All)
     }
 
-    /// As [`Locked::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of this table
-    /// was unmapped by reclaim and not flushed: elsewhere in the space much may be owed.
+    /// As [`Locked::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of
+    /// this table was unmapped by reclaim and not flushed: elsewhere in the space much may be owed.
     #[inline]
     pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
         let frame = &self.base.frames[slot.table];
@@ -461,8 +462,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         assert!(!old.is_present(), "{old:?} maps a page: empty its run");
     }
 
-    /// Map pages of a folio that show what every old translation of their addresses shows too, as nothing was written since:
-    /// those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
+    /// Map pages of a folio that show what every old translation of their addresses shows too, as nothing was written
+    /// since: those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
     #[inline]
     pub fn install_unchanged(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights) {
         self.vacated.check(page, pages.count);
@@ -482,7 +483,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.set_bits(slot, 1, bits);
     }
 
-    /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks again.
+    /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks
+    /// again.
     pub fn permit_use(&mut self, run: &Run) {
         self.set_bits(run.slot, run.count, Bits::USER);
     }
@@ -529,8 +531,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.tightened(run, old)
     }
 
-    /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them again, so
-    /// that must be flushed before what is written next may be told from what was.
+    /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them
+    /// again, so that must be flushed before what is written next may be told from what was.
     pub fn clear_young_and_dirty(&mut self, run: &Run) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
         self.base.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
@@ -544,7 +546,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.replace(slot, Entry::new(pfn, bits));
     }
 
-    /// Make the way to the entry of `page`, with new tables where they are missing; to the large entry that maps it, if one does.
+    /// Make the way to the entry of `page`, with new tables where they are missing; to the large entry that maps it, if
+    /// one does.
     pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
         if let Some(table) = self.counts.recent.get(page) {
             self.base.charge(Work::TableLevel, LEVELS as u64);
@@ -566,8 +569,8 @@ impl<'a, M: Machine> Locked<'a, M> {
 }
 
 impl<M: Machine> Locked<'_, M> {
-    /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much as the
-    /// new one does, is owed for its own.
+    /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much
+    /// as the new one does, is owed for its own.
     fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
         let new = new_table(self.base, alloc, means)?;
         self.link_table(slot, new);

@@ -1,14 +1,14 @@
 //! Runs: consecutive entries of one table that map consecutive pages of one folio in the same way.
 //!
-//! Whatever is done to the entries of a range (unmap, share, protect, forget that they were used) is done to a run in one
-//! step: one visit, one note of what may be stale, one count. A run ends
+//! Whatever is done to the entries of a range (unmap, share, protect, forget that they were used) is done to a run in
+//! one step: one visit, one note of what may be stale, one count. A run ends
 //! - at the end of its table, of the range that is walked, or of its folio;
 //! - where the next entry is empty, or maps anything but the folio's next page;
-//! - where the next entry grants other rights. What hardware sets by itself (used, written) does not end a run; a run has
-//!   the marks of all of its entries.
+//! - where the next entry grants other rights. What hardware sets by itself (used, written) does not end a run; a run
+//!   has the marks of all of its entries.
 //!
-//! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch` off
-//! every run is. The contract is that of Linux's `folio_pte_batch`.
+//! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch`
+//! off every run is. The contract is that of Linux's `folio_pte_batch`.
 
 use super::{Absent, Bits, Entry, Locked, Slot};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
@@ -86,8 +86,8 @@ impl Run {
         (Run { count, ..self }, Some(rest))
     }
 
-    /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`: the first
-    /// as it was, with the marks of all.
+    /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`:
+    /// the first as it was, with the marks of all.
     #[inline(always)]
     pub(super) fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
         Cleared {
@@ -139,7 +139,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         if self.base.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
     }
 
-    /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that page.
+    /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that
+    /// page.
     #[inline(always)]
     pub(super) fn is_of_large_folio(&self, run: &mut Run) -> bool {
         if !run.entry.is_present() {
@@ -149,8 +150,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
-    /// How many entries of a larger folio continue `first`, the first of `cells`, itself among them; the first with the marks of
-    /// all; and the folio's head.
+    /// How many entries of a larger folio continue `first`, the first of `cells`, itself among them; the first with the
+    /// marks of all; and the folio's head.
     pub(super) fn lengthen(&self, first: Entry, cells: &[AtomicU64]) -> (u32, Entry, Pfn) {
         let frames = &self.base.frames;
         let head = frames.head(first.pfn());

@@ -38,8 +38,9 @@ impl Moving {
     }
 }
 
-/// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this very
-/// lock. Only [`Locked::settle`] and [`Locked::settle_at`] make one. Pages may now change what they show, and be written.
+/// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this
+/// very lock. Only [`Locked::settle`] and [`Locked::settle_at`] make one. Pages may now change what they show, and be
+/// written.
 pub struct Settled<'a, M>(Locked<'a, M>);
 
 impl<'a, M> Deref for Settled<'a, M> {
@@ -148,8 +149,8 @@ impl<'a, M: Machine> Settled<'a, M> {
         moving.spend();
     }
 
-    /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to write goes
-    /// along: whoever may write to a page through one entry may do so through another.
+    /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to
+    /// write goes along: whoever may write to a page through one entry may do so through another.
     pub fn inherit(&mut self, slot: Slot, parent: &Locked<'_, M>, run: &Run, forget: Rights) {
         let mut new = 0;
         for (cell, from) in self.cells(slot, run.count).iter().zip(parent.cells(run.slot, run.count)) {

@@ -84,8 +84,9 @@ impl<'a, M: Machine> Locked<'a, M> {
         Run { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
     }
 
-    /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries that
-    /// it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins or ends.
+    /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries
+    /// that it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins
+    /// or ends.
     #[inline]
     pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
         let mut visit = |tables: &mut Self, run: Run, _: &[AtomicU64]| {
@@ -95,8 +96,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped nothing said, and
-    /// what else was taken.
+    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped
+    /// nothing said, and what else was taken.
     #[inline]
     pub fn take_each(
         &mut self,
@@ -140,8 +141,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
     }
 
-    /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of them it left
-    /// empty.
+    /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of
+    /// them it left empty.
     fn visit_table(
         &mut self,
         table: Pfn,
@@ -170,8 +171,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
     }
 
-    /// Visit `count` entries of one table that map something, from that of page `start` on. The one place where visitors are
-    /// called, so that they become part of it.
+    /// Visit `count` entries of one table that map something, from that of page `start` on. The one place where
+    /// visitors are called, so that they become part of it.
     #[inline(never)]
     fn visit_entries(
         &mut self,
@@ -211,8 +212,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         base.charge(Work::EntryScan, empty);
     }
 
-    /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span nothing beyond
-    /// `hole`. What a table spans beside it, ranges will probably need a table for again.
+    /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span
+    /// nothing beyond `hole`. What a table spans beside it, ranges will probably need a table for again.
     pub fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
         let (start, end) = range;
         let is_in_one = start < end && start.0 / span(1) == (end.0 - 1) / span(1);

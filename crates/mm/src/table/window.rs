@@ -19,8 +19,8 @@ pub struct Window<'t, 'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Locked<'a, M> {
-    /// The places of up to `most` pages from `page` on, as far as their table reaches; `None` if no table of the lowest level holds
-    /// them.
+    /// The places of up to `most` pages from `page` on, as far as their table reaches; `None` if no table of the lowest
+    /// level holds them.
     #[inline]
     pub fn window(&mut self, page: Vpn, most: u64) -> Option<Window<'_, 'a, M>> {
         let first = self.find(page).filter(|run| !run.is_large())?.slot;
@@ -90,8 +90,8 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         self.gone -= 1;
     }
 
-    /// Empty a place that maps `page`, a folio by itself, and add it to `emptied`; returns its entry with all marks that hardware had
-    /// set by then.
+    /// Empty a place that maps `page`, a folio by itself, and add it to `emptied`; returns its entry with all marks
+    /// that hardware had set by then.
     #[inline]
     pub(crate) fn take(&mut self, at: usize, page: Pfn, emptied: &mut EmptiedPages) -> Entry {
         self.gone += 1;

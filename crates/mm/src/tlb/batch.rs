@@ -10,16 +10,16 @@
 //! | latr | at each CPU's next tick, without asking it (LATR) | frames that are free |
 //!
 //! Whatever the policy, a page that waits has left its debt with its space and file first (see `ledger`), so that who
-//! changes an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which a CPU may
-//! still store is flushed at the end of the batch: a store that comes later would be lost. What an entry says is not enough to tell: a
-//! call may have taken its right to write and not flushed yet.
+//! changes an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which a CPU
+//! may still store is flushed at the end of the batch: a store that comes later would be lost. What an entry says is
+//! not enough to tell: a call may have taken its right to write and not flushed yet.
 //!
-//! `list` differs from the published patch, which hands physical addresses to an instruction that takes linear ones: here
-//! a list holds spaces and pages.
+//! `list` differs from the published patch, which hands physical addresses to an instruction that takes linear ones:
+//! here a list holds spaces and pages.
 //!
-//! `abis` is the half of the idea that shared page tables allow: an entry whose young bit hardware has never set was never
-//! in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not modelled.
-//! `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
+//! `abis` is the half of the idea that shared page tables allow: an entry whose young bit hardware has never set was
+//! never in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not
+//! modelled. `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
 #![expect(clippy::disallowed_methods, reason = "it leaves debts")]
 
 use super::debt::{Debt, Generation};
@@ -92,8 +92,8 @@ struct Listed {
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content of a
-/// folio with a writable entry is written to its store. One that ends with something owed panics.
+/// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content
+/// of a folio with a writable entry is written to its store. One that ends with something owed panics.
 #[must_use = "debts must be settled"]
 pub struct Batch {
     policy: u64,
@@ -121,8 +121,8 @@ impl Batch {
         Batch { policy, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
-    /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them, their table
-    /// is marked with the debt that is left.
+    /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them,
+    /// their table is marked with the debt that is left.
     #[inline]
     pub fn take<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
         if let Some(generation) = self.note(base, tlb, emptied.what()) {
@@ -187,7 +187,8 @@ impl Batch {
         !matches!(self.policy, EAGER | LIST | ABIS)
     }
 
-    /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be dropped from then on.
+    /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be
+    /// dropped from then on.
     pub(crate) fn take_pages<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: &mut EmptiedPages) {
         if let Some(generation) = self.note_pages(base, tlb, emptied) {
             base.frames[emptied.table].set_debt(generation.tag());
@@ -243,8 +244,8 @@ impl Batch {
         }
     }
 
-    /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is good for
-    /// several.
+    /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is
+    /// good for several.
     pub fn defers(&self) -> bool {
         matches!(self.policy, LAZY | LATR)
     }
@@ -338,7 +339,8 @@ impl EmptiedPages {
         self.pages.clear();
     }
 
-    /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each page.
+    /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each
+    /// page.
     #[inline]
     pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(&Frame)) {
         assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
@@ -353,16 +355,16 @@ impl EmptiedPages {
 }
 
 impl Context {
-    /// Can CPUs store through entries that forbid it, because somebody has taken the right and not flushed yet? Such an entry is
-    /// like one that allows it: it is flushed at the end of the batch, and before its page is written.
+    /// Can CPUs store through entries that forbid it, because somebody has taken the right and not flushed yet? Such an
+    /// entry is like one that allows it: it is flushed at the end of the batch, and before its page is written.
     #[inline]
     fn may_be_stored_to(&self) -> bool {
         self.tightening.load(Acquire) > 0 && !published::is(F9)
     }
 }
 
-/// Entries of a space were cleared, under the lock of its tables: raise its generation, and leave a debt with it and with the file
-/// whose pages they mapped. Returns both generations; `None`: no CPU has the space.
+/// Entries of a space were cleared, under the lock of its tables: raise its generation, and leave a debt with it and
+/// with the file whose pages they mapped. Returns both generations; `None`: no CPU has the space.
 #[inline]
 fn owe<M: Machine>(base: &Base<M>, tlb: &Tlb, space: SpaceId, file: Option<FileId>) -> Option<(u64, Debt)> {
     let context = &tlb.contexts[space.0];

@@ -81,8 +81,8 @@ impl CpuTlb {
         self.space.load(Acquire) == space.0
     }
 
-    /// Does it run a kernel task on borrowed tables? Whoever skips it for that has raised the space's generation before: either
-    /// this reads that the CPU is back, or the CPU, coming back, reads the new generation.
+    /// Does it run a kernel task on borrowed tables? Whoever skips it for that has raised the space's generation
+    /// before: either this reads that the CPU is back, or the CPU, coming back, reads the new generation.
     pub(super) fn is_lazy(&self) -> bool {
         self.lazy.load(SeqCst)
     }
@@ -108,8 +108,8 @@ impl CpuTlb {
         self.lazy.store(false, SeqCst);
     }
 
-    /// The CPU begins to load a space, before it reads the space's generation. From now on it must be asked, as it compares
-    /// generations no more; the request waits until interrupts are on again.
+    /// The CPU begins to load a space, before it reads the space's generation. From now on it must be asked, as it
+    /// compares generations no more; the request waits until interrupts are on again.
     pub(super) fn begin_load(&self) {
         self.space.store(ARRIVING, SeqCst);
         self.lazy.store(false, SeqCst);

@@ -1,12 +1,12 @@
 //! What a debt is, and the places where debts lie.
 //!
 //! A debt is a set of CPUs and a generation: each of these CPUs may hold a translation that was taken away before the
-//! generation was drawn. Generations are 64 bits wide, are drawn from one counter, and never wrap. A CPU is *done* with a
-//! debt once it has caught up with its space at a moment when the counter stood at the debt's generation or later.
+//! generation was drawn. Generations are 64 bits wide, are drawn from one counter, and never wrap. A CPU is *done* with
+//! a debt once it has caught up with its space at a moment when the counter stood at the debt's generation or later.
 //!
-//! Debts that lie in one place ([`Domain`]) are added up: the CPUs of all, the newest generation. A CPU that was only in
-//! an older one and is done with that is dropped when the newer one is added, so a sum never asks a CPU for more than what
-//! it owed when it was last added.
+//! Debts that lie in one place ([`Domain`]) are added up: the CPUs of all, the newest generation. A CPU that was only
+//! in an older one and is done with that is dropped when the newer one is added, so a sum never asks a CPU for more
+//! than what it owed when it was last added.
 
 use crate::lock::Lock;
 use crate::machine::CpuSet;
@@ -31,8 +31,8 @@ impl Generation {
         (self.0 & TAG_MASK) as u32
     }
 
-    /// The newest generation up to `newest` with this tag: one so old that its tag has come round again counts as newer than it
-    /// is, which costs a payment and forgets none.
+    /// The newest generation up to `newest` with this tag: one so old that its tag has come round again counts as newer
+    /// than it is, which costs a payment and forgets none.
     #[inline]
     pub const fn of_tag(tag: u32, newest: Generation) -> Generation {
         Generation(newest.0.saturating_sub(newest.0.wrapping_sub(tag as u64) & TAG_MASK))
@@ -115,8 +115,8 @@ impl Domain {
         *self.sum.lock()
     }
 
-    /// Do something while the domain cannot change, if nothing came since `debt` was read, be it an older generation that
-    /// was drawn before and arrives late: its CPUs may be others.
+    /// Do something while the domain cannot change, if nothing came since `debt` was read, be it an older generation
+    /// that was drawn before and arrives late: its CPUs may be others.
     pub fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
         let sum = self.sum.lock();
         if sum.is_some_and(|sum| sum.debt == *debt) {

@@ -1,20 +1,21 @@
 //! What was taken from page tables, as a value that only a flush or a debt uses up.
 //!
-//! *Problem.* Between the clearing of an entry and the flush, CPUs go on using the old translation. Whoever clears must see to a flush,
-//! or leave a debt, before the page is given away, copied, or another takes its place. A function that has forgotten it looks
-//! complete, and works in nearly every run.
+//! *Problem.* Between the clearing of an entry and the flush, CPUs go on using the old translation. Whoever clears must
+//! see to a flush, or leave a debt, before the page is given away, copied, or another takes its place. A function that
+//! has forgotten it looks complete, and works in nearly every run.
 //!
-//! *Rule.* Who clears entries gets an [`Emptied`], who takes rights from entries a [`Tightened`]. Dropping one panics. There are
-//! three ways to use one up, all in this room, and each tells who traces that CPUs may hold old translations:
-//! - a [`Gather`](super::Gather) takes it: what a system call changes is flushed when the call ends, and references go after that;
+//! *Rule.* Who clears entries gets an [`Emptied`], who takes rights from entries a [`Tightened`]. Dropping one panics.
+//! There are three ways to use one up, all in this room, and each tells who traces that CPUs may hold old translations:
+//! - a [`Gather`](super::Gather) takes it: what a system call changes is flushed when the call ends, and references go
+//!   after that;
 //! - a [`Batch`](super::Batch) takes it: reclaim flushes by policy or leaves a debt, and marks the table;
 //! - [`Tlb::flush_emptied`] flushes at once.
 //!
-//! An [`Emptied`] holds the references that its entries held. It gives them up as [`Refs`] only to who has flushed or left a
-//! debt, and these must be dropped in their turn.
+//! An [`Emptied`] holds the references that its entries held. It gives them up as [`Refs`] only to who has flushed or
+//! left a debt, and these must be dropped in their turn.
 //!
-//! *Why not otherwise.* To ask for a proof where a page is freed would ask all who free pages that were never mapped. To keep the
-//! flush in the function that clears would flush each page by itself.
+//! *Why not otherwise.* To ask for a proof where a page is freed would ask all who free pages that were never mapped.
+//! To keep the flush in the function that clears would flush each page by itself.
 
 use super::Cleared;
 use crate::frame::{FolioPages, FrameTable};
@@ -50,7 +51,8 @@ pub struct Tightened {
 
 linear!(Tightened, "entries lost rights and nobody flushes them: give them to a gather, or flush them");
 
-/// References of a folio that entries held. No CPU reaches the folio by these any more, or what is owed for that is noted.
+/// References of a folio that entries held. No CPU reaches the folio by these any more, or what is owed for that is
+/// noted.
 #[must_use = "the references would never be dropped"]
 #[derive(Debug)]
 pub struct Refs {

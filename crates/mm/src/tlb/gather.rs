@@ -58,8 +58,8 @@ impl Touched {
 
 /// What one munmap, mprotect, madvise or exit takes away.
 ///
-/// Only [`Tlb::gather`] makes one, and flushes and settles when the change is over. So whoever holds one may change what addresses
-/// mean: nobody will hold an old translation when the call returns.
+/// Only [`Tlb::gather`] makes one, and flushes and settles when the change is over. So whoever holds one may change
+/// what addresses mean: nobody will hold an old translation when the call returns.
 pub struct Gather {
     space: SpaceId,
     touched: Touched,
@@ -194,8 +194,8 @@ pub struct Finished<'a> {
     pub tables: &'a [Pfn],
 }
 
-/// Entries lose rights or marks, and none its page; addresses go on meaning the same. Only [`Tlb::tighten`] makes one, and
-/// flushes when that is over. What reclaim had cleared before goes on waiting.
+/// Entries lose rights or marks, and none its page; addresses go on meaning the same. Only [`Tlb::tighten`] makes one,
+/// and flushes when that is over. What reclaim had cleared before goes on waiting.
 pub struct Tightening {
     space: SpaceId,
     touched: Touched,
@@ -235,9 +235,9 @@ impl Tightening {
 }
 
 impl Tlb {
-    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, and what else was
-    /// owed for the space has been paid, but where the space has ended: no CPU runs it then. `release` drops what it
-    /// brought.
+    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, and what
+    /// else was owed for the space has been paid, but where the space has ended: no CPU runs it then. `release` drops
+    /// what it brought.
     pub fn gather<M: Machine, R>(
         &self,
         base: &Base<M>,
@@ -288,7 +288,8 @@ impl Tlb {
     }
 }
 
-/// What is flushed is of the space that is flushed. (By value: what is looked at by reference would have to stand in memory.)
+/// What is flushed is of the space that is flushed. (By value: what is looked at by reference would have to stand in
+/// memory.)
 #[inline(always)]
 fn check_space(space: SpaceId, flushed: SpaceId) {
     if space != flushed {

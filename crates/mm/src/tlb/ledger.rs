@@ -1,27 +1,28 @@
 //! Who owes what, and paying.
 //!
-//! **The problem.** Between the moment at which a translation is taken away and the moment at which every CPU has dropped
-//! it, a CPU may still read the old page. For a page that could only be read this harms nobody until something that the
-//! old page, or the old address, stands for changes. So the flush may wait until just before that change.
+//! **The problem.** Between the moment at which a translation is taken away and the moment at which every CPU has
+//! dropped it, a CPU may still read the old page. For a page that could only be read this harms nobody until something
+//! that the old page, or the old address, stands for changes. So the flush may wait until just before that change.
 //!
-//! **The rule.** Whoever takes a translation away and does not flush at once leaves a [`Debt`] in three places, before it
-//! lets go of the table's lock: with the *space* (before an address gets a new meaning or new rights), with the *file*
-//! (before its content changes), and with the *zone* of the frame, whose record gets the debt's generation as a tag (before the
-//! frame is used for something else). The order is: clear the entry, raise the space's generation, then draw the debt's.
+//! **The rule.** Whoever takes a translation away and does not flush at once leaves a [`Debt`] in three places, before
+//! it lets go of the table's lock: with the *space* (before an address gets a new meaning or new rights), with the
+//! *file* (before its content changes), and with the *zone* of the frame, whose record gets the debt's generation as a
+//! tag (before the frame is used for something else). The order is: clear the entry, raise the space's generation, then
+//! draw the debt's.
 //!
 //! **Paying.** A CPU catches up by dropping what it holds of its loaded space and noting the space's newest generation;
-//! what it holds of other spaces is looked at when it loads them. It then is done with every debt drawn before it began.
-//! Rounds go to all CPUs of the debt that are not done. A CPU that runs a kernel task, or nothing, need not be asked: it
-//! compares generations before it uses a user translation again.
+//! what it holds of other spaces is looked at when it loads them. It then is done with every debt drawn before it
+//! began. Rounds go to all CPUs of the debt that are not done. A CPU that runs a kernel task, or nothing, need not be
+//! asked: it compares generations before it uses a user translation again.
 //!
 //! **Frames.** A frame's tag is the generation of its debt; a tag is paid when no CPU that owes for any frame of
-//! the zone is behind it. The zone remembers the newest generation up to which all tags are known to be paid. It moves only if
-//! nothing was added to the zone's debt while a payment was made, and a debt that is drawn before it moves and arrives
-//! after gets a newer generation: so no tag up to it is ever owed for. Nobody waits for another's payment: two who pay
-//! at once both pay all of what they read.
+//! the zone is behind it. The zone remembers the newest generation up to which all tags are known to be paid. It moves
+//! only if nothing was added to the zone's debt while a payment was made, and a debt that is drawn before it moves and
+//! arrives after gets a newer generation: so no tag up to it is ever owed for. Nobody waits for another's payment: two
+//! who pay at once both pay all of what they read.
 //!
-//! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12); that each of its published forms can forget a flush, and
-//! how, is the reason for the three places and for the types in `table`, `alloc` and `cache` that ask for them.
+//! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12); that each of its published forms can forget a flush,
+//! and how, is the reason for the three places and for the types in `table`, `alloc` and `cache` that ask for them.
 
 use super::debt::{Debt, Domain, Generation};
 use super::{Context, Tlb};
@@ -50,8 +51,8 @@ impl ZoneLedger {
 
 pub(super) type ZoneLedgers = Box<[ZoneLedger]>;
 
-/// One page of a file may be changed: nobody holds an old translation of it. Made by [`Tlb::settle_file`] only, and used up
-/// by the change.
+/// One page of a file may be changed: nobody holds an old translation of it. Made by [`Tlb::settle_file`] only, and
+/// used up by the change.
 #[derive(Debug)]
 #[must_use = "it stands for a payment that was made for a change"]
 pub struct FileSettled(FileId);
@@ -130,7 +131,8 @@ impl Tlb {
         }
     }
 
-    /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid for.
+    /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid
+    /// for.
     pub(super) fn owe_frame<M: Machine>(&self, base: &Base<M>, zone: ZoneId, debt: &Debt) -> Generation {
         let ledger = &self.zones[zone.index()];
         let mut debt = *debt;
@@ -206,8 +208,8 @@ impl Tlb {
         true
     }
 
-    /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone: only they
-    /// may write it, so each looks once more at its next turn.
+    /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone:
+    /// only they may write it, so each looks once more at its next turn.
     fn pay_by_broadcast<M: Machine>(&self, base: &Base<M>) {
         let drawn = self.newest();
         base.count(Stat::NrTlbRemoteFlush, 1);
@@ -268,8 +270,9 @@ impl Tlb {
         self.settle(base, &self.contexts[space.0].debts, Cause::Space(space));
     }
 
-    /// Nobody holds a translation of the pages of `space` from `first` on that one table maps, and that was taken away before this
-    /// was called. `tag`: of the newest debt left for one of them. Callers hold the lock of the space's tables.
+    /// Nobody holds a translation of the pages of `space` from `first` on that one table maps, and that was taken away
+    /// before this was called. `tag`: of the newest debt left for one of them. Callers hold the lock of the space's
+    /// tables.
     pub fn settle_table<M: Machine>(&self, base: &Base<M>, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
@@ -283,8 +286,8 @@ impl Tlb {
 
     /// Nobody holds a translation to a page of `file` that was taken away before this was called.
     ///
-    /// Callers keep the folio that they are about to change in the file's cache, by its lock or a reference. Translations of
-    /// this folio that are taken away later lead to the same frame, and so to the new content.
+    /// Callers keep the folio that they are about to change in the file's cache, by its lock or a reference.
+    /// Translations of this folio that are taken away later lead to the same frame, and so to the new content.
     #[inline]
     pub fn settle_file<M: Machine>(&self, base: &Base<M>, file: FileId) -> FileSettled {
         if let Some(domain) = self.files.get(file.0) {
@@ -293,8 +296,8 @@ impl Tlb {
         FileSettled(file)
     }
 
-    /// A frame of `zone` with this generation, and all that are older, can be used when this returns; `pfn` is the one that is wanted.
-    /// If a round must be sent for it, the whole zone is clean afterwards.
+    /// A frame of `zone` with this generation, and all that are older, can be used when this returns; `pfn` is the one
+    /// that is wanted. If a round must be sent for it, the whole zone is clean afterwards.
     pub fn settle_zone<M: Machine>(
         &self,
         base: &Base<M>,
@@ -335,8 +338,8 @@ impl Tlb {
         Generation(self.zones[zone.index()].paid.load(Acquire))
     }
 
-    /// The generation that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old that
-    /// its number has come round again counts as newer than it is, which costs a payment and forgets none.
+    /// The generation that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old
+    /// that its number has come round again counts as newer than it is, which costs a payment and forgets none.
     #[inline]
     pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
@@ -363,8 +366,8 @@ impl Tlb {
         Self::age_limit(base).is_some()
     }
 
-    /// Called on each CPU at every tick of its clock: pay what this CPU owes, if the policy leaves it to ticks, or if it is
-    /// older than the limit. No other CPU is asked.
+    /// Called on each CPU at every tick of its clock: pay what this CPU owes, if the policy leaves it to ticks, or if
+    /// it is older than the limit. No other CPU is asked.
     pub fn tick<M: Machine>(&self, base: &Base<M>) {
         let Some(limit) = Self::age_limit(base) else { return };
         let me = base.machine.cpu();

@@ -203,8 +203,9 @@ impl Tlb {
         self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
     }
 
-    /// Has somebody changed entries of a space, and not flushed yet? Who asks has seen a change that was made meanwhile, by a folio's
-    /// mapcount or under the lock of the space's tables, or it was made before [`Tlb::begin_tightening`] or comes after.
+    /// Has somebody changed entries of a space, and not flushed yet? Who asks has seen a change that was made
+    /// meanwhile, by a folio's mapcount or under the lock of the space's tables, or it was made before
+    /// [`Tlb::begin_tightening`] or comes after.
     pub fn is_tightening(&self, space: SpaceId) -> bool {
         self.contexts[space.0].tightening.load(Acquire) > 0
     }
@@ -251,7 +252,8 @@ impl Tlb {
         base.machine.shootdown(&others, &remote, &mut catch_up_here);
     }
 
-    /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds what they said.
+    /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds what
+    /// they said.
     pub fn flush_emptied<M: Machine>(&self, base: &Base<M>, emptied: Emptied) -> Refs {
         self.flush_cleared(base, emptied.what());
         emptied.into_refs()
@@ -330,8 +332,8 @@ impl Tlb {
         }
         self.leave_context(me);
         let early = published::early(F13, Point::Join, || context.generation.load(SeqCst));
-        // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it for one
-        // that runs no programs.
+        // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it
+        // for one that runs no programs.
         state.begin_load();
         context.join(me);
         let drawn = self.newest();

@@ -618,8 +618,8 @@ fn a_debt_is_owed_until_its_round_is_over() {
     }
 }
 
-/// Hardware may walk tables whenever it likes, also for a CPU that is in the kernel: it fetches again what was just dropped, and
-/// only then another CPU takes the page away. Whoever drops must not count that as done.
+/// Hardware may walk tables whenever it likes, also for a CPU that is in the kernel: it fetches again what was just
+/// dropped, and only then another CPU takes the page away. Whoever drops must not count that as done.
 #[test]
 #[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
 fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {

@@ -10,8 +10,8 @@
 //! latter. (Linux sets each writer's pace from the measured bandwidth of the device instead.)
 //!
 //! Order of one folio's write: lock the folio; write-protect and clean all its entries, flushed
-//! ([`mkclean`](crate::rmap::Rmap::mkclean)), and flush what a call has emptied and not flushed yet; start. A store that
-//! comes later faults, and makes the page dirty again.
+//! ([`mkclean`](crate::rmap::Rmap::mkclean)), and flush what a call has emptied and not flushed yet; start. A store
+//! that comes later faults, and makes the page dirty again.
 
 mod flusher;
 mod limits;

@@ -1,9 +1,10 @@
-//! A desktop: programs that are opened one after the other and stay open, on a machine that is too small for all of them.
+//! A desktop: programs that are opened one after the other and stay open, on a machine that is too small for all of
+//! them.
 //!
-//! One user does one thing at a time: open a program, or go back to one that is open, the rather the later it was used. A
-//! program that has not answered after [`PATIENCE`] is taken for ended (the system may have run out of memory and killed it), and
-//! left alone. The user and the programs know the plan; files in memory, of as many bytes as steps have begun and ended, tell them
-//! how far it is.
+//! One user does one thing at a time: open a program, or go back to one that is open, the rather the later it was used.
+//! A program that has not answered after [`PATIENCE`] is taken for ended (the system may have run out of memory and
+//! killed it), and left alone. The user and the programs know the plan; files in memory, of as many bytes as steps have
+//! begun and ended, tell them how far it is.
 
 use super::Ask;
 use super::parts::{Heap, PAGE, must, open, touch};

@@ -1,5 +1,5 @@
-//! Programs beside each other in control groups of their own: YCSB on a store of sorted runs, read only, and a file search; or many
-//! small ones.
+//! Programs beside each other in control groups of their own: YCSB on a store of sorted runs, read only, and a file
+//! search; or many small ones.
 
 use super::Ask;
 use super::parts::{Heap, Job, PAGE, lead, must, open, part, pieces, read};
@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 
 /// Roles of the second program begin here; those of the first at 1.
 const SECOND: Role = 1 << 12;
-/// memory.max of each group, in per cent of its program's footprint: the search's as published (1 GiB for a tree of which that is
-/// 70 %), the store's a guess (10 % as published would leave a small one no room for its threads).
+/// memory.max of each group, in per cent of its program's footprint: the search's as published (1 GiB for a tree of
+/// which that is 70 %), the store's a guess (10 % as published would leave a small one no room for its threads).
 const STORE: u64 = 50;
 const SEARCH: u64 = 70;
 /// The least that a group is given: what a process needs that does nothing.

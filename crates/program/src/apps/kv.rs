@@ -1,8 +1,9 @@
 //! Stores in memory, as memtier_benchmark drives them: objects in a heap, found by a table of pointers.
 //!
-//! *memcached*: threads share all objects. An item is one piece: header, key and value. GET counts a reference in the header,
-//! so it writes, too. *redis*: its one thread serves all clients, so tasks are servers, each with objects of its own. An object
-//! is an entry of the table, its key, and its value with a header; GET notes the time in the value's header.
+//! *memcached*: threads share all objects. An item is one piece: header, key and value. GET counts a reference in the
+//! header, so it writes, too. *redis*: its one thread serves all clients, so tasks are servers, each with objects of
+//! its own. An object is an entry of the table, its key, and its value with a header; GET notes the time in the value's
+//! header.
 //!
 //! Keys are loaded in their order, so neighbours lie beside each other.
 
@@ -24,7 +25,8 @@ const WORK: u64 = 5_000;
 
 /// Bytes of the pieces of an object, each kind of which fills pages of its own. The last holds the value.
 ///
-/// memcached: a header of 48 bytes, 8 of CAS, a key of 16 and a zero, a value of 32 and its end, in a chunk of the class of 120.
+/// memcached: a header of 48 bytes, 8 of CAS, a key of 16 and a zero, a value of 32 and its end, in a chunk of the
+/// class of 120.
 const ITEM: &[u64] = &[120];
 /// redis: an entry of 24 bytes and a key of 16 with header and zero, both in allocations of 32; the value in one of 64.
 const OBJECT: &[u64] = &[32, 32, 64];

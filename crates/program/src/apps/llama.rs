@@ -1,5 +1,6 @@
-//! Language models: processes of llama.cpp, each of which answers from a model of its own that it has mapped. Every token is a pass
-//! over all tensors of the model, in their order, shared among threads that spin where they wait for each other.
+//! Language models: processes of llama.cpp, each of which answers from a model of its own that it has mapped. Every
+//! token is a pass over all tensors of the model, in their order, shared among threads that spin where they wait for
+//! each other.
 
 use super::Ask;
 use super::parts::{Heap, PAGE, must, open, part, touch};
@@ -13,14 +14,14 @@ const THREADS: u32 = 15;
 /// Passes: one for the prompt of 5 tokens ("who are you?"), one for each of the others of 24.
 const PASSES: u64 = 20;
 const PROMPT: u64 = 5;
-/// Layers of Llama 2 70B, and the tensors of one that are multiplied with, in thousands of weights: query, key, value, output, and the
-/// three of the feed-forward net (8192 wide, 8 heads of 128 for keys and values, 28672 between).
+/// Layers of Llama 2 70B, and the tensors of one that are multiplied with, in thousands of weights: query, key, value,
+/// output, and the three of the feed-forward net (8192 wide, 8 heads of 128 for keys and values, 28672 between).
 const LAYERS: u64 = 80;
 const TENSORS: [u64; 7] = [67_109, 8_389, 8_389, 67_109, 234_881, 234_881, 234_881];
 /// The token embedding and the output tensor, 32000 x 8192 each.
 const EMBEDDING: u64 = 262_144;
-/// Of the model's bytes, the part that its cache of keys and values has: 160 MiB (512 tokens, 80 layers, 1024 values of 2 bytes for
-/// both) for 70 GiB.
+/// Of the model's bytes, the part that its cache of keys and values has: 160 MiB (512 tokens, 80 layers, 1024 values of
+/// 2 bytes for both) for 70 GiB.
 const CACHE_PART: u64 = 448;
 /// Tokens that the cache has room for.
 const CONTEXT: u64 = 512;

@@ -1,11 +1,12 @@
 //! A store of sorted runs (a log-structured merge tree), as LevelDB, RocksDB and Cassandra are.
 //!
-//! A write goes to a log and to a table in memory. A full table is written out as a small run; when there are [`RUNS`] of
-//! them they are merged into the large one, all of which is read and written. A read looks into the table, the small runs from
-//! the newest on, and the large run; filters in memory tell which has the key, an index in memory tells the block.
+//! A write goes to a log and to a table in memory. A full table is written out as a small run; when there are [`RUNS`]
+//! of them they are merged into the large one, all of which is read and written. A read looks into the table, the small
+//! runs from the newest on, and the large run; filters in memory tell which has the key, an index in memory tells the
+//! block.
 //!
-//! Levels between the small runs and the largest are left out, and the large run is merged in place: real stores write new
-//! files and remove the old ones piece by piece. Each task has a store of its own, for its part of the keys.
+//! Levels between the small runs and the largest are left out, and the large run is merged in place: real stores write
+//! new files and remove the old ones piece by piece. Each task has a store of its own, for its part of the keys.
 
 use super::parts::{Heap, Log, must, part, pieces, read, touch, write};
 use super::shape::{INDEX, RUNS, Shape, TABLES};

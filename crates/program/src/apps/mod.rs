@@ -1,8 +1,8 @@
 //! Applications: what memory sees of real programs that benchmarks of replacement policies run.
 //!
-//! docs/programs.md tells of each what is modelled, where its numbers come from, and what is a guess. One unit of progress is
-//! one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed alone, never on when
-//! others do what, so all policies are given the same work.
+//! docs/programs.md tells of each what is modelled, where its numbers come from, and what is a guess. One unit of
+//! progress is one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed
+//! alone, never on when others do what, so all policies are given the same work.
 
 mod ask;
 mod desktop;

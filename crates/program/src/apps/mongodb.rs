@@ -37,8 +37,8 @@ pub(super) struct MongoDb {
 }
 
 impl MongoDb {
-    /// The cache is half of memory by default (`cacheSizeGB`), which is a quarter of the footprint if memory is half of it. The
-    /// journal has a twentieth (a guess), and the file the rest.
+    /// The cache is half of memory by default (`cacheSizeGB`), which is a quarter of the footprint if memory is half of
+    /// it. The journal has a twentieth (a guess), and the file the rest.
     pub(super) fn new(ask: &Ask) -> MongoDb {
         let bytes = ask.bytes;
         let tasks = ask.tasks(4).min((bytes / 4 / LEAF / 4).max(1) as u32);

@@ -1,7 +1,9 @@
-//! PostgreSQL and MariaDB under TPC-C: warehouses, each with its tables and their indexes, a buffer pool, a log synced at commit.
+//! PostgreSQL and MariaDB under TPC-C: warehouses, each with its tables and their indexes, a buffer pool, a log synced
+//! at commit.
 //!
-//! A task serves one warehouse, as TPC-C's terminals have a home. *postgresql*: processes, pages of 8 KiB in shared memory, a small
-//! pool in front of the page cache. *mariadb*: threads, pages of 16 KiB in private memory, a pool of most of memory.
+//! A task serves one warehouse, as TPC-C's terminals have a home. *postgresql*: processes, pages of 8 KiB in shared
+//! memory, a small pool in front of the page cache. *mariadb*: threads, pages of 16 KiB in private memory, a pool of
+//! most of memory.
 
 use super::Ask;
 use super::parts::{Heap, Job, Log, PAGE, open, part};

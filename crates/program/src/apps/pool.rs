@@ -1,7 +1,7 @@
 //! A database's own cache of a file's pages, in its memory: what it holds is also in the page cache, for a while.
 //!
-//! Each task has a pool of its own, for the part of the file that it serves. Real pools are shared; but then what is in them
-//! depended on which task comes first, and two policies would not be given the same work.
+//! Each task has a pool of its own, for the part of the file that it serves. Real pools are shared; but then what is in
+//! them depended on which task comes first, and two policies would not be given the same work.
 
 use super::parts::{Heap, must, read, touch, write};
 use crate::{Mode, Os, Signal};

@@ -1,4 +1,5 @@
-//! A search through all files of a tree, ten times over, as ripgrep does it: every file read from end to end, once a pass.
+//! A search through all files of a tree, ten times over, as ripgrep does it: every file read from end to end, once a
+//! pass.
 
 use super::Ask;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read};
@@ -9,7 +10,8 @@ use crate::{Mode, Os, Signal};
 const PASSES: u64 = 10;
 /// Bytes of ripgrep's buffer.
 const BUFFER: u64 = 64 << 10;
-/// Pages of a file, on average: Linux's tree has files of 16 KiB or so. A sum of two dice, so that there are many small ones; a guess.
+/// Pages of a file, on average: Linux's tree has files of 16 KiB or so. A sum of two dice, so that there are many small
+/// ones; a guess.
 const MEAN: u64 = 4;
 /// Instructions to search a page: some bytes in each; a guess.
 const WORK: u64 = 1_000;

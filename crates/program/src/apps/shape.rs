@@ -5,8 +5,8 @@ use crate::{MapSource, Os, Prot, Signal};
 
 /// Small runs that are merged at once (LevelDB's `kL0_CompactionTrigger`, Cassandra's `min_threshold`).
 pub(super) const RUNS: u64 = 4;
-/// Tables in memory that the large run has as many bytes as: with [`RUNS`] of them it is ten times what is merged into it,
-/// LevelDB's and RocksDB's ratio of neighbouring levels.
+/// Tables in memory that the large run has as many bytes as: with [`RUNS`] of them it is ten times what is merged into
+/// it, LevelDB's and RocksDB's ratio of neighbouring levels.
 pub(super) const TABLES: u64 = 40;
 /// Bytes of the index and the filter for a block: a key, a place, and 10 bits for each key.
 pub(super) const INDEX: u64 = 48;

@@ -1,9 +1,12 @@
 //! Sorts that are larger than memory: map, spill, shuffle, merge.
 //!
-//! Each task maps its part of the input into a buffer; a full buffer is sorted and spilled, ordered by the reducer that gets it. When
-//! all have mapped, each task reads its part of what every other has written (the shuffle), merges it, and writes the output.
-//! *terasort* (Hadoop): a task is a process with a heap of its own, and merges its spills into one file before the shuffle.
-//! *spark-sort*: tasks are threads of one executor, whose heap they divide, and the shuffle reads the spills themselves.
+//! Each task maps its part of the input into a buffer; a full buffer is sorted and spilled, ordered by the reducer that
+//! gets it. When all have mapped, each task reads its part of what every other has written (the shuffle), merges it,
+//! and writes the output.
+//! *terasort* (Hadoop): a task is a process with a heap of its own, and merges its spills into one file before the
+//! shuffle.
+//! *spark-sort*: tasks are threads of one executor, whose heap they divide, and the shuffle reads the spills
+//! themselves.
 
 use super::Ask;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read, write};

@@ -1,4 +1,5 @@
-//! A warehouse of TPC-C: its tables with their rows' sizes, and which rows its five transactions touch (TPC-C, revision 5.11).
+//! A warehouse of TPC-C: its tables with their rows' sizes, and which rows its five transactions touch (TPC-C, revision
+//! 5.11).
 
 use crate::Signal;
 use crate::rng::Rng;
@@ -213,7 +214,8 @@ impl Warehouse {
     }
 }
 
-/// TPC-C's NURand over `0..n`: the bits of a number below a power of two near `n / share`, or those of any (clause 2.1.6).
+/// TPC-C's NURand over `0..n`: the bits of a number below a power of two near `n / share`, or those of any (clause
+/// 2.1.6).
 fn skewed(rng: &mut Rng, n: u64, share: u64) -> u64 {
     let few = (n / share).max(1).next_power_of_two();
     (rng.below(few) | rng.below(n)) % n

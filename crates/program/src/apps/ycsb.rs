@@ -1,4 +1,5 @@
-//! Stores of sorted runs, as benchmarks drive them: LevelDB under YCSB, LevelDB under GET and SCAN, Cassandra under YCSB.
+//! Stores of sorted runs, as benchmarks drive them: LevelDB under YCSB, LevelDB under GET and SCAN, Cassandra under
+//! YCSB.
 
 use super::Ask;
 use super::lsm::Store;
@@ -49,7 +50,8 @@ impl Ycsb {
         Ycsb { scans: true, ..Ycsb::new("get-scan", ask, 0, 4) }
     }
 
-    /// Cassandra: its heap is a quarter of memory (`MAX_HEAP_SIZE`), so an eighth of the footprint if memory is half of it.
+    /// Cassandra: its heap is a quarter of memory (`MAX_HEAP_SIZE`), so an eighth of the footprint if memory is half of
+    /// it.
     pub(super) fn cassandra(ask: &Ask) -> Ycsb {
         let java = ask.bytes / 8;
         let plain = Ycsb::new("cassandra", &Ask { bytes: ask.bytes - java, ..*ask }, 5, 4);
@@ -79,8 +81,8 @@ impl Ycsb {
     }
 }
 
-/// A heap that is collected: what is new is written one after the other until the young generation is full; now and then all
-/// of the old one is gone through.
+/// A heap that is collected: what is new is written one after the other until the young generation is full; now and
+/// then all of the old one is gone through.
 #[derive(Debug)]
 struct Java {
     young: Heap,

@@ -1,14 +1,14 @@
 //! A kernel build beside bursts of large pages: what `vm.defrag_mode` of Linux 6.15 was measured with.
 //!
-//! As many workers as CPUs compile one unit after the other: each is a process of its own, which reads a part of the sources, fills a heap,
-//! gives parts of it back, writes an object file and ends. Beside them a process asks for a burst of memory in pages of 2 MiB
-//! (MADV_HUGEPAGE), fills it and gives it back, again and again. A round is a share of the units and some bursts; workers and bursts wait
-//! for each other after it.
+//! As many workers as CPUs compile one unit after the other: each is a process of its own, which reads a part of the
+//! sources, fills a heap, gives parts of it back, writes an object file and ends. Beside them a process asks for a
+//! burst of memory in pages of 2 MiB (MADV_HUGEPAGE), fills it and gives it back, again and again. A round is a share
+//! of the units and some bursts; workers and bursts wait for each other after it.
 //!
 //! The sources are in memory when it begins, as far as they find room: they have been unpacked before.
 //!
-//! What a build leaves in a kernel (dentries, inodes) cannot be moved and stays. Here only page tables are such memory: so with each
-//! unit its worker maps a page where there is no table yet, and keeps it.
+//! What a build leaves in a kernel (dentries, inodes) cannot be moved and stays. Here only page tables are such memory:
+//! so with each unit its worker maps a page where there is no table yet, and keeps it.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;

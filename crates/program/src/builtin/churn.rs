@@ -1,10 +1,11 @@
 //! Memory that is given back and asked for at random, for as long as one likes: what leaves it in pieces.
 //!
-//! All of it is filled, and half of it given back. In each round a tenth of what is left is given back and asked for again, all at
-//! random. At last everything is compacted, so that can be told what was whole before, and what can be made whole. (The benchmark `frag` of llfree does so
-//! with single frames.)
+//! All of it is filled, and half of it given back. In each round a tenth of what is left is given back and asked for
+//! again, all at random. At last everything is compacted, so that can be told what was whole before, and what can be
+//! made whole. (The benchmark `frag` of llfree does so with single frames.)
 //!
-//! Mixed, it is in folios of six sizes, each with as many bytes, and now and then a page is locked in memory and never given back.
+//! Mixed, it is in folios of six sizes, each with as many bytes, and now and then a page is locked in memory and never
+//! given back.
 
 use super::{LEAST, PAGE, must};
 use crate::rng::Rng;

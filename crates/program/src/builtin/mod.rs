@@ -130,7 +130,8 @@ pub const LIST: &[(&str, &str)] = &{
     list
 };
 
-/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes (or eight).
+/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes (or
+/// eight).
 pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
     let &(name, habit, area, _) = TABLE.iter().find(|row| row.0 == name)?;
     let footprint = footprint.max(LEAST).next_multiple_of(PAGE);

@@ -1,14 +1,14 @@
 //! The loop that the series of batched reverse-map removal was measured with (March 2023).
 //!
 //! - a number of processes (96 there), each with a file of 2 MiB of its own on a disk's file system;
-//! - each maps its file private and writable, and for one second: loads a byte of every page, then gives the whole range up by
-//!   MADV_PAGEOUT, and counts;
+//! - each maps its file private and writable, and for one second: loads a byte of every page, then gives the whole
+//!   range up by MADV_PAGEOUT, and counts;
 //! - the result is the number of loops of all together.
 //!
-//! How the files were made is not told. 58,865 loops of 2 MiB a second are 120 GB/s, which no disk delivers, so they are
-//! sparse here: a page that is read is filled with zeroes and no device works. The files exist before the clock starts: each
-//! process loads its file once before it meets the others at a barrier. As the time is given and the work is what is measured,
-//! two runs do not do the same work.
+//! How the files were made is not told. 58,865 loops of 2 MiB a second are 120 GB/s, which no disk delivers, so they
+//! are sparse here: a page that is read is filled with zeroes and no device works. The files exist before the clock
+//! starts: each process loads its file once before it meets the others at a barrier. As the time is given and the work
+//! is what is measured, two runs do not do the same work.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};

@@ -1,19 +1,20 @@
 //! Cases of vm-scalability under their own names.
 //!
-//! `lru-file-mmap-read` floods memory with mapped pages that are used once. The case as it was in 2015, when the series of
-//! batched unmap flushes was measured with it (vm-scalability of 2010 to 2012, `case-lru-file-mmap-read`, `hw_vars`,
-//! `usemem.c`; Linux commit 72b252aed506 says the same of its test: as many readers as CPUs, of mapped files that consume
-//! ten times the memory):
+//! `lru-file-mmap-read` floods memory with mapped pages that are used once. The case as it was in 2015, when the series
+//! of batched unmap flushes was measured with it (vm-scalability of 2010 to 2012, `case-lru-file-mmap-read`, `hw_vars`,
+//! `usemem.c`; Linux commit 72b252aed506 says the same of its test: as many readers as CPUs, of mapped files that
+//! consume ten times the memory):
 //!
 //! - one process for each CPU, each with a file of its own;
 //! - all files together have ten times the machine's memory;
 //! - the files are sparse, on a disk's file system: a read meets a hole and fills a page with zeroes, no device works;
 //! - a shell starts the processes; here each begins after a time below [`START`] of its own, drawn from the seed;
-//! - each process maps its file shared and read-only and loads every 8-byte word of it once, from the first to the last;
+//! - each process maps its file shared and read-only and loads every 8-byte word of it once, from the first to the
+//!   last;
 //! - then the process ends; the time is that until all have ended.
 //!
-//! (Later versions of the suite read files of terabytes for a fixed time instead.) Not here: the removal of the files at
-//! the end, and the loop device under the file system, which a hole never reaches.
+//! (Later versions of the suite read files of terabytes for a fixed time instead.) Not here: the removal of the files
+//! at the end, and the loop device under the file system, which a hole never reaches.
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
@@ -25,8 +26,9 @@ use alloc::vec::Vec;
 const START: u64 = 1_000_000;
 /// Loads of a page: every word of 8 bytes.
 const WORDS: u32 = 512;
-/// Instructions of usemem's loop for each word besides the load itself and one more, which an access stands for: the loop
-/// has 16 when it is compiled as its Makefile says (gcc -O, x86-64), because it reads its options again for every word.
+/// Instructions of usemem's loop for each word besides the load itself and one more, which an access stands for: the
+/// loop has 16 when it is compiled as its Makefile says (gcc -O, x86-64), because it reads its options again for every
+/// word.
 const LOOP: u64 = 14;
 
 /// Processes that each read a mapped sparse file of their own, together more than memory holds.

@@ -6,7 +6,8 @@
 //! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
 //! the same work, and time is measured. Each task passes its region once.
 //!
-//! Tasks that have met go on within a millisecond, each at a time drawn from the seed, as whoever lets them go tells one after the other.
+//! Tasks that have met go on within a millisecond, each at a time drawn from the seed, as whoever lets them go tells
+//! one after the other.
 //!
 //! What each task tells is the suite's own figure: bytes that were touched, and an eighth of a byte for each byte of
 //! its mapping, by the time from its start to its end. They add up to `throughput`.
@@ -38,7 +39,8 @@ const HOST: Role = 1;
 const TASK: Role = 2;
 /// Where all tasks wait for each other.
 const START: u32 = 1;
-/// Nanoseconds within which they go on from there, each after a time of its own; and what draws that time apart from all else.
+/// Nanoseconds within which they go on from there, each after a time of its own; and what draws that time apart from
+/// all else.
 const LATEST: u64 = 1_000_000;
 const DELAY: u64 = 0x64_656c_6179;
 

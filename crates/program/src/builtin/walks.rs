@@ -44,8 +44,8 @@ impl Builtin {
         }
     }
 
-    /// Touch each page of a thread's part once: chance alone would leave out a third of them, and a footprint is a promise
-    /// that all of it is touched.
+    /// Touch each page of a thread's part once: chance alone would leave out a third of them, and a footprint is a
+    /// promise that all of it is touched.
     fn fill<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
         let mode = if self.area == Area::File { Mode::Load } else { Mode::Store };

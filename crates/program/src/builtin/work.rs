@@ -137,7 +137,8 @@ impl Builtin {
         must(os.close(fd))
     }
 
-    /// Read this thread's part of what is not hot from end to end in every pass, and after each piece as many hot pages as it has.
+    /// Read this thread's part of what is not hot from end to end in every pass, and after each piece as many hot pages
+    /// as it has.
     fn hot_and_stream<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let mut rng = Rng::new(os.seed());
         let fd = must(os.open(self.file_spec(false)))?;

@@ -66,8 +66,8 @@ impl<O: Os> Task<'_, O> {
         }
     }
 
-    /// A call on a range has failed halfway, perhaps. It is left alone from now on: where it is a hole, somebody else's memory may be
-    /// mapped soon.
+    /// A call on a range has failed halfway, perhaps. It is left alone from now on: where it is a hole, somebody else's
+    /// memory may be mapped soon.
     fn abandon(&mut self, (addr, pages): Range) {
         self.own.take(addr, pages);
     }

@@ -1,8 +1,9 @@
 //! A range of addresses that all threads of a process use and change as they like.
 //!
-//! What is known of it is one account for all. A change says first which pages it concerns, and when it has ended what has become of
-//! them. Two changes of the same pages exclude each other, since nobody outside could tell which came last; accesses exclude nothing. An
-//! access is held against the account only if no change was under way at its beginning, and none has begun until its end.
+//! What is known of it is one account for all. A change says first which pages it concerns, and when it has ended what
+//! has become of them. Two changes of the same pages exclude each other, since nobody outside could tell which came
+//! last; accesses exclude nothing. An access is held against the account only if no change was under way at its
+//! beginning, and none has begun until its end.
 
 use super::areas::{Area, Areas, PAGE};
 use crate::os::{Mode, Prot, Signal};
@@ -73,8 +74,8 @@ impl Common {
         Common(Mutex::new(account))
     }
 
-    /// What is known is known of a child, too, whose fork, a change that changes nothing, ends now; but not if the child has begun to
-    /// make changes.
+    /// What is known is known of a child, too, whose fork, a change that changes nothing, ends now; but not if the
+    /// child has begun to make changes.
     pub(super) fn copy_to(&self, child: &Common, begun: Begun) {
         let areas = {
             let mut account = self.0.lock();

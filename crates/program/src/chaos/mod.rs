@@ -1,9 +1,9 @@
 //! A program that does everything, at random: for looking for faults in the memory manager, not for measuring it.
 //!
-//! Tasks (threads and forked children) each keep account of the areas that they have mapped and do random operations on them. Besides,
-//! all threads of a process change and use one range of addresses at the same time (`common`). They share files, which any of them
-//! may write, cut or have written back. What an access must do follows from what is known of its address; only files that others cut
-//! may raise a signal that the task does not foresee.
+//! Tasks (threads and forked children) each keep account of the areas that they have mapped and do random operations on
+//! them. Besides, all threads of a process change and use one range of addresses at the same time (`common`). They
+//! share files, which any of them may write, cut or have written back. What an access must do follows from what is
+//! known of its address; only files that others cut may raise a signal that the task does not foresee.
 
 mod areas;
 mod change;
@@ -77,8 +77,8 @@ struct Birth {
 }
 
 impl Chaos {
-    /// Two threads besides the first and two children of each, `operations` operations each, on areas and files of up to
-    /// `pages` pages.
+    /// Two threads besides the first and two children of each, `operations` operations each, on areas and files of up
+    /// to `pages` pages.
     pub fn new(operations: u32, pages: u64) -> Chaos {
         let (state, covered) = Default::default();
         Chaos { state, covered, operations, pages: pages.max(1), threads: 2, forks: 2 }
@@ -90,7 +90,8 @@ impl Chaos {
         Chaos { pages: (footprint / unit.footprint()).max(1), ..unit }
     }
 
-    /// How often each operation came to what, as `mmap/done`; those that must happen sooner or later are listed even if they have not.
+    /// How often each operation came to what, as `mmap/done`; those that must happen sooner or later are listed even if
+    /// they have not.
     pub fn covered(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         self.covered.list()
     }

@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 /// Most control groups at a time.
 const MOST_GROUPS: usize = 6;
 
-/// Knobs that may change while the machine runs, with values that make a difference on a small machine; what is no value of them, too.
+/// Knobs that may change while the machine runs, with values that make a difference on a small machine; what is no
+/// value of them, too.
 const KNOBS: &[(&str, &[u64])] = &[
     // Not 0: generations never swap then, and what does not fit is out of memory.
     ("vm.swappiness", &[1, 60, 100, 200, 201]),

@@ -42,8 +42,8 @@ pub use packer::Packer;
 pub use reader::{Reader, Stream};
 pub use writer::Writer;
 
-/// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with advice about
-/// large folios.
+/// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with
+/// advice about large folios.
 pub const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"\x89PFT\r\n\x1a\n";

@@ -191,8 +191,8 @@ impl Writer {
     }
 }
 
-/// Where a file that is to replace `path` goes: a link stays, and what it leads to is replaced. Only a regular file may be: the new one
-/// takes its name, and a device or a pipe of that name would be gone.
+/// Where a file that is to replace `path` goes: a link stays, and what it leads to is replaced. Only a regular file may
+/// be: the new one takes its name, and a device or a pipe of that name would be gone.
 fn destination(path: &Path) -> Result<PathBuf, TraceError> {
     let refuse = |why: &str| TraceError::io(path, "write")(std::io::Error::other(why.to_owned()));
     let end = match std::fs::symlink_metadata(path) {

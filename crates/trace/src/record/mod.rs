@@ -8,8 +8,8 @@
 //! - A fetch is one per translated block entered, instructions are counted apart.
 //! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access
 //!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
-//! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and `userfaultfd` are not
-//!   followed.
+//! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
+//!   `userfaultfd` are not followed.
 //! - Waiting (futex, poll, accept) takes no time in the trace; `nanosleep` does.
 //! - A process that becomes another program with `execve` is recorded until then.
 

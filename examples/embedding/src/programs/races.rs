@@ -1,7 +1,8 @@
 //! What races with page faults: a file that is cut, and shmem on its way to swap.
 //!
-//! The tasks are threads of one process, which all touch the same few pages; one of them cuts the file and makes it longer again, or
-//! has it paged out. Work takes time meanwhile ([`Threads::dawdle`]): a CPU often stands where another can overtake it.
+//! The tasks are threads of one process, which all touch the same few pages; one of them cuts the file and makes it
+//! longer again, or has it paged out. Work takes time meanwhile ([`Threads::dawdle`]): a CPU often stands where another
+//! can overtake it.
 
 use super::{BLOCK, Found, Shared, Task, together};
 use crate::kernel::{self, FILES};
@@ -45,7 +46,8 @@ fn race(kind: FileKind, act: fn(&mut Task) -> Found<()>) -> Found<()> {
 }
 
 impl Task {
-    /// The first task cuts and stores; the others load, and give up what they have mapped. Behind the file's end they get signals.
+    /// The first task cuts and stores; the others load, and give up what they have mapped. Behind the file's end they
+    /// get signals.
     fn cut_or_touch(&mut self) -> Found<()> {
         let file = self.shared.file;
         for _ in 0..ROUNDS {

@@ -1,4 +1,5 @@
-//! The simulated machine keeps the contract of the trait `Machine`; and the suite that says so finds machines that do not.
+//! The simulated machine keeps the contract of the trait `Machine`; and the suite that says so finds machines that do
+//! not.
 
 mod broken;
 mod harness;

@@ -163,8 +163,8 @@ fn scenario_22_reclaim_then_write_behind_a_private_mapping() {
     defers_under_lazy_policies(write_behind_a_private_mapping);
 }
 
-/// Dirty shared pages are cleaned and reclaimed beside clean ones: what is settled for the ones must not count as paid for
-/// the others.
+/// Dirty shared pages are cleaned and reclaimed beside clean ones: what is settled for the ones must not count as paid
+/// for the others.
 fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == WRITER {
         // Pages of its own, always dirty again when their write-back has ended.

@@ -1,4 +1,5 @@
-//! An address gets another meaning, or other rights, while CPUs hold translations of the page that reclaim took from it.
+//! An address gets another meaning, or other rights, while CPUs hold translations of the page that reclaim took from
+//! it.
 
 use super::scene::*;
 use program::{Advice, Map, Os, Prot, Remap, Role, Signal};
@@ -139,8 +140,8 @@ fn scenario_05b_reclaim_then_forbid() {
     defers_under_lazy_policies(forbid);
 }
 
-/// Threads that store go on while rights are taken and pages reclaimed: an entry that is read-only in the table may still
-/// be writable in a TLB, and its page must not be put off as if it were not.
+/// Threads that store go on while rights are taken and pages reclaimed: an entry that is read-only in the table may
+/// still be writable in a TLB, and its page must not be put off as if it were not.
 fn protect_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         scene.arrive();

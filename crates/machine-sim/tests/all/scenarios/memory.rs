@@ -64,8 +64,8 @@ fn scenario_25b_fork_between_swap_out_and_write() {
     assert_live(fork_between);
 }
 
-/// Pages that were freed by MADV_FREE may go without being written: what is read later is old or zero, and after a store
-/// the store.
+/// Pages that were freed by MADV_FREE may go without being written: what is read later is old or zero, and after a
+/// store the store.
 fn free_lazily(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_of_swapped_memory(scene, os, role, &mut |os, _| {
         store_all(os, AT);
@@ -81,7 +81,8 @@ fn scenario_25c_free_lazily_then_write() {
     reclaims_under_all_policies(free_lazily);
 }
 
-/// Every thread stores now and then to pages that all read: the page of zeroes and private pages of a file become copies.
+/// Every thread stores now and then to pages that all read: the page of zeroes and private pages of a file become
+/// copies.
 fn copy_while_others_read(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     let (zeroes, text) = (AT, AT + 2 * LEN);
     if role > 0 {

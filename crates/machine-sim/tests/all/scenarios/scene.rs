@@ -1,9 +1,9 @@
 //! What the scenarios share: a machine that forgets no translation, tasks that keep reading, and pressure on memory.
 //!
 //! The one thing that all of them need is a page that reclaim unmaps while other CPUs hold its translation and do not
-//! fault again. MADV_PAGEOUT does not make one: it flushes when it clears the young bit, before it reclaims. Pressure does:
-//! the scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the
-//! most used page of all looks unused, and goes.
+//! fault again. MADV_PAGEOUT does not make one: it flushes when it clears the young bit, before it reclaims. Pressure
+//! does: the scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again,
+//! and so the most used page of all looks unused, and goes.
 
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
@@ -179,8 +179,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Do a deed whenever the first task asks for it. For another process than the first, which must not be forked later:
-    /// fork itself flushes all of its parent.
+    /// Do a deed whenever the first task asks for it. For another process than the first, which must not be forked
+    /// later: fork itself flushes all of its parent.
     pub fn serve(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os)) {
         self.arrive();
         while !self.is_done() {
@@ -274,8 +274,8 @@ fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
     RunConfig { knobs, verify: true, validate_every_op: validate, faulty, ..RunConfig::new(machine) }
 }
 
-/// Play a scenario under every policy; where flushes are deferred, every structure and every CPU's translations are checked
-/// after every operation.
+/// Play a scenario under every policy; where flushes are deferred, every structure and every CPU's translations are
+/// checked after every operation.
 pub fn under_all_policies(act: Act) -> Vec<Outcome> {
     play(act, true)
 }
@@ -314,8 +314,8 @@ pub fn must_reclaim(outcomes: Vec<Outcome>) {
 /// The policies that leave translations behind.
 const LAZY: [usize; 2] = [3, 5];
 
-/// As [`reclaims_under_all_policies`]; and where flushes are deferred, programs must really have used translations that the
-/// page table no longer had, just before the deed.
+/// As [`reclaims_under_all_policies`]; and where flushes are deferred, programs must really have used translations that
+/// the page table no longer had, just before the deed.
 pub fn defers_under_lazy_policies(act: Act) {
     let outcomes = under_all_policies(act);
     for policy in LAZY {
@@ -325,8 +325,8 @@ pub fn defers_under_lazy_policies(act: Act) {
     must_reclaim(outcomes);
 }
 
-/// Is the stale translation there to be used? Under one policy or another there is a flush without which the oracle sees a
-/// wrong access.
+/// Is the stale translation there to be used? Under one policy or another there is a flush without which the oracle
+/// sees a wrong access.
 pub fn assert_live(act: Act) {
     let caught = |policy, nth| {
         let fault = Fault { nth, remote: Some(true), delay: None };

@@ -1,4 +1,5 @@
-//! Who runs where: CPUs that are idle, that run another process, spaces that end, several payers, and nothing left to take.
+//! Who runs where: CPUs that are idle, that run another process, spaces that end, several payers, and nothing left to
+//! take.
 
 use super::scene::*;
 use machine_sim::Outcome;

@@ -115,8 +115,8 @@ fn needs(prot: Prot, mode: Mode) -> bool {
     }
 }
 
-/// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded, and a program's
-/// fetches are carried out as loads.
+/// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded, and a
+/// program's fetches are carried out as loads.
 fn passes(prot: Prot, mode: Mode) -> bool {
     match mode {
         Mode::Load | Mode::Fetch => prot != Prot::NONE,

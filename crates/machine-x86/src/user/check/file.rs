@@ -9,8 +9,8 @@ use spin::{Mutex, MutexGuard, Once};
 /// log2 of the pages in the first block of shadows.
 const FIRST: u32 = 6;
 
-/// Shadows of a file's pages: blocks, each twice as large as the one before, so that growing moves nothing and a look-up
-/// takes no lock.
+/// Shadows of a file's pages: blocks, each twice as large as the one before, so that growing moves nothing and a
+/// look-up takes no lock.
 struct Pages {
     blocks: [Once<Box<[Page]>>; 40],
 }

@@ -1,7 +1,7 @@
 //! Reads and writes of files by system calls, judged.
 //!
-//! A read is judged page by page as a load is. A write stores to every page that it touches, all of them locked from before
-//! the call until after it. If it covers only some of a page's stamps, the others stay as they were.
+//! A read is judged page by page as a load is. A write stores to every page that it touches, all of them locked from
+//! before the call until after it. If it covers only some of a page's stamps, the others stay as they were.
 
 use super::file::Moment;
 use super::page::{Before, Store};
@@ -15,8 +15,8 @@ const PAGE: u64 = 4096;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// Bytes that a write of `[offset, offset + len)` is to write so that it leaves every stamp whole: offset and length. No page
-/// is touched that would not be touched otherwise.
+/// Bytes that a write of `[offset, offset + len)` is to write so that it leaves every stamp whole: offset and length.
+/// No page is touched that would not be touched otherwise.
 pub fn whole_stamps(offset: u64, len: u64) -> (u64, u64) {
     let end = offset + len;
     let start = if offset % SECTOR < STAMP { offset - offset % SECTOR } else { offset };
@@ -88,8 +88,8 @@ pub struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// A write of a range of bytes begins; `put` takes positions in the file and the words to be written there. The file's
-    /// shadows reach that far already.
+    /// A write of a range of bytes begins; `put` takes positions in the file and the words to be written there. The
+    /// file's shadows reach that far already.
     pub fn begin(
         file: &'a File,
         offset: u64,

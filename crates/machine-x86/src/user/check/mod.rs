@@ -1,22 +1,22 @@
 //! The checker: what every address must read, on a machine whose CPUs really run at the same time.
 //!
-//! The simulator's oracle knows the order of all accesses, because it runs one at a time. Here nobody knows it. What can be
-//! known: every store leaves a stamp of its own ([`stamp`]), stores to one page exclude each other, and a load that began
-//! after one store had ended and ended before another began must find the stamp between. So the shadow of a page
-//! ([`page`]) has two bounds, and a load is wrong if it finds a stamp outside of those that held at its beginning and at its
-//! end. Nothing of this slows loads down by more than two looks at the shadow, and none waits for another.
+//! The simulator's oracle knows the order of all accesses, because it runs one at a time. Here nobody knows it. What
+//! can be known: every store leaves a stamp of its own ([`stamp`]), stores to one page exclude each other, and a load
+//! that began after one store had ended and ended before another began must find the stamp between. So the shadow of a
+//! page ([`page`]) has two bounds, and a load is wrong if it finds a stamp outside of those that held at its beginning
+//! and at its end. Nothing of this slows loads down by more than two looks at the shadow, and none waits for another.
 //!
 //! What is allowed is what the simulator's oracle allows:
 //! - private memory reads what was last stored there (a file's content, or zero, before the first store);
 //! - shared memory reads what anybody last stored in the file;
 //! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
-//! - while a call that takes mappings or content away is under way, its range is not judged ([`space`], and [`mod@file`] for
-//!   cuts of files): the program races with itself there. A store meanwhile leaves the page with more than one possible
-//!   content.
+//! - while a call that takes mappings or content away is under way, its range is not judged ([`space`], and
+//!   [`mod@file`] for cuts of files): the program races with itself there. A store meanwhile leaves the page with more
+//!   than one possible content.
 //!
 //! The checker lives in the user arena and is one for all processes. No lock of it is held by anybody whom the kernel
-//! makes wait for a task in ring 3; those who wait for its locks spin a little and then let others run. Loads and stores
-//! allocate nothing.
+//! makes wait for a task in ring 3; those who wait for its locks spin a little and then let others run. Loads and
+//! stores allocate nothing.
 
 pub mod access;
 pub mod file;

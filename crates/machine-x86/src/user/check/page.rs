@@ -1,13 +1,13 @@
 //! The shadow of one page: which contents it may show now.
 //!
-//! Stores are serialised by a lock in the entry; loads take no lock. A store raises `next` to its own mark, puts the stamp
-//! into all sectors, then raises `base`. A load reads `base`, then the page, then `next`; whatever it found must be what
-//! `base` says or something newer up to `next`. Every value between them was written by this page's owner, so the two
-//! bounds and one origin say it all.
+//! Stores are serialised by a lock in the entry; loads take no lock. A store raises `next` to its own mark, puts the
+//! stamp into all sectors, then raises `base`. A load reads `base`, then the page, then `next`; whatever it found must
+//! be what `base` says or something newer up to `next`. Every value between them was written by this page's owner, so
+//! the two bounds and one origin say it all.
 //!
 //! Other changes (the page is forgotten, or shows what stands behind it, or several contents are possible) are
-//! *transitions*: they count up an epoch before and after. A load that finds another epoch than it began with is not judged.
-//! Transitions on a page that is in use are rare: the first store to a copy, and calls that take content away.
+//! *transitions*: they count up an epoch before and after. A load that finds another epoch than it began with is not
+//! judged. Transitions on a page that is in use are rare: the first store to a copy, and calls that take content away.
 
 use super::patience::Patience;
 use super::stamp::{Mark, Origin};
@@ -133,8 +133,8 @@ impl Page {
         (before & bit::LOCK == 0).then_some(())
     }
 
-    /// All sectors were found to hold `found`, nothing has happened since `before`, and so this is what the page holds. Left
-    /// undone if anything happens at the same time.
+    /// All sectors were found to hold `found`, nothing has happened since `before`, and so this is what the page holds.
+    /// Left undone if anything happens at the same time.
     pub fn learn(&self, before: &Before, found: Mark, behind_too: bool) {
         if self.try_lock().is_none() {
             return;
@@ -175,8 +175,8 @@ pub struct Store<'a> {
     locked: Locked<'a>,
     old: (u32, Mark, Mark),
     mark: Mark,
-    /// Another store ran beside the same call before. The later of the two may have gone, by an old translation, to the page that
-    /// the call takes away, and the earlier to the one that comes then: which of them stays is open.
+    /// Another store ran beside the same call before. The later of the two may have gone, by an old translation, to the
+    /// page that the call takes away, and the earlier to the one that comes then: which of them stays is open.
     follows: bool,
 }
 
@@ -255,8 +255,8 @@ impl<'a> Locked<'a> {
         self.transition(bit::ANY, None, self.version());
     }
 
-    /// If the page shows what stands behind it, it may have become a copy of that, of what it showed meanwhile. If it may have
-    /// become one before, it may be that copy, or this one.
+    /// If the page shows what stands behind it, it may have become a copy of that, of what it showed meanwhile. If it
+    /// may have become one before, it may be that copy, or this one.
     pub fn perhaps_copied(&self, behind: Option<View>) {
         match (self.flags(), behind) {
             (bit::BEHIND, Some(View { own: Some((base, next)), any: false, .. })) => {
@@ -323,7 +323,8 @@ impl Page {
         Forked { meta: self.seen(), base: self.base() }
     }
 
-    /// The child's page, when the fork has ended and no store is under way: it may have been copied at any moment since.
+    /// The child's page, when the fork has ended and no store is under way: it may have been copied at any moment
+    /// since.
     pub fn forked(&self, begun: &Forked) -> Page {
         let meta = self.seen();
         let same = meta == begun.meta;
@@ -351,7 +352,8 @@ impl Page {
 mod tests {
     use super::*;
 
-    /// CPU B stores to the page that has come already, then CPU A, by its old translation, to the one that is being taken away.
+    /// CPU B stores to the page that has come already, then CPU A, by its old translation, to the one that is being
+    /// taken away.
     #[test]
     fn either_of_two_stores_beside_a_call_may_stay() {
         let (page, patience) = (Page::zeroes(), || ());

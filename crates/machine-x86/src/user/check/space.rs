@@ -1,8 +1,8 @@
 //! What a process has mapped, as the checker knows it.
 //!
-//! An access holds the map shared from before it touches memory until it is judged; a call that changes the map takes it
-//! alone for a moment before and a moment after. So no judged access overlaps the beginning or the end of such a call, and
-//! those that begin in between find their page *in flux* and are not judged.
+//! An access holds the map shared from before it touches memory until it is judged; a call that changes the map takes
+//! it alone for a moment before and a moment after. So no judged access overlaps the beginning or the end of such a
+//! call, and those that begin in between find their page *in flux* and are not judged.
 
 use super::file::{File, Moment};
 use super::page::{Before, Forked, Page};
@@ -238,8 +238,8 @@ impl Map {
         self.begin(start, start + pages, Vec::new(), false)
     }
 
-    /// A call that takes mappings away begins. They are gone at once, so that the addresses may be used again as soon as the
-    /// kernel says so.
+    /// A call that takes mappings away begins. They are gone at once, so that the addresses may be used again as soon
+    /// as the kernel says so.
     pub fn begin_take(&mut self, start: u64, pages: u64) -> InFlux {
         let taken = self.take(start, start + pages);
         self.begin(start, start + pages, taken, false)
@@ -361,8 +361,8 @@ impl Map {
         }
     }
 
-    /// The file was cut: private copies of its pages from `first` on are gone. What calls under way have taken out of the
-    /// map may have lost them or not.
+    /// The file was cut: private copies of its pages from `first` on are gone. What calls under way have taken out of
+    /// the map may have lost them or not.
     pub fn cut(&mut self, file: &Arc<File>, first: u64, patience: &dyn Patience) {
         let shown = |region: &Region| match &region.what {
             What::Private { file: Some((shown, offset)), .. } if Arc::ptr_eq(shown, file) => Some(*offset),
@@ -437,8 +437,8 @@ impl ForkedMap {
         Map { regions: regions.collect(), ..Map::default() }
     }
 
-    /// Files that were cut meanwhile may or may not have lost the child's private copies. To be called once the child is
-    /// known to all who cut files, and before it runs.
+    /// Files that were cut meanwhile may or may not have lost the child's private copies. To be called once the child
+    /// is known to all who cut files, and before it runs.
     pub fn allow_for_cuts(&self, child: &Map, patience: &dyn Patience) {
         for ForkedRegion { start, region, file, .. } in &self.regions {
             let cut = file.zip(region.file(0)).is_some_and(|(moment, (file, _))| file.any_cut_since(moment));

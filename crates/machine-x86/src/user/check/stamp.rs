@@ -1,8 +1,8 @@
 //! Stamps: what stores leave in memory.
 //!
-//! A stamp names a state of a page. It stands at the start of each 512-byte sector of the page, so that a page of which a
-//! device or a copy brought only a part is seen, and the sector's number is a part of it, so that sectors in the wrong
-//! order are seen. A page that nobody has stored to holds zeroes, which no stamp is.
+//! A stamp names a state of a page. It stands at the start of each 512-byte sector of the page, so that a page of which
+//! a device or a copy brought only a part is seen, and the sector's number is a part of it, so that sectors in the
+//! wrong order are seen. A page that nobody has stored to holds zeroes, which no stamp is.
 
 use core::fmt;
 
@@ -27,8 +27,8 @@ const fn field(word: u64, shift: u32, bits: u32) -> u64 {
     word >> shift & ((1 << bits) - 1)
 }
 
-/// Who owns a page that is stored to, and which of its pages it is. Numbers are kept modulo a power of two: a few owners
-/// may share one, which makes a few confusions between them invisible.
+/// Who owns a page that is stored to, and which of its pages it is. Numbers are kept modulo a power of two: a few
+/// owners may share one, which makes a few confusions between them invisible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin(u64);
 
@@ -49,8 +49,8 @@ impl Origin {
     }
 }
 
-/// A state of a page: the stamp that its sectors hold, without the sectors' numbers, or zeroes. Both carry a version; a later
-/// state of the same page has a higher one.
+/// A state of a page: the stamp that its sectors hold, without the sectors' numbers, or zeroes. Both carry a version; a
+/// later state of the same page has a higher one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -72,8 +72,8 @@ impl Mark {
         Mark(origin.0 | (version as u64) << SECTOR_BITS)
     }
 
-    /// The state that a word found at the start of `sector` belongs to. A word that stands in the wrong sector belongs to
-    /// none that was ever stored.
+    /// The state that a word found at the start of `sector` belongs to. A word that stands in the wrong sector belongs
+    /// to none that was ever stored.
     pub const fn found(word: u64, sector: u64) -> Mark {
         match word {
             0 => Mark::ZERO,

@@ -351,7 +351,8 @@ fn what_is_populated_again_may_be_a_copy_only_now() {
             .end(0, Some(PAGE));
         drop(held);
     };
-    // At first it may only be read, and is no copy; then it may be written, and becomes one; then the file changes again.
+    // At first it may only be read, and is no copy; then it may be written, and becomes one; then the file changes
+    // again.
     populate();
     let (first, second) = (frame(), frame());
     write(&first);

@@ -10,7 +10,8 @@ fn densest(frames: u32) -> (TestBase, Allocator) {
     (base, allocator)
 }
 
-/// Whole page blocks after memory was filled, half of it given back, and a tenth of the rest given back and taken again, so many times.
+/// Whole page blocks after memory was filled, half of it given back, and a tenth of the rest given back and taken
+/// again, so many times.
 fn whole_after(rounds: u32, (base, allocator): (TestBase, Allocator)) -> u64 {
     let mut seed = 1u64;
     let mut draw = |n: usize| {

@@ -209,7 +209,8 @@ fn shmem_comes_in_folios_that_the_file_has_room_for() {
     check(&st);
 }
 
-/// The file was cut and grew again after the size of a folio was chosen: part of it is on the device, the rest is a hole.
+/// The file was cut and grew again after the size of a folio was chosen: part of it is on the device, the rest is a
+/// hole.
 #[test]
 fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
     let st = large_store(4096, 9, 128);

@@ -31,8 +31,8 @@ impl Folio {
         self.inside() + 1
     }
 
-    /// The bits of an index that tell a page's place in the folio. (Every lookup needs them: no check whether the order is less
-    /// than 64.)
+    /// The bits of an index that tell a page's place in the folio. (Every lookup needs them: no check whether the order
+    /// is less than 64.)
     #[inline]
     const fn inside(self) -> u64 {
         !u64::MAX.wrapping_shl(self.order.0 as u32)
@@ -82,8 +82,8 @@ fn slots(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 impl PageTree {
-    /// Put a folio at its indices, from `first` on, if no folio and no slot of swap stands at any of them; returns the last
-    /// shadow that stood there. If there is no room for all of it, nothing is changed.
+    /// Put a folio at its indices, from `first` on, if no folio and no slot of swap stands at any of them; returns the
+    /// last shadow that stood there. If there is no room for all of it, nothing is changed.
     ///
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio reaches beyond [`MAX_INDEX`].
@@ -139,8 +139,8 @@ impl PageTree {
         })
     }
 
-    /// Take the folio out that stands at `first`, its first index, and leave `rest` at each of its indices; of a slot of
-    /// swap, the slots that follow it one by one. Returns the folio.
+    /// Take the folio out that stands at `first`, its first index, and leave `rest` at each of its indices; of a slot
+    /// of swap, the slots that follow it one by one. Returns the folio.
     ///
     /// # Panics
     /// If no folio begins there, or `rest` is a folio.
@@ -181,7 +181,8 @@ impl PageTree {
         folio
     }
 
-    /// Put `other`, of the same size, in the place of the folio at `first`, its first index. It has the marks of the one before.
+    /// Put `other`, of the same size, in the place of the folio at `first`, its first index. It has the marks of the
+    /// one before.
     pub fn exchange_folio(&mut self, first: PageIndex, other: Folio) -> Folio {
         let folio = self.folio(first).expect("what is exchanged is there");
         assert!(
@@ -196,8 +197,8 @@ impl PageTree {
         folio
     }
 
-    /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep its
-    /// marks.
+    /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep
+    /// its marks.
     pub fn split_folio(&mut self, first: PageIndex, to: Order) {
         let folio = self.folio(first).expect("what is split is there");
         assert!(folio.first(first) == first && to < folio.order);

@@ -3,8 +3,8 @@
 use super::{Folio, Mark, Occupied, PageTree, SLOT_BITS, SLOTS};
 use crate::units::{Order, PageIndex, Pfn, Shadow};
 
-/// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages. [`Leaf::finish`] makes it
-/// known.
+/// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages.
+/// [`Leaf::finish`] makes it known.
 #[must_use = "what was changed is to be made known"]
 pub struct Leaf<'t> {
     tree: &'t mut PageTree,

@@ -1,19 +1,19 @@
 //! The tree of a file's pages: from page index to folio, shadow or swap slot.
 //!
-//! A radix tree with 64 slots a node, as high as the largest index needs: three levels reach 1 GiB of pages. Nodes lie in
-//! one array and name each other by number.
+//! A radix tree with 64 slots a node, as high as the largest index needs: three levels reach 1 GiB of pages. Nodes lie
+//! in one array and name each other by number.
 //!
-//! Every node has six words of marks, one bit a slot. In a leaf a bit says that the slot's entry has the property; in an
-//! inner node, that some entry below the slot has it. Three marks are the kinds of entries themselves, so "the next folio
-//! from here", "the next dirty page" and "is anything but shadows left in this node" are all answered by the same few
-//! instructions, and there is nothing else to keep in step.
+//! Every node has six words of marks, one bit a slot. In a leaf a bit says that the slot's entry has the property; in
+//! an inner node, that some entry below the slot has it. Three marks are the kinds of entries themselves, so "the next
+//! folio from here", "the next dirty page" and "is anything but shadows left in this node" are all answered by the same
+//! few instructions, and there is nothing else to keep in step.
 //!
 //! A large folio stands in each slot that it covers, with its marks: an entry an index, and not one entry for many, as
 //! Linux's xarray has. Slots of a node are next to each other, so marking, looking whether a place is free, and leaving
-//! shadows are an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split without memory
-//! for new nodes; and any order fits, where a node's entry spans a power of 64. The price is a leaf for 64 pages of a
-//! file, 0.3 % of them. A slot holds the folio's order beside its head, and a folio of 2^n pages begins at a multiple of
-//! 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
+//! shadows are an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split without
+//! memory for new nodes; and any order fits, where a node's entry spans a power of 64. The price is a leaf for 64 pages
+//! of a file, 0.3 % of them. A slot holds the folio's order beside its head, and a folio of 2^n pages begins at a
+//! multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
 //!
 //! A leaf that holds nothing but shadows costs memory without holding a page. The tree counts such leaves and tells of
 //! each new one ([`PageTree::take_news`]); the cache limits their number and has the oldest dropped
@@ -324,8 +324,8 @@ impl PageTree {
         }
     }
 
-    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies in the
-    /// range.
+    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies
+    /// in the range.
     #[inline]
     pub fn iter(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Entry)> + '_ {
         // The leaf that is being passed, its first index, and which of its slots are still ahead.

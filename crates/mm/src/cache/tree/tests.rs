@@ -35,8 +35,8 @@ fn index() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Whatever the sizes of folios, the tree is a map from indices to entries with marks; what happens to a folio happens to
-    /// all of its indices, or to none.
+    /// Whatever the sizes of folios, the tree is a map from indices to entries with marks; what happens to a folio
+    /// happens to all of its indices, or to none.
     #[test]
     fn tree_is_a_map_with_marks(
         ops in prop::collection::vec((0u8..13, index(), 0u8..3, 0u32..1000), 0..300),

@@ -63,8 +63,8 @@ struct Found {
     skipped: ByKind,
     /// Folios that may still be looked at.
     left: u64,
-    /// Pages that were taken, to be counted as gone: of the oldest generation; of others, by the list that they counted on: somebody
-    /// promoted the folio after it was sorted.
+    /// Pages that were taken, to be counted as gone: of the oldest generation; of others, by the list that they counted
+    /// on: somebody promoted the folio after it was sorted.
     gone: ByKind,
     strays: [ByKind; 2],
 }
@@ -84,7 +84,8 @@ impl Found {
 }
 
 impl Lru {
-    /// Take folios of the oldest generation of a vector, of the type that is better evicted, and leave empty generations behind.
+    /// Take folios of the oldest generation of a vector, of the type that is better evicted, and leave empty
+    /// generations behind.
     pub fn isolate_oldest<M: Machine>(
         &self,
         base: &Base<M>,
@@ -136,8 +137,8 @@ impl Lru {
         unreachable!("a type was scanned")
     }
 
-    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. `scanned` is 0 if nothing was taken and
-    /// the end was reached.
+    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. `scanned` is 0 if nothing
+    /// was taken and the end was reached.
     fn scan<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, scan: &Scan) -> Found {
         let mut found = Found { left: LARGE_BATCH, ..Found::default() };
         if vec.generations.count(scan.file) == MIN_GENERATIONS {
@@ -216,8 +217,8 @@ impl Lru {
         found.skipped[kind as usize] += skips as i64;
     }
 
-    /// A folio at the oldest generation's tail: the generation and the end of its queue where it belongs, if that is not among what is
-    /// evicted.
+    /// A folio at the oldest generation's tail: the generation and the end of its queue where it belongs, if that is
+    /// not among what is evicted.
     #[inline]
     fn sort<M: Machine>(
         &self,
@@ -269,8 +270,8 @@ impl Lru {
     }
 }
 
-/// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on. Returns to which it
-/// did until now. `None`: somebody else moves or frees it.
+/// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on.
+/// Returns to which it did until now. `None`: somebody else moves or frees it.
 #[inline]
 fn isolate(frame: &Frame, reworked: bool) -> Option<Generation> {
     if !take(frame) {
@@ -290,8 +291,8 @@ fn isolate(frame: &Frame, reworked: bool) -> Option<Generation> {
     before.generation()
 }
 
-/// The type to evict from, and the highest tier of it if that was found on the way. Where refaults tell nothing, files go before
-/// anonymous memory of the same age, as where nothing ever came back.
+/// The type to evict from, and the highest tier of it if that was found on the way. Where refaults tell nothing, files
+/// go before anonymous memory of the same age, as where nothing ever came back.
 fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Option<usize>) {
     let generations = &vec.generations;
     let oldest = [generations.min_seq(false), generations.min_seq(true)];

@@ -1,17 +1,21 @@
 //! What Linux 6.14 changed of MGLRU (`lru_gen.form`): how uses are counted, and where a folio goes.
 //!
-//! In 6.12 a use through a page table sends a folio to the youngest generation at once, as if it had never been there before, and a
-//! folio that comes back is known only while the generation that it was evicted from is the oldest. In 6.14
+//! In 6.12 a use through a page table sends a folio to the youngest generation at once, as if it had never been there
+//! before, and a folio that comes back is known only while the generation that it was evicted from is the oldest. In
+//! 6.14
 //!
-//! - the first use that is seen only marks a folio (REFERENCED), and from the second on it goes to the youngest generation and belongs to
-//!   the working set (WORKINGSET), until it is evicted or given up; a fault alone brings it to the second youngest;
+//! - the first use that is seen only marks a folio (REFERENCED), and from the second on it goes to the youngest
+//!   generation and belongs to the working set (WORKINGSET), until it is evicted or given up; a fault alone brings it
+//!   to the second youngest;
 //! - uses through file descriptors count REFERENCED, then the counter, then WORKINGSET, which is the last tier;
 //! - where a folio goes follows from its *distance* from eviction, 0 to 3, by these marks;
-//! - a folio that comes back is known as long as it would still have a generation in a full window, and brings its marks with it;
+//! - a folio that comes back is known as long as it would still have a generation in a full window, and brings its
+//!   marks with it;
 //! - a vector ages as soon as it has three generations, whatever their sizes.
 //!
-//! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance optimizations" v3
-//! (Yu Zhao, December 2024), which Linux 6.14 has. Not here: what it and 6.13 changed of dirty folios and of the controller.
+//! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
+//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has. Not here: what it and 6.13 changed of dirty folios
+//! and of the controller.
 
 use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
@@ -40,7 +44,8 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(after).filter(|&after| after != flags)
 }
 
-/// Flags after a use was seen in a page table, and whether it was not the first: then the folio goes to the youngest generation.
+/// Flags after a use was seen in a page table, and whether it was not the first: then the folio goes to the youngest
+/// generation.
 pub fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
     if flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
         ((flags - MARKS) | FrameFlags::WORKINGSET, true)
@@ -121,8 +126,8 @@ mod tests {
         assert_eq!(after_look(twice), (twice, true));
     }
 
-    /// reclaim.md, 1.16: active and working set to the youngest, active to the next; working set, anonymous memory and what reclaim waits for
-    /// to the second oldest, the rest to the oldest.
+    /// reclaim.md, 1.16: active and working set to the youngest, active to the next; working set, anonymous memory and
+    /// what reclaim waits for to the second oldest, the rest to the oldest.
     #[test]
     fn marks_are_a_distance_from_eviction() {
         let [active, workingset] = [FrameFlags::ACTIVE, FrameFlags::WORKINGSET];

@@ -1,21 +1,23 @@
 //! Multi-generational LRU: folios by the time of their last use.
 //!
-//! A vector has a window of up to four *generations*, numbered by sequence: `max_seq` is the youngest, shared by both types,
-//! `min_seq` the oldest of each type. A folio belongs to the generation in its flags. *Aging* makes a new youngest generation after
-//! it has looked at page tables: what was used goes there. *Eviction* takes folios of the oldest generation from its queues' tails and
-//! moves `min_seq` on when they are empty. The youngest two generations are never evicted from.
+//! A vector has a window of up to four *generations*, numbered by sequence: `max_seq` is the youngest, shared by both
+//! types, `min_seq` the oldest of each type. A folio belongs to the generation in its flags. *Aging* makes a new
+//! youngest generation after it has looked at page tables: what was used goes there. *Eviction* takes folios of the
+//! oldest generation from its queues' tails and moves `min_seq` on when they are empty. The youngest two generations
+//! are never evicted from.
 //!
-//! **Lazy sorting.** Who sees that a folio was used ([`Lru::promote`](super::Lru::promote)) changes the generation in its flags,
-//! without the vector's lock; the folio stays in the queue in which it was linked until eviction meets it there and moves it. So a
-//! folio's record names its queue besides its generation. The sizes of generations follow the flags: who changes them tells the sizes,
-//! in a batch ([`Promotions`]) if it holds no lock.
+//! **Lazy sorting.** Who sees that a folio was used ([`Lru::promote`](super::Lru::promote)) changes the generation in
+//! its flags, without the vector's lock; the folio stays in the queue in which it was linked until eviction meets it
+//! there and moves it. So a folio's record names its queue besides its generation. The sizes of generations follow the
+//! flags: who changes them tells the sizes, in a batch ([`Promotions`]) if it holds no lock.
 //!
-//! **Tiers.** Uses through file descriptors leave the generation as it is; they are counted in the folio's flags, and divide a
-//! generation into tiers by the logarithm of the count. A controller compares how many evicted pages of each tier came back, and
-//! spares those tiers that refault more than the first ([`tiers`]). It chooses between anonymous memory and files in the same way.
+//! **Tiers.** Uses through file descriptors leave the generation as it is; they are counted in the folio's flags, and
+//! divide a generation into tiers by the logarithm of the count. A controller compares how many evicted pages of each
+//! tier came back, and spares those tiers that refault more than the first ([`tiers`]). It chooses between anonymous
+//! memory and files in the same way.
 //!
-//! Two uses set REFERENCED and WORKINGSET; from the third on, a counter of two bits counts. ACTIVE is never set on a queue of a
-//! generation: outside of them it means "to the youngest".
+//! Two uses set REFERENCED and WORKINGSET; from the third on, a counter of two bits counts. ACTIVE is never set on a
+//! queue of a generation: outside of them it means "to the youngest".
 //!
 //! For people and for formulas that MGLRU shares with the classic lists, the two youngest generations count as active.
 //!
@@ -51,7 +53,8 @@ pub const LARGE_BATCH: u64 = 64 * 64;
 /// Generations.
 pub(super) struct MgLru;
 
-/// Were so many of a table's entries young that it is worth the next walk? At least one in each line of the CPU's cache, of 8 entries.
+/// Were so many of a table's entries young that it is worth the next walk? At least one in each line of the CPU's
+/// cache, of 8 entries.
 pub fn is_dense(total: u32, young: u32) -> bool {
     young * 8 >= total
 }

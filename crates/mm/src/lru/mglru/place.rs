@@ -42,8 +42,8 @@ pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End)
     }
 }
 
-/// A folio is about to be taken off its list because its content is moved: note how old its generation is, for when the content is put
-/// back on a list, be it on another node.
+/// A folio is about to be taken off its list because its content is moved: note how old its generation is, for when the
+/// content is put back on a list, be it on another node.
 pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: FrameFlags) {
     let Some(generation) = flags.generation() else { return };
     let max = generations.max_seq();
@@ -217,8 +217,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is evicted with it:
-    /// beside pages of a file, anonymous memory may not be swappable.
+    /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is
+    /// evicted with it: beside pages of a file, anonymous memory may not be swappable.
     #[inline]
     pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
@@ -265,8 +265,8 @@ impl Lru {
         }
     }
 
-    /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no lock. One
-    /// that is isolated is marked, so that reclaim spares it.
+    /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no
+    /// lock. One that is isolated is marked, so that reclaim spares it.
     #[inline]
     pub fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;

@@ -1,7 +1,8 @@
 //! What an evicted folio leaves behind, and what a returning one gets.
 //!
-//! A shadow names the generation that was the oldest when the folio was evicted from it, and its tier. While that generation is still
-//! the oldest, a return counts as a refault of the tier: the controller learns from it. Later it says nothing any more. (In the form of
+//! A shadow names the generation that was the oldest when the folio was evicted from it, and its tier. While that
+//! generation is still the oldest, a return counts as a refault of the tier: the controller learns from it. Later it
+//! says nothing any more. (In the form of
 //! 6.14 it does as long as that generation could still be in the window.)
 
 use super::form;

@@ -131,7 +131,8 @@ fn folios_with_many_uses_are_spared() {
 #[test]
 fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
     let (base, lru) = with_generations();
-    // Anonymous memory never came back, files often did, most of all their second tier; folio 2 is of that, folio 0 of the last.
+    // Anonymous memory never came back, files often did, most of all their second tier; folio 2 is of that, folio 0 of
+    // the last.
     for (pfn, flags) in [(0, F::empty()), (1, F::empty()), (2, F::empty()), (3, F::SWAPBACKED | F::SWAPCACHE)]
     {
         new_folio(&base, &lru, Pfn(pfn), ROOT, flags);
@@ -419,7 +420,8 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(400))]
 
-    /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the flags.
+    /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the
+    /// flags.
     #[test]
     fn queues_and_sizes_stay_true(reworked: bool, steps in prop::collection::vec(step(), 0..150)) {
         let mut world = World::new(reworked);
@@ -435,8 +437,8 @@ proptest! {
     }
 }
 
-/// Threads that promote, age, evict, use and move the same folios, while the policy changes and a group goes: none is lost, and sizes
-/// are right at the end.
+/// Threads that promote, age, evict, use and move the same folios, while the policy changes and a group goes: none is
+/// lost, and sizes are right at the end.
 #[cfg(not(feature = "one-thread"))]
 #[test]
 fn movers_on_many_threads_keep_sizes_true() {

@@ -167,14 +167,15 @@ impl Tiers {
         }
     }
 
-    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are borne, against fluctuations.
+    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are borne, against
+    /// fluctuations.
     pub fn limit(&self, file: bool, oldest: Generation) -> usize {
         let reference = self.position(file, oldest, 0, 1);
         last_no_worse(reference, |tier| self.position(file, oldest, tier, 2))
     }
 
-    /// Which type to evict from when both have folios of one age, and the highest of its tiers that may be evicted: the type whose
-    /// first tier refaults less, by swappiness. `oldest`: of anonymous memory, of files.
+    /// Which type to evict from when both have folios of one age, and the highest of its tiers that may be evicted: the
+    /// type whose first tier refaults less, by swappiness. `oldest`: of anonymous memory, of files.
     pub fn choose(&self, oldest: [Generation; 2], swappiness: u64) -> (bool, usize) {
         let gain = [swappiness, super::super::MAX_SWAPPINESS - swappiness];
         let first = |file: bool| self.position(file, oldest[file as usize], 0, gain[file as usize]);

@@ -20,8 +20,8 @@ pub struct Generations {
     min_seq: [AtomicU64; 2],
     /// When each was made.
     born: [AtomicU64; Generation::COUNT],
-    /// Pages by generation, type and kind of zone. While promotions wait to be told, one may be too large by what another is too
-    /// small, even below 0.
+    /// Pages by generation, type and kind of zone. While promotions wait to be told, one may be too large by what
+    /// another is too small, even below 0.
     pages: [[[AtomicI64; ZONE_KINDS]; 2]; Generation::COUNT],
     /// Uses, refaults and evictions by tier.
     pub tiers: Tiers,
@@ -140,7 +140,8 @@ impl Generations {
         Sizes { anon: of(false), file: of(true) }
     }
 
-    /// 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: where memory cannot be swapped, files may leave it behind.
+    /// 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: where memory cannot be swapped, files may leave
+    /// it behind.
     pub fn is_valid(&self) -> bool {
         let (anon, file) = (self.count(false), self.count(true));
         (MIN_GENERATIONS..=anon).contains(&file) && anon <= MAX_GENERATIONS
@@ -154,8 +155,8 @@ impl Generations {
 }
 
 impl Lru {
-    /// Move on a folio of the oldest generation, which stands in its queue: to the next one, unless it was promoted meanwhile. Returns
-    /// its generation. The caller moves it to that one's queue.
+    /// Move on a folio of the oldest generation, which stands in its queue: to the next one, unless it was promoted
+    /// meanwhile. Returns its generation. The caller moves it to that one's queue.
     pub(super) fn next_generation<M: Machine>(
         &self,
         base: &Base<M>,
@@ -186,8 +187,9 @@ impl Lru {
         next
     }
 
-    /// Begin a new youngest generation after that of `seq`, if that still is the youngest. What is left of a fourth generation
-    /// joins the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues and gets younger.
+    /// Begin a new youngest generation after that of `seq`, if that still is the youngest. What is left of a fourth
+    /// generation joins the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues
+    /// and gets younger.
     pub fn begin_generation<M: Machine>(
         &self,
         base: &Base<M>,
@@ -248,8 +250,8 @@ impl Lru {
         true
     }
 
-    /// The window is about to move: the second youngest generation is inactive from then on. The slot of the new one may hold
-    /// anonymous memory that cannot be swapped, which is active from then on.
+    /// The window is about to move: the second youngest generation is inactive from then on. The slot of the new one
+    /// may hold anonymous memory that cannot be swapped, which is active from then on.
     fn shift_active<M: Machine>(
         &self,
         base: &Base<M>,
@@ -270,8 +272,8 @@ impl Lru {
         }
     }
 
-    /// Leave empty oldest generations behind, as far as two stay. If memory can be swapped, neither type gets ahead of the other by
-    /// that. The vector is locked. Returns whether the window moved.
+    /// Leave empty oldest generations behind, as far as two stay. If memory can be swapped, neither type gets ahead of
+    /// the other by that. The vector is locked. Returns whether the window moved.
     pub(super) fn leave_empty(&self, vec: &LruVec, lists: &Lists, can_swap: bool) -> bool {
         let generations = &vec.generations;
         debug_assert!(generations.is_valid());

@@ -84,7 +84,8 @@ impl Lru {
         out
     }
 
-    /// Put back folios of one node that reclaim took and did not free, each where its policy wants it, and drop their references.
+    /// Put back folios of one node that reclaim took and did not free, each where its policy wants it, and drop their
+    /// references.
     pub fn putback_proposed<M: Machine>(&self, base: &Base<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
         base.charge(Work::LruMove, folios.len() as u64);

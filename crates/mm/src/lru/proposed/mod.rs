@@ -1,11 +1,12 @@
 //! The framework of policies that propose: it asks, checks the answers, and does what they say.
 //!
-//! The queues of such a vector are those of its policy's lists. All its folios count as inactive, for people and for formulas that all
-//! policies share. What a policy says is never trusted: see [`crate::policy`] for what is done instead.
+//! The queues of such a vector are those of its policy's lists. All its folios count as inactive, for people and for
+//! formulas that all policies share. What a policy says is never trusted: see [`crate::policy`] for what is done
+//! instead.
 //!
-//! A vector that has had no eviction for some looks at folios ([`Proposed::patience`]) is *stuck*: from then on folios are taken from
-//! the tails of all lists in turn, until one is evicted. How long it takes until a vector is stuck halves with each time, and doubles
-//! with each eviction that the policy has brought about.
+//! A vector that has had no eviction for some looks at folios ([`Proposed::patience`]) is *stuck*: from then on folios
+//! are taken from the tails of all lists in turn, until one is evicted. How long it takes until a vector is stuck
+//! halves with each time, and doubles with each eviction that the policy has brought about.
 
 mod isolate;
 #[cfg(test)]

@@ -29,7 +29,8 @@ fn string() -> Vec<u64> {
     all
 }
 
-/// What a cache of a few pages of one file does under a policy: a page comes when it is missed, and another goes if there is no room.
+/// What a cache of a few pages of one file does under a policy: a page comes when it is missed, and another goes if
+/// there is no room.
 struct Cache {
     base: Base<TestMachine>,
     lru: Lru,

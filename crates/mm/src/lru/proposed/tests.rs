@@ -1,4 +1,5 @@
-//! Policies that propose against random uses, evictions, switches and groups; what the framework does where an answer is wrong.
+//! Policies that propose against random uses, evictions, switches and groups; what the framework does where an answer
+//! is wrong.
 
 use super::*;
 use crate::api::GroupLimits;

@@ -1,8 +1,9 @@
-//! The same where a device has a part: a page that is written while CPUs keep it, and one that comes back in another frame.
+//! The same where a device has a part: a page that is written while CPUs keep it, and one that comes back in another
+//! frame.
 //!
-//! Reclaim unmaps a page, writes it and lets go of its frame, which stays as it was until it is paid for: CPUs may go on reading
-//! it. When the page is wanted again it is read into another frame. From then on the two are the same only until somebody
-//! stores; so each fault that lets that happen must pay before.
+//! Reclaim unmaps a page, writes it and lets go of its frame, which stays as it was until it is paid for: CPUs may go
+//! on reading it. When the page is wanted again it is read into another frame. From then on the two are the same only
+//! until somebody stores; so each fault that lets that happen must pay before.
 
 use super::*;
 use crate::alloc::{Mark, Reserve};
@@ -130,8 +131,9 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
     }
 }
 
-/// Why a fault that lets a shared page be written has nothing left to pay for its address: every debt for a page of a file has been
-/// left with the file too, and what is mapped of shmem can be written at once, so that its flush does not wait.
+/// Why a fault that lets a shared page be written has nothing left to pay for its address: every debt for a page of a
+/// file has been left with the file too, and what is mapped of shmem can be written at once, so that its flush does not
+/// wait.
 #[test]
 fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
     for stands in EVERYWHERE {
@@ -180,8 +182,8 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
     }
 }
 
-/// The same when another CPU is in the middle of a call, and has yet to flush what it has changed: entries then forbid, or are no
-/// more, through which CPUs can store.
+/// The same when another CPU is in the middle of a call, and has yet to flush what it has changed: entries then forbid,
+/// or are no more, through which CPUs can store.
 #[test]
 fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
     type Writes = fn(&Bench, &[Pfn]);

@@ -1,5 +1,5 @@
-//! Shortcuts past a flush that the compiler cannot see: each panics the first time that it runs. Those that it refuses are in
-//! `tests/shortcuts`. And the right way to do what most of them would like to do.
+//! Shortcuts past a flush that the compiler cannot see: each panics the first time that it runs. Those that it refuses
+//! are in `tests/shortcuts`. And the right way to do what most of them would like to do.
 
 use super::*;
 use crate::frame::FolioPages;

@@ -166,7 +166,8 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     assert_eq!(mm.validate(), Ok(()));
 }
 
-/// Else what is read around the page fills the room that was made for it, is reclaimed for the next try, and so on for ever.
+/// Else what is read around the page fills the room that was made for it, is reclaimed for the next try, and so on for
+/// ever.
 #[test]
 fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
     let (mm, group) = bench(GroupLimits { max: 40, swap_max: 0, ..GroupLimits::default() });
@@ -183,7 +184,8 @@ fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
     assert!(!mm.killed(space));
 }
 
-/// Else the file's page, which is the only one that can be reclaimed, goes for the copy's, and is read again to be copied: for ever.
+/// Else the file's page, which is the only one that can be reclaimed, goes for the copy's, and is read again to be
+/// copied: for ever.
 #[test]
 fn a_store_to_a_private_file_in_a_group_with_room_for_one_page_ends() {
     let (mm, group) = bench(GroupLimits { max: 33, swap_max: 0, ..GroupLimits::default() });
@@ -233,7 +235,8 @@ fn a_group_has_settings_of_its_own() {
     let other = mm.create_group(ROOT, GroupLimits::default()).unwrap();
     assert_eq!(policies(mm, &[ROOT, group, child, other]), [0, 1, 1, 0]);
     assert_eq!(mm.validate(), Ok(()));
-    // From one that proposes to another, and to the classic lists: the root's change is not the group's, nor the other way around.
+    // From one that proposes to another, and to the classic lists: the root's change is not the group's, nor the other
+    // way around.
     for (of_all, own) in [(2, 3), (4, 5), (1, 0), (0, 2)] {
         mm.set_knob(Knob::ReclaimPolicy, of_all).unwrap();
         set(group, Knob::ReclaimPolicy, own).unwrap();

@@ -162,7 +162,8 @@ fn without_filters_all_tables_are_walked() {
         mm.set_knob(Knob::LruGenEnabled, 3).unwrap();
         mm.set_knob(Knob::LruGenBloom, bloom).unwrap();
         let space = with_pages(mm, ROOT, 64);
-        // All of a new space is walked. Then there is room for generations that are not insisted on; nothing was used in the first.
+        // All of a new space is walked. Then there is room for generations that are not insisted on; nothing was used
+        // in the first.
         mm.lru_gen_command("+ 0 0 3; - 0 0 1; + 0 0 4 60 0").unwrap();
         use_pages(mm, space, 0..3);
         mm.lru_gen_command("+ 0 0 5 60 0").unwrap();

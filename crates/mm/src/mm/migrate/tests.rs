@@ -1,5 +1,6 @@
-//! What processes on two CPUs, which keep their translations, must read, whatever is moved to other frames, and whatever happens while
-//! it is moved: anonymous memory, shmem, files, private copies; in folios of any size; under every policy.
+//! What processes on two CPUs, which keep their translations, must read, whatever is moved to other frames, and
+//! whatever happens while it is moved: anonymous memory, shmem, files, private copies; in folios of any size; under
+//! every policy.
 
 mod each;
 
@@ -286,8 +287,8 @@ impl Bench {
         page.own.or(page.of.map(of)).unwrap_or(0)
     }
 
-    /// The frame that an access by the CPU that runs ends at, through what it keeps or with as many faults as it takes. `None`: it must
-    /// not be.
+    /// The frame that an access by the CPU that runs ends at, through what it keeps or with as many faults as it takes.
+    /// `None`: it must not be.
     fn reach(&self, space: SpaceId, at: u64, store: bool) -> Option<Pfn> {
         let (mm, page, machine) = (&self.mm, Vpn(at), self.mm.machine());
         if let Some((pfn, _)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {

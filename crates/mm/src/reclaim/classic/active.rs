@@ -9,8 +9,9 @@ use crate::stat::Stat;
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Move `pages` from the tail of an active list to the inactive list, whether or not they were used: the inactive list
-    /// is where use is looked at closely, and looking clears the old traces. Only program text that was used stays.
+    /// Move `pages` from the tail of an active list to the inactive list, whether or not they were used: the inactive
+    /// list is where use is looked at closely, and looking clears the old traces. Only program text that was used
+    /// stays.
     pub(super) fn shrink_active(
         self,
         node: NodeId,

@@ -97,8 +97,8 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Is the whole node so short of file pages that free memory and they together are below the high marks, while anonymous
-/// memory has cold pages to offer? Then more scanning of files would only make the few left thrash.
+/// Is the whole node so short of file pages that free memory and they together are below the high marks, while
+/// anonymous memory has cold pages to offer? Then more scanning of files would only make the few left thrash.
 fn file_is_tiny<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, anon_ages: bool, priority: u32) -> bool {
     let vec = cx.st.lru.node_vec(node);
     let (mut free, mut high) = (0, 0);

@@ -1,8 +1,8 @@
 //! Aging: when a vector gets a new generation, and who looks at which space for it.
 //!
-//! Spaces are visited in the order of their numbers. Several who age a vector at a time get different ones; who is told that there
-//! are no more begins the generation, though others may still be on their way. A space that came to the group since the last time
-//! around is looked at whole; one that has not run since then is left out.
+//! Spaces are visited in the order of their numbers. Several who age a vector at a time get different ones; who is told
+//! that there are no more begins the generation, though others may still be on their way. A space that came to the
+//! group since the last time around is looked at whole; one that has not run since then is left out.
 
 use super::bloom::Filters;
 use super::walk::Walk;
@@ -139,8 +139,9 @@ impl Aging {
     }
 }
 
-/// Must the vector age before more can be evicted, and how many pages do the types hold that eviction looks at? It is best to have
-/// three generations of about a third each; in the form of 6.14 (`reworked`) three are too few, whatever their sizes.
+/// Must the vector age before more can be evicted, and how many pages do the types hold that eviction looks at? It is
+/// best to have three generations of about a third each; in the form of 6.14 (`reworked`) three are too few, whatever
+/// their sizes.
 pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
     let min = generations.min_seq(!can_swap);
@@ -175,14 +176,15 @@ pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a storm of faults.
+    /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a
+    /// storm of faults.
     fn walks_tables(self) -> bool {
         let enabled = self.st.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
         enabled && self.st.machine.has_hw_pte_young()
     }
 
-    /// Give a vector a new generation after that of `seq`, if it has none yet: look at the spaces of its group first, or at as many as
-    /// others have left. `force`: at all of their tables. Returns whether this call began it.
+    /// Give a vector a new generation after that of `seq`, if it has none yet: look at the spaces of its group first,
+    /// or at as many as others have left. `force`: at all of their tables. Returns whether this call began it.
     pub(in crate::reclaim) fn age(
         self,
         node: NodeId,
@@ -205,8 +207,9 @@ impl<M: Machine> Reclaim<'_, M> {
         begun
     }
 
-    /// Others are about to begin the generation after that of `seq`: wait for it, but not for ever. Who went on instead would find
-    /// nothing to evict, again and again, and take memory for out while it is being aged. (Linux 6.1 waited, 6.12 goes on.)
+    /// Others are about to begin the generation after that of `seq`: wait for it, but not for ever. Who went on instead
+    /// would find nothing to evict, again and again, and take memory for out while it is being aged. (Linux 6.1 waited,
+    /// 6.12 goes on.)
     pub(super) fn await_generation(self, node: NodeId, group: GroupId, seq: u64) -> bool {
         let (machine, generations) = (&self.st.machine, &self.st.lru.vec(node, group).generations);
         let deadline = machine.now() + PATIENCE;

@@ -1,9 +1,10 @@
 //! Bloom filters: which page tables are worth a walk.
 //!
-//! A table is worth it if many of its entries were young when it was last seen. A walk that is to make the generation after `seq` looks
-//! only at tables in the filter of `seq`, and puts those that it finds dense into that of `seq + 1`; what looks around a used entry
-//! during eviction puts its table into that of the youngest generation. So there are two filters at a time. A table that is in a
-//! filter by mistake costs a walk; one that was forgotten is found again by eviction.
+//! A table is worth it if many of its entries were young when it was last seen. A walk that is to make the generation
+//! after `seq` looks only at tables in the filter of `seq`, and puts those that it finds dense into that of `seq + 1`;
+//! what looks around a used entry during eviction puts its table into that of the youngest generation. So there are two
+//! filters at a time. A table that is in a filter by mistake costs a walk; one that was forgotten is found again by
+//! eviction.
 
 use crate::lock::Lock;
 use crate::units::*;

@@ -1,7 +1,7 @@
 //! What a user asks of generations: to age a vector, or to evict its oldest generations.
 //!
-//! The commands, their text and their errors are those of Linux's debugfs file `lru_gen`; several stand in one text, separated by
-//! commas, semicolons or new lines:
+//! The commands, their text and their errors are those of Linux's debugfs file `lru_gen`; several stand in one text,
+//! separated by commas, semicolons or new lines:
 //!
 //! ```text
 //! + group node seq [swappiness [force]]       make the generation after seq, which must be the youngest

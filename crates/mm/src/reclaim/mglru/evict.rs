@@ -22,7 +22,8 @@ impl<M: Machine> Reclaim<'_, M> {
     /// A pass over all groups of a node.
     pub(super) fn shrink_generations(self, node: NodeId, sc: &mut ScanControl) {
         let before = sc.nr_reclaimed;
-        // Folios without mappings that need no write are taken first anyway: who may take only those would look at all for few.
+        // Folios without mappings that need no write are taken first anyway: who may take only those would look at all
+        // for few.
         if sc.may_writepage && sc.may_unmap {
             self.set_initial_priority(node, sc);
             if sc.kswapd {
@@ -93,7 +94,8 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios, and aged.
+    /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios,
+    /// and aged.
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
         let _scope = self.st.scope(Scope::EvictFolios);
         let swappiness = self.swappiness(node, group, sc);
@@ -201,8 +203,9 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.event(Event::MmVmscanLruShrinkInactive, args);
     }
 
-    /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write decides.
-    /// Returns those that nothing speaks for (their write may have ended just now), unless they were tried `again` already.
+    /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write
+    /// decides. Returns those that nothing speaks for (their write may have ended just now), unless they were tried
+    /// `again` already.
     fn mark_kept(self, folios: &mut List, again: bool) -> List {
         let (frames, reworked) = (&self.st.frames, is_reworked(&self.st.knobs));
         let (mut kept, mut clean) = (List::new(), List::new());
@@ -247,7 +250,8 @@ fn mark(frame: &Frame) {
     frame.update(|flags| {
         let written = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
         if flags.contains(FrameFlags::RECLAIM) && written {
-            // It goes to the second youngest, and comes back to the oldest when its write ends. Its uses still count then.
+            // It goes to the second youngest, and comes back to the oldest when its write ends. Its uses still count
+            // then.
             let used = flags.contains(FrameFlags::WORKINGSET);
             return used.then_some(flags | FrameFlags::REFERENCED);
         }

@@ -1,9 +1,9 @@
 //! The order in which reclaim of a node visits groups.
 //!
-//! Each node has groups in two generations, old and young, each in bins. Reclaim visits old groups, bin by bin from a random one, and
-//! rotates each by how it went: one that was short of cold folios goes to the young; one that is too small or below memory.low goes
-//! to a tail first, and to the young the second time. When no group is old, the young are. So each group gives in turn, and who
-//! reclaims little need not visit all of them.
+//! Each node has groups in two generations, old and young, each in bins. Reclaim visits old groups, bin by bin from a
+//! random one, and rotates each by how it went: one that was short of cold folios goes to the young; one that is too
+//! small or below memory.low goes to a tail first, and to the young the second time. When no group is old, the young
+//! are. So each group gives in turn, and who reclaims little need not visit all of them.
 //!
 //! Numbers of generations go to three, so that who has read the old one's number cannot take the newest for it.
 //!
@@ -119,7 +119,8 @@ impl GroupOrder {
         self.order.lock().rotate(group, turn);
     }
 
-    /// Visit the old groups, one after the other, until `visit` says that it is enough. It says, too, where the group goes.
+    /// Visit the old groups, one after the other, until `visit` says that it is enough. It says, too, where the group
+    /// goes.
     pub fn pass(&self, groups: &Groups, mut visit: impl FnMut(&GroupOrder, GroupId) -> (Turn, bool)) {
         let (seq, first) = {
             let mut order = self.order.lock();
@@ -136,7 +137,8 @@ impl GroupOrder {
                 if enough {
                     return;
                 }
-                // It left its place, or stays behind us. Others may have moved meanwhile: then some are visited twice, or not now.
+                // It left its place, or stays behind us. Others may have moved meanwhile: then some are visited twice,
+                // or not now.
                 if order.bin(seq, bin).get(at) == Some(&group) {
                     at += 1;
                 }

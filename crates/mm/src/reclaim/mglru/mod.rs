@@ -1,12 +1,13 @@
 //! The front end of MGLRU: ages vectors, and evicts from their oldest generations.
 //!
-//! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A vector that is short of
-//! cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what was used goes to the youngest
-//! generation, and a new one begins. Evicting a folio that turns out to be used costs one walk of the reverse map; to make more of it,
-//! the entries around are looked at, too ([`Look`]).
+//! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A
+//! vector that is short of cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what
+//! was used goes to the youngest generation, and a new one begins. Evicting a folio that turns out to be used costs one
+//! walk of the reverse map; to make more of it, the entries around are looked at, too ([`Look`]).
 //!
-//! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each vector's controller
-//! has its own), the marks that say what the pass means for the disks, and the loop for large blocks.
+//! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each
+//! vector's controller has its own), the marks that say what the pass means for the disks, and the loop for large
+//! blocks.
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (Yu Zhao).
 

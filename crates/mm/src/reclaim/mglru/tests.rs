@@ -158,8 +158,8 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
     fn thrashes(&self) {}
 }
 
-/// Two who age a vector with one space: the second finds nothing left to visit, and begins the generation. Else whoever comes second
-/// keeps the first from seeing more than the beginning of the space, each time.
+/// Two who age a vector with one space: the second finds nothing left to visit, and begins the generation. Else whoever
+/// comes second keeps the first from seeing more than the beginning of the space, each time.
 #[test]
 fn a_walk_goes_on_when_others_begin_the_generation() {
     let bench = Bench::new(64);

@@ -1,8 +1,9 @@
 //! The walk of one space's page tables: what was used goes to the youngest generation.
 //!
-//! Tables are visited one by one, each under its own hold of the tree's lock, which is only tried for: who changes the tables goes
-//! first, and a table that was left out is one that is not found young. Ranges may change between two holds; then the walk forgets
-//! the use of an entry that it was not meant to look at, which costs a mistake and nothing else.
+//! Tables are visited one by one, each under its own hold of the tree's lock, which is only tried for: who changes the
+//! tables goes first, and a table that was left out is one that is not found young. Ranges may change between two
+//! holds; then the walk forgets the use of an entry that it was not meant to look at, which costs a mistake and nothing
+//! else.
 
 use super::aging::{Aging, WalkStat};
 use crate::frame::{Frame, FrameFlags};
@@ -46,9 +47,9 @@ struct Seen {
 }
 
 impl<'a, M: Machine> Walk<'a, M> {
-    /// Walk a space. If the vector gets a new generation meanwhile (others age it, too, and there was no other space left for them),
-    /// what was used goes to that one; only what the next entry of the third level spans is left out. So walkers that come one after
-    /// the other do not keep each other from seeing more of a space than its beginning.
+    /// Walk a space. If the vector gets a new generation meanwhile (others age it, too, and there was no other space
+    /// left for them), what was used goes to that one; only what the next entry of the third level spans is left out.
+    /// So walkers that come one after the other do not keep each other from seeing more of a space than its beginning.
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);
@@ -129,8 +130,8 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    /// Look at the entries of a table from `page` on, in all ranges that have a part in it. If the ranges change just now, the others are
-    /// left out.
+    /// Look at the entries of a table from `page` on, in all ranges that have a part in it. If the ranges change just
+    /// now, the others are left out.
     fn look_at_table(
         &mut self,
         tables: &mut Locked<'_, M>,

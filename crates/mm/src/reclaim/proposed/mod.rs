@@ -1,7 +1,7 @@
 //! The front end of policies that propose: asks for folios until enough pages are free.
 //!
-//! How much of a vector is looked at follows from its size and the priority, as for the classic lists; what is looked at is the policy's
-//! choice. Anonymous memory is passed over where it cannot be swapped, or `vm.swappiness` is 0.
+//! How much of a vector is looked at follows from its size and the priority, as for the classic lists; what is looked
+//! at is the policy's choice. Anonymous memory is passed over where it cannot be swapped, or `vm.swappiness` is 0.
 
 use super::balance::unprotected;
 use super::classic::inactive::Held;

@@ -1,4 +1,5 @@
-//! Anonymous folios of several pages: swapped out whole, split where that cannot be, split late where only a part is mapped.
+//! Anonymous folios of several pages: swapped out whole, split where that cannot be, split late where only a part is
+//! mapped.
 
 use super::*;
 use crate::frame::FolioPages;
@@ -190,7 +191,8 @@ fn a_split_changes_no_entry() {
     bench.check(&[pfn, pfn.add(2), pfn.add(3)]);
 }
 
-/// Who holds a page may make it dirty and let go of it at any time: what reclaim saw before it was alone with the page says nothing.
+/// Who holds a page may make it dirty and let go of it at any time: what reclaim saw before it was alone with the page
+/// says nothing.
 #[test]
 fn what_becomes_dirty_at_the_last_moment_is_kept() {
     // A page of a file, one of its larger folios, a page in swap.

@@ -1,29 +1,34 @@
-//! Collapse of anonymous memory: the pages and smaller folios that 2 MiB of a private range are mapped by are copied to one folio.
+//! Collapse of anonymous memory: the pages and smaller folios that 2 MiB of a private range are mapped by are copied to
+//! one folio.
 //!
 //! 1. The entries are looked through, and what they say is held against the limits. Nothing has been done then.
-//! 2. What is in swap is brought back, and a folio of 2 MiB is got. Both may take a while, in which no lock of the tables is held.
-//! 3. Under the lock of the tables the entries are looked through again, as if for the first time, and each folio is locked, if
-//!    nobody else has, and if nobody refers to it but its entries and the swap cache. If one cannot be had, all are let go,
-//!    and everything is as it was. Else the table is taken out of the tree, and every CPU drops what it holds of it
-//!    ([`Detached`]). Still under the lock, the entries are counted off.
+//! 2. What is in swap is brought back, and a folio of 2 MiB is got. Both may take a while, in which no lock of the
+//!    tables is held.
+//! 3. Under the lock of the tables the entries are looked through again, as if for the first time, and each folio is
+//!    locked, if nobody else has, and if nobody refers to it but its entries and the swap cache. If one cannot be had,
+//!    all are let go, and everything is as it was. Else the table is taken out of the tree, and every CPU drops what it
+//!    holds of it ([`Detached`]). Still under the lock, the entries are counted off.
 //! 4. The folios are copied, and holes zeroed; the large entry is made; the old folios lose their entries' references.
 //!
-//! *Why nothing is lost.* From the flush in 3 to the entry in 4 nobody can store to the pages by these addresses: no CPU holds a
-//! translation, and the table is in no tree. Nobody can by others: a page that another process maps, too, is mapped read-only by all. So
-//! the copy is what a load would have read, at every moment of that time. After 3 nothing can fail, so nothing must be put back.
+//! *Why nothing is lost.* From the flush in 3 to the entry in 4 nobody can store to the pages by these addresses: no
+//! CPU holds a translation, and the table is in no tree. Nobody can by others: a page that another process maps, too,
+//! is mapped read-only by all. So the copy is what a load would have read, at every moment of that time. After 3
+//! nothing can fail, so nothing must be put back.
 //!
-//! *Who may come by meanwhile?* Faults, madvise, munmap, mprotect, mremap and fork of this space want its mapping semaphore, which is
-//! held alone: a CPU that misses its translation waits. Others do not ask for the semaphore:
-//! - Reclaim locks a folio before it unmaps it, and gives up on one that is locked; before 3 it may swap any of them out, so the
-//!   entries are looked through twice. A folio that it has only taken off a list has one reference more: such a one is in use.
+//! *Who may come by meanwhile?* Faults, madvise, munmap, mprotect, mremap and fork of this space want its mapping
+//! semaphore, which is held alone: a CPU that misses its translation waits. Others do not ask for the semaphore:
+//! - Reclaim locks a folio before it unmaps it, and gives up on one that is locked; before 3 it may swap any of them
+//!   out, so the entries are looked through twice. A folio that it has only taken off a list has one reference more:
+//!   such a one is in use.
 //! - A split takes the folio's lock, too, so the folios have the size that was seen until they are let go.
-//! - A fork of another process that shares some of the pages, and a store of it, go by its own entries. A store that would like to
-//!   keep the page tries the lock, and copies.
-//! - The end of a process that is out of memory takes entries without waiting. Those of the detached table it does not find: they go
-//!   with the space.
+//! - A fork of another process that shares some of the pages, and a store of it, go by its own entries. A store that
+//!   would like to keep the page tries the lock, and copies.
+//! - The end of a process that is out of memory takes entries without waiting. Those of the detached table it does not
+//!   find: they go with the space.
 //! - Walks that look at young bits find nothing there, and think that nobody has used the pages.
 //!
-//! A run of entries of one folio counts as used if any of its pages was. Other processes keep their entries and the old folios.
+//! A run of entries of one folio counts as used if any of its pages was. Other processes keep their entries and the old
+//! folios.
 
 use super::{CollapseLimits, Collapsed, Failed, LARGE, Refused, check_for_block, new_whole};
 use crate::cache::free_swap;
@@ -95,8 +100,8 @@ struct Found {
     writable: bool,
 }
 
-/// Look through the entries of the 2 MiB from `at` on, which no large entry maps, and hold what they say against the limits. `each`
-/// is given the pages of each run, and may refuse.
+/// Look through the entries of the 2 MiB from `at` on, which no large entry maps, and hold what they say against the
+/// limits. `each` is given the pages of each run, and may refuse.
 fn survey<M: Machine>(
     st: &Store<M>,
     tables: &mut Locked<'_, M>,

@@ -1,14 +1,14 @@
 //! Collapse of what a range shows of a file or of shmem.
 //!
 //! 1. Pages that are missing are read, or brought back from swap, as far as the caller's limits allow.
-//! 2. The folios are locked, their mappings are taken away everywhere, as reclaim does, and one folio of 2 MiB comes into
-//!    their place ([`Cache::collapse`](crate::cache::Cache::collapse)).
-//! 3. Entries for its pages that the space has made since go with their table, which may be empty, and one entry is made.
-//!    Other spaces keep their empty tables until somebody comes by there, too: that takes their semaphores.
+//! 2. The folios are locked, their mappings are taken away everywhere, as reclaim does, and one folio of 2 MiB comes
+//!    into their place ([`Cache::collapse`](crate::cache::Cache::collapse)).
+//! 3. Entries for its pages that the space has made since go with their table, which may be empty, and one entry is
+//!    made. Other spaces keep their empty tables until somebody comes by there, too: that takes their semaphores.
 //!
-//! The copies say what the originals said, so nobody need be told at once: an entry that was unmapped and whose flush waits
-//! leads to a frame that is not used again before, and the file's debt is paid before its content changes. The table is flushed
-//! before it is freed, with the entry that led to it, and before the large one is made.
+//! The copies say what the originals said, so nobody need be told at once: an entry that was unmapped and whose flush
+//! waits leads to a frame that is not used again before, and the file's debt is paid before its content changes. The
+//! table is flushed before it is freed, with the entry that led to it, and before the large one is made.
 
 use super::{CollapseLimits, Collapsed, Failed, LARGE, Refused, check_for_block, new_whole};
 use crate::cache::{CacheError, ReadHint};
@@ -63,7 +63,8 @@ pub(super) fn collapse<M: Machine>(
     if mapped? { Ok(Collapsed::Now) } else { Err(Refused::Unfit.into()) }
 }
 
-/// The folio that holds 2 MiB of a file, with a reference: the one that is there, or one that is made of those that are.
+/// The folio that holds 2 MiB of a file, with a reference: the one that is there, or one that is made of those that
+/// are.
 fn one_folio<M: Machine>(
     st: &Store<M>,
     file: FileId,

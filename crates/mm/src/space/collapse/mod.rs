@@ -1,8 +1,8 @@
-//! Collapse: what 2 MiB of a space are mapped by, page by page, becomes one folio, and is mapped by one entry. Of a file, or of
-//! shmem (`file`); of anonymous memory (`anon`).
+//! Collapse: what 2 MiB of a space are mapped by, page by page, becomes one folio, and is mapped by one entry. Of a
+//! file, or of shmem (`file`); of anonymous memory (`anon`).
 //!
-//! Who asks for it (MADV_COLLAPSE) has it done whatever it costs; khugepaged, which nobody asked, within its limits. A try that comes
-//! to nothing says why, in Linux's terms: madvise makes an error of that, khugepaged a count.
+//! Who asks for it (MADV_COLLAPSE) has it done whatever it costs; khugepaged, which nobody asked, within its limits. A
+//! try that comes to nothing says why, in Linux's terms: madvise makes an error of that, khugepaged a count.
 //!
 //! The mapping semaphore is held alone all the time, also while pages are read: Linux lets go of it and starts again.
 
@@ -139,8 +139,8 @@ impl From<Refused> for Failed {
 }
 
 impl Spaces {
-    /// madvise(MADV_COLLAPSE): map all 2 MiB that lie in the range by one entry each. Returns how many there are. An error tells why
-    /// the last that could not be mapped so could not; those before it are, and may be behind it.
+    /// madvise(MADV_COLLAPSE): map all 2 MiB that lie in the range by one entry each. Returns how many there are. An
+    /// error tells why the last that could not be mapped so could not; those before it are, and may be behind it.
     pub fn collapse<M: Machine>(
         &self,
         st: &Store<M>,

@@ -12,7 +12,8 @@ use crate::table::{Entry, Writes};
 use crate::units::*;
 
 impl Space {
-    /// Serve a first store to a page of private anonymous memory with the frame that `take` brings. `false`: it brings none.
+    /// Serve a first store to a page of private anonymous memory with the frame that `take` brings. `false`: it brings
+    /// none.
     pub fn store_to_frame<M: Machine>(
         &self,
         st: &Store<M>,

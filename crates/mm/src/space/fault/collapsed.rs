@@ -32,8 +32,9 @@ pub(in crate::space) fn bring_back<M: Machine>(
     Ok(())
 }
 
-/// Make `whole`, a new folio of 2 MiB that holds what the 512 pages from `start` on show, anonymous memory of this range, and map it in
-/// the place of their table. The mapping semaphore is held alone, and the caller's reference goes to the entry.
+/// Make `whole`, a new folio of 2 MiB that holds what the 512 pages from `start` on show, anonymous memory of this
+/// range, and map it in the place of their table. The mapping semaphore is held alone, and the caller's reference goes
+/// to the entry.
 pub(in crate::space) fn map_copy<M: Machine>(
     st: &Store<M>,
     (id, space): (SpaceId, &Space),

@@ -41,8 +41,8 @@ impl<M: Machine> Fault<'_, M> {
         if self.st.frames[page].has(FrameFlags::EXCLUSIVE) {
             return true;
         }
-        // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any more:
-        // a page that stays would keep all others.
+        // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any
+        // more: a page that stays would keep all others.
         let single = head == page && frame.order() == Order::ZERO;
         if !single || frame.mapcount() != 1 || !self.st.try_lock_folio(head) {
             return false;
@@ -94,7 +94,8 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// Take a reference of the mapped folio, which then keeps its size, if the entry is still the same. Returns its head.
+    /// Take a reference of the mapped folio, which then keeps its size, if the entry is still the same. Returns its
+    /// head.
     pub(super) fn hold_if_mapped(&self, entry: Entry) -> Option<Pfn> {
         let tables = self.lock();
         let same = tables.find(self.page).is_some_and(|leaf| super::same_page(leaf.entry, entry));
@@ -154,8 +155,8 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone, which
-    /// may take long. It goes now, so that the next try meets the file's end instead of this page again.
+    /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone,
+    /// which may take long. It goes now, so that the next try meets the file's end instead of this page again.
     fn drop_cut_off(&self, entry: Entry) {
         self.drop_entry(entry);
     }

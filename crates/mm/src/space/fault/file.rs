@@ -196,8 +196,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(true)
     }
 
-    /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for how many runs
-    /// that was all there is to do.
+    /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for
+    /// how many runs that was all there is to do.
     fn map_singles(&self, tables: &mut Locked<'_, M>, runs: &mut [Cached]) -> usize {
         let [Some(first), Some(last)] = [runs.first(), runs.last()].map(|run| run.map(|run| run.page)) else {
             return 0;
@@ -271,8 +271,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Unlock the folios that were found, and drop the references of pages that were not mapped. Until it is unlocked a folio stays in
-    /// its cache, even if its entries are gone again.
+    /// Unlock the folios that were found, and drop the references of pages that were not mapped. Until it is unlocked a
+    /// folio stays in its cache, even if its entries are gone again.
     fn put_all(&self, found: &Around) {
         for run in found.runs() {
             self.st.unlock_folio(run.pages.head);
@@ -282,11 +282,11 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// A store to a private range: a copy of the file's page. It is locked until the copy is mapped: a cut takes copies of what it
-    /// cuts off away, too, after it has had the lock.
+    /// A store to a private range: a copy of the file's page. It is locked until the copy is mapped: a cut takes copies
+    /// of what it cuts off away, too, after it has had the lock.
     ///
-    /// The page for the copy is had first. Were there room in the group for one page only, and it had the file's page first, the room
-    /// for the other would be made of that each time, and each time there would be progress.
+    /// The page for the copy is had first. Were there room in the group for one page only, and it had the file's page
+    /// first, the room for the other would be made of that each time, and each time there would be progress.
     #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.st.scope(Scope::DoCowFault);

@@ -10,8 +10,8 @@ use crate::table::Bits;
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
-    /// The entry allows again what the range does, and its page goes where it is used, if that is worth while. Whatever comes of it, the
-    /// access is tried again.
+    /// The entry allows again what the range does, and its page goes where it is used, if that is worth while. Whatever
+    /// comes of it, the access is tried again.
     #[cold]
     pub(super) fn hint_fault(&self) -> Result<Served, FaultStop> {
         let st = self.st;

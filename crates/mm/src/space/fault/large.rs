@@ -1,9 +1,9 @@
 //! Mapping 2 MiB of a file with one entry (`thp.file_pmd`), and stores that such an entry forbids.
 //!
-//! A folio that fills an aligned 2 MiB range of the space is mapped whole: by the fault that finds it cached, that has it read, or
-//! that makes it dirty. Where a table stands already, pages are mapped one by one: it is not looked through whether it is empty.
-//! Pages behind the file's end must not be reached, so the size is looked at under the lock of the tree: who cuts sets
-//! the size first and takes mappings away then.
+//! A folio that fills an aligned 2 MiB range of the space is mapped whole: by the fault that finds it cached, that has
+//! it read, or that makes it dirty. Where a table stands already, pages are mapped one by one: it is not looked through
+//! whether it is empty. Pages behind the file's end must not be reached, so the size is looked at under the lock of the
+//! tree: who cuts sets the size first and takes mappings away then.
 
 use super::{Fault, FaultStop, Served};
 use crate::api::AccessKind;
@@ -28,7 +28,8 @@ pub(super) struct Place {
     first: PageIndex,
 }
 
-/// Map 2 MiB of a file that are cached in one folio from `start` on, for a range that suits. The mapping semaphore is held.
+/// Map 2 MiB of a file that are cached in one folio from `start` on, for a range that suits. The mapping semaphore is
+/// held.
 pub(in crate::space) fn map_whole<M: Machine>(
     st: &Store<M>,
     (id, space): (SpaceId, &Space),
@@ -73,8 +74,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Map a locked folio of the file at a place, if it fills it and nothing stands there: the caller's reference then is the
-    /// entry's. `dirty`: the folio has been marked, and may be written.
+    /// Map a locked folio of the file at a place, if it fills it and nothing stands there: the caller's reference then
+    /// is the entry's. `dirty`: the folio has been marked, and may be written.
     pub(super) fn map_large(
         &self,
         file: FileId,

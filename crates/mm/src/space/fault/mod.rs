@@ -79,7 +79,8 @@ struct Fault<'a, M> {
 }
 
 impl Space {
-    /// Serve a fault of the space, whose number is `id`. After success the access is tried again; it may fault again if another task was faster.
+    /// Serve a fault of the space, whose number is `id`. After success the access is tried again; it may fault again if
+    /// another task was faster.
     pub fn fault<M: Machine>(
         &self,
         st: &Store<M>,
@@ -221,8 +222,8 @@ impl<M: Machine> Fault<'_, M> {
         tables.install(slot, page, pages, rights, writes);
     }
 
-    /// Pages of a folio in the steps in which they are mapped: all at once, or one by one (`rmap.batch`), each with the number of pages
-    /// before it.
+    /// Pages of a folio in the steps in which they are mapped: all at once, or one by one (`rmap.batch`), each with the
+    /// number of pages before it.
     fn steps(&self, pages: FolioPages) -> impl Iterator<Item = (u32, FolioPages)> {
         let step = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { pages.count };
         (0..pages.count)
@@ -230,7 +231,8 @@ impl<M: Machine> Fault<'_, M> {
             .map(move |at| (at, FolioPages { first: pages.first.add(at), count: step, ..pages }))
     }
 
-    /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last changed.
+    /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last
+    /// changed.
     fn install_unchanged(
         &self,
         tables: &mut Locked<'_, M>,

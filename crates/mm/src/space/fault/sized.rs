@@ -1,7 +1,8 @@
 //! A first store to anonymous memory that may be made of larger folios.
 //!
-//! The folio is the largest of the sizes that are enabled whose aligned range lies in the mapped range and has no entry yet,
-//! and that memory has a block for, or gets one by what the knob `thp.defrag` allows. It is zeroed whole, and mapped whole in one step.
+//! The folio is the largest of the sizes that are enabled whose aligned range lies in the mapped range and has no entry
+//! yet, and that memory has a block for, or gets one by what the knob `thp.defrag` allows. It is zeroed whole, and
+//! mapped whole in one step.
 
 use super::{Fault, FaultStop, Served};
 use crate::frame::{FolioPages, Owner};

@@ -62,8 +62,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once have had entries
-    /// for the slot. The tables are locked, so that no fork makes another entry.
+    /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once
+    /// have had entries for the slot. The tables are locked, so that no fork makes another entry.
     fn is_alone(&self, folio: Pfn) -> bool {
         let frame = &self.st.frames[folio];
         // The entry's hold on the slot and the fault's own; the references of the swap cache and of the fault.
@@ -74,7 +74,8 @@ impl<M: Machine> Fault<'_, M> {
             && self.st.swap.entries_of_run(frame.swap_slot(), 1) == 2
     }
 
-    /// Map the locked folio that holds the slot's content, whole if it can be. Returns whether the entries took the caller's reference.
+    /// Map the locked folio that holds the slot's content, whole if it can be. Returns whether the entries took the
+    /// caller's reference.
     fn map_swapped(
         &self,
         folio: Pfn,
@@ -124,8 +125,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(true)
     }
 
-    /// All of a folio that is larger than a page, if the entries beside the fault's hold its slots in order, in one table, and all as
-    /// the fault's does.
+    /// All of a folio that is larger than a page, if the entries beside the fault's hold its slots in order, in one
+    /// table, and all as the fault's does.
     fn whole_folio(&self, tables: &Locked<'_, M>, folio: Pfn, faulted: Pfn, exclusive: bool) -> Option<Part> {
         let pages = FolioPages::all(&self.st.frames, folio);
         if pages.count == 1 {
@@ -155,8 +156,8 @@ impl<M: Machine> Fault<'_, M> {
         vmas.range_of(self.page).and_then(|vma| vma.sets.first().copied()).unwrap_or(own)
     }
 
-    /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up, if no entry
-    /// needs any of them.
+    /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up,
+    /// if no entry needs any of them.
     fn drop_slots(&self, folio: Pfn) {
         let frame = &self.st.frames[folio];
         // The caller's own hold is the one that is left.

@@ -29,8 +29,8 @@ fn world() -> World {
     world
 }
 
-/// CPU 0 reclaims the page, CPU 1 does `write` and says when its store can be known of, CPU 2 reads: once it knows, it must not
-/// read what was before.
+/// CPU 0 reclaims the page, CPU 1 does `write` and says when its store can be known of, CPU 2 reads: once it knows, it
+/// must not read what was before.
 fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
     explore(name, THREE, move || {
         let world = Arc::new(world());
@@ -106,7 +106,8 @@ fn a_write_to_a_file_beside_a_stale_reader() {
     });
 }
 
-// --- what the models must find ---------------------------------------------------------------------------------------------
+// --- what the models must find
+// ---------------------------------------------------------------------------------------------
 
 /// F10: the entry is made writable, another thread stores, and only then is paid what was owed for the space.
 #[test]

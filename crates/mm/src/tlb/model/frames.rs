@@ -111,8 +111,8 @@ fn on(
     })
 }
 
-/// A block of two frames owes. Two CPUs want a frame each at the same moment: who gets the remainder of the split must not use
-/// it before the payment either.
+/// A block of two frames owes. Two CPUs want a frame each at the same moment: who gets the remainder of the split must
+/// not use it before the payment either.
 #[test]
 fn a_split_remainder_taken_at_once() {
     explore("a split remainder taken at once", THREE, || {
@@ -156,7 +156,8 @@ fn tags_through_lists_and_buddies() {
     });
 }
 
-// --- what the models must find ---------------------------------------------------------------------------------------------
+// --- what the models must find
+// ---------------------------------------------------------------------------------------------
 
 /// F1: a tag gets lost between the unmapping and the free lists.
 #[test]

@@ -114,8 +114,8 @@ fn munmap_beside_going_and_coming() {
     beside_within(TWO, "munmap beside going and coming", Stands::InA, flush_and_reuse, go_and_come);
 }
 
-/// A CPU that runs a kernel task lets go of a space that ends, or has gone already; the next space of that name has nothing of
-/// it.
+/// A CPU that runs a kernel task lets go of a space that ends, or has gone already; the next space of that name has
+/// nothing of it.
 #[test]
 fn the_end_of_a_space_beside_a_switch() {
     for stands in [Stands::LazyInA, Stands::InB, Stands::LazyInB, Stands::Nowhere] {
@@ -149,10 +149,11 @@ fn a_tick_beside_reclaim() {
     });
 }
 
-// --- what the models must find ---------------------------------------------------------------------------------------------
+// --- what the models must find
+// ---------------------------------------------------------------------------------------------
 
-/// F11: the generation is drawn before the space's is raised. A CPU that comes in between is done with the debt, and keeps
-/// what it has of the space.
+/// F11: the generation is drawn before the space's is raised. A CPU that comes in between is done with the debt, and
+/// keeps what it has of the space.
 #[test]
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn a_draw_before_the_raise_is_found() {

@@ -96,7 +96,8 @@ impl ModelMachine {
         self.entry(space, page).store((pfn.0 as u64) << 2 | write | PRESENT, Release);
     }
 
-    /// Clear an entry; under the lock of the space's tables. Returns the frame that it mapped, and whether it could be written.
+    /// Clear an entry; under the lock of the space's tables. Returns the frame that it mapped, and whether it could be
+    /// written.
     pub fn clear(&self, space: SpaceId, page: Vpn) -> Option<(Pfn, bool)> {
         let old = self.entry(space, page).swap(0, AcqRel);
         (old & PRESENT != 0).then_some((Pfn((old >> 2) as u32), old & WRITE != 0))
@@ -112,8 +113,8 @@ impl ModelMachine {
         self.frames[pfn.index()].load(Relaxed)
     }
 
-    /// A program on this CPU reads a page, if it has an entry: `None` is a fault. One instruction: an interrupt comes before
-    /// it or after.
+    /// A program on this CPU reads a page, if it has an entry: `None` is a fault. One instruction: an interrupt comes
+    /// before it or after.
     pub fn load(&self, page: Vpn) -> Option<u64> {
         let _off = self.interrupts_off();
         let pfn = self.translate(page, false)?;
@@ -234,8 +235,8 @@ impl Machine for ModelMachine {
         });
     }
 
-    /// Each target's handler runs on this thread, while its own has interrupts off: between any two of its instructions, that
-    /// is, but not within one and not within what it does with interrupts off.
+    /// Each target's handler runs on this thread, while its own has interrupts off: between any two of its
+    /// instructions, that is, but not within one and not within what it does with interrupts off.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         let here = self.cpu();
         assert!(!targets.contains(here), "a shootdown that targets its own CPU");

@@ -1,4 +1,5 @@
-//! Add while a payment is under way, two who pay at once, generations that come round, and flushes that overtake each other.
+//! Add while a payment is under way, two who pay at once, generations that come round, and flushes that overtake each
+//! other.
 
 extern crate std;
 
@@ -25,7 +26,8 @@ fn frame_of(page: Vpn) -> Pfn {
     Pfn(page.0 as u32)
 }
 
-/// CPU 2 runs space A and holds both of its pages; CPU 3, if there, holds a page of space B. So many generations have been drawn.
+/// CPU 2 runs space A and holds both of its pages; CPU 3, if there, holds a page of space B. So many generations have
+/// been drawn.
 fn world(cpus: usize, drawn: usize) -> World {
     let world = World::new(cpus, 2, 3);
     for page in PAGES {
@@ -178,8 +180,8 @@ fn two_lists_at_once() {
     });
 }
 
-/// A CPU that is asked to drop one page is not done with another, whose flush was put off meanwhile. It only answers here, and
-/// looks when the others have ended: one thread less, so many more orders can be tried.
+/// A CPU that is asked to drop one page is not done with another, whose flush was put off meanwhile. It only answers
+/// here, and looks when the others have ended: one thread less, so many more orders can be tried.
 #[test]
 fn a_flush_beside_a_debt() {
     explore("a flush beside a debt", TWO, || {
@@ -213,8 +215,8 @@ fn a_list_beside_a_list() {
     });
 }
 
-/// Tags come round: a tag may stand for a newer generation than it was made of, never for an older. (One thread, which shuttle
-/// does not run.)
+/// Tags come round: a tag may stand for a newer generation than it was made of, never for an older. (One thread, which
+/// shuttle does not run.)
 #[cfg(feature = "loom")]
 #[test]
 fn tags_that_come_round() {
@@ -240,7 +242,8 @@ fn read_all_tags(world: &World) {
     }
 }
 
-// --- what the models must find ---------------------------------------------------------------------------------------------
+// --- what the models must find
+// ---------------------------------------------------------------------------------------------
 
 /// A CPU that has missed a generation drops only the page of the newest.
 #[test]
@@ -287,8 +290,8 @@ fn beside_a_payer(name: &str, settle: fn(&World)) {
     });
 }
 
-/// A payment that forgets by the generation alone loses an older one that was drawn before and arrives late. (loom only: of
-/// 60,000 random orders, none was one in which it happens.)
+/// A payment that forgets by the generation alone loses an older one that was drawn before and arrives late. (loom
+/// only: of 60,000 random orders, none was one in which it happens.)
 #[cfg(feature = "loom")]
 #[test]
 #[should_panic(expected = "a stale translation led to a frame used anew")]
@@ -304,8 +307,8 @@ fn forgetting_by_generation_is_found() {
     });
 }
 
-/// A payment that says how far it went although something has come meanwhile says that a frame is paid whose debt it has not
-/// seen. (loom only, as the one before.)
+/// A payment that says how far it went although something has come meanwhile says that a frame is paid whose debt it
+/// has not seen. (loom only, as the one before.)
 #[cfg(feature = "loom")]
 #[test]
 #[should_panic(expected = "a stale translation led to a frame used anew")]

@@ -1,7 +1,8 @@
-//! A small kernel in a storm: four CPUs that come and go between three spaces, fault, reclaim, write(2) and tick, at random.
+//! A small kernel in a storm: four CPUs that come and go between three spaces, fault, reclaim, write(2) and tick, at
+//! random.
 //!
-//! The file's pages never lie: whoever reads page p reads content of page p, and never older than what was there when the read
-//! began.
+//! The file's pages never lie: whoever reads page p reads content of page p, and never older than what was there when
+//! the read began.
 
 extern crate std;
 
@@ -58,7 +59,8 @@ impl Kernel {
         }
     }
 
-    /// The page's folio, whose lock is held, read in if it was not there; `None` if all free frames are on other CPUs' lists.
+    /// The page's folio, whose lock is held, read in if it was not there; `None` if all free frames are on other CPUs'
+    /// lists.
     fn folio(&self, page: Vpn, folio: &mut Option<Pfn>) -> Option<Pfn> {
         if folio.is_none() {
             let request = Request {

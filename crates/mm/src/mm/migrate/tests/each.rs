@@ -166,7 +166,8 @@ fn only_who_may_wait_does() {
     assert_eq!(bench.mm.validate(), Ok(()));
 }
 
-/// However many pages are moved, who could store to them is asked once; who could only read them, where flushes are deferred, never.
+/// However many pages are moved, who could store to them is asked once; who could only read them, where flushes are
+/// deferred, never.
 #[test]
 fn one_flush_is_enough_for_many_folios() {
     for (policy, read_only, rounds) in [(1, false, 1), (1, true, 1), (3, false, 1), (3, true, 0)] {
