@@ -12,8 +12,8 @@
 
 use crate::arch::instructions::rdtsc;
 use crate::arch::{cpu, paging, touch, user};
-use crate::programs::{self, Run};
 use crate::machine::mm;
+use crate::programs::{self, Run};
 use crate::{arena, report, sched};
 use alloc::format;
 use alloc::vec::Vec;
@@ -118,7 +118,8 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
             Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation has a number"), 0])
         }
         call::AGE => {
-            mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0])).expect("the generation is the youngest");
+            mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0]))
+                .expect("the generation is the youngest");
             Some([0; 2])
         }
         call::RESULT => {

@@ -38,6 +38,8 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("vm.page-cluster", &["0", "3"]),
     ("numa.demotion_enabled", &["0", "1"]),
     ("kernel.numa_balancing", &["0", "1", "2"]),
+    ("tier.policy", &["hint", "hint", "generations", "sampled"]),
+    ("tier.migration", &["exclusive", "transactional"]),
     // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.
     ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos machine", &["random", "random", "random", "tiers"]),
@@ -66,7 +68,7 @@ const BUILT_IN: &[&str] = &[
 /// The tests' programs live for milliseconds: what Linux looks at every second is looked at as often.
 const HASTE: &str = " --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3 --set \
                      numa_balancing.scan_delay_ms=1 --set numa_balancing.scan_period_min_ms=5 --set numa_balancing.scan_size_mb=4 \
-                     --set numa_balancing.hot_threshold_ms=20";
+                     --set numa_balancing.hot_threshold_ms=20 --set tier.period_ms=1 --set tier.sample_period=7 --set tier.adapt_samples=100";
 
 /// One round of splitmix64.
 fn mix(word: u64) -> u64 {
@@ -146,13 +148,15 @@ pub fn covering() -> Vec<String> {
             "run chaos:{}:600 --memory {memory} --machine {machine} --seed {i} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
-             --set kernel.numa_balancing={}{}{HASTE} --verify --quiet --json",
+             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             POLICIES[i % 6],
             ["classic", "mglru"][i / 3 % 2],
             u8::from(order == 9),
             i / 4 % 2,
             i / 5 % 3,
+            ["hint", "sampled", "generations"][i / 7 % 3],
+            ["exclusive", "transactional"][i / 21 % 2],
             limits.concat(),
         )
     };

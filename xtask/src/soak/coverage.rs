@@ -17,6 +17,10 @@ const EXCEPT: &[(&str, &str)] = &[
         "only policies that propose are checked, and those of the soak say nothing wrong",
     ),
     ("vmstat:policy_fallback", "only policies that propose can need it"),
+    (
+        "vmstat:tier_balanced",
+        "no machine of the soak tells of loads; the simulator's tests have one that does",
+    ),
 ];
 
 /// What the few cases of the fixed set need not meet, and why.
@@ -26,6 +30,8 @@ const RARE: &[(&str, &str)] = &[
         "vmstat:thp_migration_fail",
         "who uses a folio of 2 MiB seldom holds it as long as a migration tries to have it",
     ),
+    ("vmstat:tier_move_aborted", "it takes a store between a page's copy and the look at what was written"),
+    ("vmstat:tier_samples_lost", "it takes more samples than a buffer holds between two looks"),
     ("vmstat:workingset_nodereclaim", "it takes more evicted pages than the cases have time for"),
 ];
 

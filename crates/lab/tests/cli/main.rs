@@ -315,11 +315,12 @@ fn the_keys_of_the_json_are_kept() {
 
 #[test]
 fn every_promised_metric_is_measured() {
-    let json =
+    let of_one_tier =
         good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
+    let of_two = good_json("run zipf:8M --machine tiers --memory 40M --placement --quiet --json");
     let value = |metric: &str| {
-        let rows = json["rows"].as_array().unwrap();
-        rows.iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
+        let rows = [&of_one_tier, &of_two].into_iter().flat_map(|json| json["rows"].as_array().unwrap());
+        rows.into_iter().find(|row| row["metric"] == metric).and_then(|row| row["value"].as_f64())
     };
     for metric in good_json("list metrics --json").as_array().unwrap() {
         assert!(value(metric["metric"].as_str().unwrap()).is_some(), "{metric}");

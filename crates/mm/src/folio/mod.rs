@@ -28,6 +28,7 @@ use crate::units::*;
 impl<M: Machine> Memory<M> {
     /// A movable folio for user data, charged to the group of `gfp`, with one reference. Its content is whatever was
     /// there: zero it or read into it.
+    #[inline(always)]
     pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
         self.lru
             .groups
