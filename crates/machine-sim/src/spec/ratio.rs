@@ -11,7 +11,7 @@ impl MachineSpec {
         let parts: Vec<u64> = words
             .map(|word| word.parse().ok().filter(|part| (1..=1024).contains(part)))
             .collect::<Option<_>>()?;
-        let ([a, b], 2) = (*parts.first_chunk()?, spec.file.node.len().max(parts.len())) else { return None };
+        let (&[a, b], 2) = (&parts[..], spec.file.node.len()) else { return None };
         let total = spec.memory();
         let first = total * a / (a + b);
         for (node, bytes) in spec.file.node.iter_mut().zip([first, total - first]) {

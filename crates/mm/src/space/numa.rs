@@ -72,7 +72,9 @@ impl Told {
             return (period * 2).min(most);
         }
         let slot = period.div_ceil(SLOTS);
-        let (own, near) = (private * SLOTS / (private + shared), local * SLOTS / (local + remote));
+        // Who tells adds to the one before the other: one may be there alone.
+        let own = private * SLOTS / (private + shared).max(1);
+        let near = local * SLOTS / (local + remote);
         let longer = |ratio: u64| period + (ratio - MOSTLY).max(1) * slot;
         let next = if own >= MOSTLY {
             longer(own)
