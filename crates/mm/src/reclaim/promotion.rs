@@ -3,6 +3,7 @@
 use super::{AddressSpaces, Reclaim, ReclaimState};
 use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
 use crate::knobs::Knob;
+use crate::lru::ROOT;
 use crate::machine::Machine;
 use crate::stat::Stat;
 use crate::store::Store;
@@ -43,9 +44,7 @@ pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &
         .map(NodeId)
         .filter(|&node| st.tiers.has_memory(node) && !st.tiers.is_top(node));
     for node in slow {
-        for group in
-            (0..st.lru.groups.bound() as u16).map(GroupId).filter(|&group| st.lru.groups.is_live(group))
-        {
+        for group in st.lru.groups.subtree(ROOT) {
             let seq = st.lru.vec(node, group).generations.max_seq();
             // A space whose task has had its CPU to itself since then would count as one that has not run.
             cx.age(node, group, seq, true, true);
