@@ -33,9 +33,8 @@ pub(super) fn note_young<M: Machine>(st: &Store<M>, head: Pfn) {
     }
 }
 
-/// Give each vector of a slower tier a new generation, if generations are what replaces pages: who does so looks at
-/// young bits.
-pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+/// Look at the young bits of what slower tiers hold, if generations are what replaces pages.
+pub fn look_at_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
     let cx = Reclaim { st, state, spaces };
     if !st.lru.may_have_generations() {
         return;
@@ -45,9 +44,7 @@ pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &
         .filter(|&node| st.tiers.has_memory(node) && !st.tiers.is_top(node));
     for node in slow {
         for group in st.lru.groups.subtree(ROOT) {
-            let seq = st.lru.vec(node, group).generations.max_seq();
-            // A space whose task has had its CPU to itself since then would count as one that has not run.
-            cx.age(node, group, seq, true, true);
+            cx.look_for_young(node, group);
             st.machine.resched();
         }
     }
