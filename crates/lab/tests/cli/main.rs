@@ -2,6 +2,7 @@
 
 mod files;
 mod reproductions;
+mod sweeps;
 
 use serde_json::Value;
 use std::fs;
