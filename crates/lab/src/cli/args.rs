@@ -1,7 +1,9 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use super::curve::CurveArgs;
+use super::doctor::DoctorArgs;
 use super::many::Many;
+use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::visit::parse_visit;
 use crate::engine::{self, Fragmentation, Visit};
@@ -156,6 +158,17 @@ Example:
         after_help = "Examples:\n  pagefold list knobs\n  pagefold list costs --machine my-server.toml"
     )]
     List(ListArgs),
+    /// Tell what of QEMU, a Linux kernel and other tools is here, which commands need it, and how to get it
+    #[command(after_help = "Example:\n  pagefold doctor")]
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example:\n  pagefold completions bash > ~/.local/share/bash-completion/completions/pagefold"
+    )]
+    Completions(CompletionsArgs),
+    /// Write man pages, one for each command
+    #[command(after_help = "Example:\n  pagefold man ~/.local/share/man/man1")]
+    Man(ManArgs),
 }
 
 /// What `run` takes.

@@ -334,6 +334,27 @@ fn every_promised_metric_is_measured() {
 }
 
 #[test]
+fn shells_and_man_are_told_of_every_command() {
+    let help = good("--help");
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).map(|line| line.strip_prefix("  "));
+    let names = listed.map_while(|line| line.filter(|line| !line.is_empty()));
+    let commands: Vec<&str> =
+        names.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next()).collect();
+    assert!(commands.contains(&"sweep") && commands.contains(&"doctor"), "{commands:?}");
+    let folder = tempfile::tempdir().unwrap();
+    good(&format!("man {}", folder.path().display()));
+    let completions = ["bash", "zsh", "fish"].map(|shell| good(&format!("completions {shell}")));
+    for command in commands.into_iter().filter(|&command| command != "help") {
+        assert!(completions.iter().all(|text| text.contains(command)), "{command}");
+        let page = folder.path().join(format!("pagefold-{command}.1"));
+        assert!(fs::read_to_string(&page).is_ok_and(|text| text.contains(".SH")), "{page:?}");
+    }
+    assert!(good_json("doctor --json").as_array().unwrap().len() > 4);
+    assert!(bad(&["completions", "elbash"]).contains("elbash"));
+}
+
+#[test]
 fn the_same_seed_prints_the_same_bytes() {
     let line = format!("{COMPARE} --json --no-host-time --verify");
     let first = good(&line);
