@@ -465,6 +465,7 @@ pub(crate) mod tests {
             profile_tree: None,
             lru_gen: Vec::new(),
             fragmented: None,
+            groups: Vec::new(),
             warnings: vec![],
         }
     }

@@ -1,6 +1,7 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use super::curve::CurveArgs;
+use super::groups::{GroupArg, parse_group};
 use super::sweep::Sweep;
 use super::visit::parse_visit;
 use crate::engine::{self, Fragmentation, Visit};
@@ -312,6 +313,11 @@ pub struct ExperimentArgs {
     /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     pub fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once at
+    /// most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start (docs/groups.md);
+    /// alone, it holds the program. May be given several times. Only on the simulated machine
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    pub groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

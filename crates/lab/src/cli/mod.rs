@@ -5,6 +5,7 @@ mod boot;
 mod bound;
 mod curve;
 mod experiment;
+mod groups;
 mod linux;
 mod optimum;
 mod output;
