@@ -313,9 +313,9 @@ pub struct ExperimentArgs {
     /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     pub fragment: Option<Fragmentation>,
-    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once at
-    /// most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start (docs/groups.md);
-    /// alone, it holds the program. May be given several times. Only on the simulated machine
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
+    /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
+    /// holds the program (docs/groups.md). May be given several times. Only on the simulated machine
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     pub groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
