@@ -83,7 +83,7 @@ impl GroupSpec {
         let none = u64::MAX;
         let [max, high, swap_max] = [self.max, self.high, self.swap_max].map(|limit| limit.unwrap_or(none));
         let [low, min] = [self.low, self.min].map(Option::unwrap_or_default);
-        GroupLimits::of_bytes(max, high, low, min, swap_max)
+        abi::GroupLimits { max, high, low, min, swap_max }.into()
     }
 
     fn check(&self) -> Result<(), String> {

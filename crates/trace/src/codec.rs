@@ -15,7 +15,8 @@
 //! Varints are LEB128 (7 bits a byte, low bits first, the top bit says that more follow). The three columns are
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
-use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use crate::event::{Backing, Event, FileId, Run, ThreadId};
+use abi::{AccessKind, Advice, FileAdvice, Prot};
 use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
@@ -124,7 +125,7 @@ impl Encoder {
                     Backing::AnonymousShared => (1, 0, 0),
                     Backing::File { file, offset, shared } => (2 + u64::from(shared), file.0, offset),
                 };
-                let flags = u64::from(rights.0 & 7)
+                let flags = rights.bits()
                     | u64::from(populate) << 3
                     | u64::from(locked) << 4
                     | u64::from(replaces) << 5
@@ -133,12 +134,12 @@ impl Encoder {
             }
             Event::Unmap { epoch, addr, len } => self.other(code::UNMAP, &[epoch, addr, len]),
             Event::Protect { epoch, addr, len, rights } => {
-                self.other(code::PROTECT, &[epoch, addr, len, u64::from(rights.0)])
+                self.other(code::PROTECT, &[epoch, addr, len, rights.bits()])
             }
             Event::Remap { epoch, addr, old_len, new_len, new_addr } => {
                 self.other(code::REMAP, &[epoch, addr, old_len, new_len, new_addr])
             }
-            Event::Advise { addr, len, advice } => self.other(code::ADVISE, &[addr, len, advice as u64]),
+            Event::Advise { addr, len, advice } => self.other(code::ADVISE, &[addr, len, advice.code()]),
             Event::Lock { addr, len } => self.other(code::LOCK, &[addr, len]),
             Event::Unlock { addr, len } => self.other(code::UNLOCK, &[addr, len]),
             Event::Msync { addr, len } => self.other(code::MSYNC, &[addr, len]),
@@ -151,7 +152,7 @@ impl Encoder {
                 self.other(code::TRUNCATE, &[epoch, u64::from(file.0), size])
             }
             Event::FileAdvise { file, offset, len, advice } => {
-                self.other(code::FILE_ADVISE, &[u64::from(file.0), offset, len, advice as u64])
+                self.other(code::FILE_ADVISE, &[u64::from(file.0), offset, len, advice.code()])
             }
             Event::Spawn { thread } => self.other(code::SPAWN, &[u64::from(thread.0)]),
             Event::Fork { epoch, thread } => self.other(code::FORK, &[epoch, u64::from(thread.0)]),
@@ -232,7 +233,7 @@ impl Decoder {
         if op & 3 == OTHER {
             return self.other(op >> 2, block).map(Some);
         }
-        let mode = Mode::ALL[usize::from(op & 3)];
+        let mode = AccessKind::ALL[usize::from(op & 3)];
         let base = self.context.pages[usize::from(op & 3)];
         let page = match op >> 5 {
             0 => {
@@ -277,7 +278,7 @@ impl Decoder {
                     epoch,
                     addr,
                     len,
-                    rights: Rights(flags as u8 & 7),
+                    rights: Prot::from_bits(flags),
                     backing,
                     populate: flag(3),
                     locked: flag(4),
@@ -289,7 +290,7 @@ impl Decoder {
                 epoch: field()?,
                 addr: field()?,
                 len: field()?,
-                rights: Rights(field()? as u8 & 7),
+                rights: Prot::from_bits(field()?),
             },
             code::REMAP => Event::Remap {
                 epoch: field()?,
@@ -298,9 +299,11 @@ impl Decoder {
                 new_len: field()?,
                 new_addr: field()?,
             },
-            code::ADVISE => {
-                Event::Advise { addr: field()?, len: field()?, advice: pick(&Advice::ALL, field()?)? }
-            }
+            code::ADVISE => Event::Advise {
+                addr: field()?,
+                len: field()?,
+                advice: Advice::from_code(field()?).ok_or(Malformed)?,
+            },
             code::LOCK => Event::Lock { addr: field()?, len: field()? },
             code::UNLOCK => Event::Unlock { addr: field()?, len: field()? },
             code::MSYNC => Event::Msync { addr: field()?, len: field()? },
@@ -316,7 +319,7 @@ impl Decoder {
                 file: FileId(narrow(field()?)?),
                 offset: field()?,
                 len: field()?,
-                advice: pick(&FileAdvice::ALL, field()?)?,
+                advice: FileAdvice::from_code(field()?).ok_or(Malformed)?,
             },
             code::SPAWN => Event::Spawn { thread: ThreadId(narrow(field()?)?) },
             code::FORK => Event::Fork { epoch: field()?, thread: ThreadId(narrow(field()?)?) },
@@ -349,8 +352,4 @@ pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
 
 fn narrow(value: u64) -> Result<u32, Malformed> {
     u32::try_from(value).map_err(|_| Malformed)
-}
-
-fn pick<T: Copy>(all: &[T], code: u64) -> Result<T, Malformed> {
-    usize::try_from(code).ok().and_then(|at| all.get(at)).copied().ok_or(Malformed)
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use abi::{AccessKind, Advice, FileAdvice, Prot};
 use proptest::prelude::*;
 use trace::container::VERSION;
-use trace::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
@@ -12,7 +13,7 @@ fn run() -> impl Strategy<Value = Event> {
     let page = prop_oneof![0u64..64, any::<u64>().prop_map(|page| page >> 12)];
     let count = prop_oneof![1u32..20, 1u32..=u32::MAX];
     (page, count, 0usize..3)
-        .prop_map(|(page, count, mode)| Event::Run(Run { page, count, mode: Mode::ALL[mode] }))
+        .prop_map(|(page, count, mode)| Event::Run(Run { page, count, mode: AccessKind::ALL[mode] }))
 }
 
 fn backing() -> impl Strategy<Value = Backing> {
@@ -40,7 +41,7 @@ fn call() -> impl Strategy<Value = Event> {
                 epoch,
                 addr,
                 len,
-                rights: Rights(rights),
+                rights: Prot::from_bits(rights.into()),
                 backing,
                 populate,
                 locked,
@@ -52,7 +53,7 @@ fn call() -> impl Strategy<Value = Event> {
             epoch,
             addr,
             len,
-            rights: Rights::RX
+            rights: Prot::RX
         }),
         any::<[u64; 5]>().prop_map(|[epoch, addr, old_len, new_len, new_addr]| Event::Remap {
             epoch,
@@ -170,7 +171,7 @@ fn sample(path: &Path) {
     let other = writer.add_thread(root);
     for at in 0..500u64 {
         let page = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let run = Event::Run(Run { page, count: at as u32 + 1, mode: Mode::Store });
+        let run = Event::Run(Run { page, count: at as u32 + 1, mode: AccessKind::Store });
         writer.push(if at % 3 == 0 { other } else { root }, &run).unwrap();
     }
     writer.finish().unwrap();
@@ -298,7 +299,7 @@ fn long_threads_have_many_frames_and_a_bounded_reader() {
     let path = folder.path().join("long.pft");
     let mut writer = Writer::create(&path, "test", &[], 1).unwrap();
     let root = writer.add_process(None);
-    let event = |at: u64| Event::Run(Run { page: at * 7919 % 100_003, count: 9, mode: Mode::Load });
+    let event = |at: u64| Event::Run(Run { page: at * 7919 % 100_003, count: 9, mode: AccessKind::Load });
     for at in 0..1_000_000 {
         writer.push(root, &event(at)).unwrap();
     }

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use abi::AccessKind;
 use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
     TaskHandle,
 };
-use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Outcome, Reader, Replay, Writer};
 
@@ -87,7 +88,7 @@ impl Os for Books {
         Ok(())
     }
     fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
-        self.log(format!("mprotect {:x} {len:x} {}", addr / PAGE, prot.write));
+        self.log(format!("mprotect {:x} {len:x} {}", addr / PAGE, prot.contains(Prot::WRITE)));
         Ok(())
     }
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
@@ -191,7 +192,7 @@ fn play(replay: &Arc<Replay<Reader>>) -> (World, Outcome) {
 }
 
 fn store(page: u64, count: u32) -> Event {
-    Event::Run(Run { page, count, mode: Mode::Store })
+    Event::Run(Run { page, count, mode: AccessKind::Store })
 }
 
 fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
@@ -199,7 +200,7 @@ fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
         epoch,
         addr: page * PAGE,
         len: pages * PAGE,
-        rights: Rights::RW,
+        rights: Prot::RW,
         backing,
         populate: false,
         locked: false,

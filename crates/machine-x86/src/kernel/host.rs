@@ -1,7 +1,7 @@
 //! What the kernel needs from the machine besides [`mm::Machine`].
 
 use super::Task;
-use crate::user::abi::Tell;
+use crate::user::calls::Tell;
 use alloc::sync::Arc;
 use core::ops::Range;
 use mm::Machine;
