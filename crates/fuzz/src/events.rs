@@ -1,7 +1,7 @@
 //! Events of chance: some as programs do them, some with numbers at which something ends.
 
 use crate::bytes::{number, pick};
-use abi::{AccessKind, Advice, FileAdvice, Prot};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use program::rng::Rng;
 use trace::event::{Backing, Event, FileId, Run, ThreadId};
 
@@ -64,6 +64,7 @@ pub fn event(rng: &mut Rng) -> Event {
             let advice = pick(rng, &FileAdvice::ALL);
             Event::FileAdvise { file: file(rng), offset: offset(rng), len: len(rng), advice }
         }
+        18 if rng.percent(30) => group(rng),
         18 => pick(rng, &[Event::Open { file: FileId(0) }, Event::Close { file: FileId(0) }, Event::Exec]),
         _ if rng.percent(20) => {
             let (epoch, thread) = (epoch(rng), thread(rng));
@@ -74,6 +75,21 @@ pub fn event(rng: &mut Rng) -> Event {
             pick(rng, &[Event::Join { thread }, Event::Fsync { file }])
         }
     }
+}
+
+fn group(rng: &mut Rng) -> Event {
+    let number = |rng: &mut Rng| Group(rng.below(4) as u32);
+    let (group, parent, max) = (number(rng), number(rng), len(rng));
+    let limits = GroupLimits { max, ..GroupLimits::default() };
+    pick(
+        rng,
+        &[
+            Event::GroupCreate { group, parent, limits },
+            Event::GroupLimit { group, limits },
+            Event::GroupEnter { group },
+            Event::GroupRemove { group },
+        ],
+    )
 }
 
 fn map(rng: &mut Rng) -> Event {

@@ -16,7 +16,7 @@
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
 use crate::event::{Backing, Event, FileId, Run, ThreadId};
-use abi::{AccessKind, Advice, FileAdvice, Prot};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
@@ -47,6 +47,10 @@ mod code {
     pub const FORK: u8 = 20;
     pub const JOIN: u8 = 21;
     pub const EXEC: u8 = 22;
+    pub const GROUP_CREATE: u8 = 23;
+    pub const GROUP_LIMIT: u8 = 24;
+    pub const GROUP_ENTER: u8 = 25;
+    pub const GROUP_REMOVE: u8 = 26;
 }
 
 /// Append `value` as a varint.
@@ -158,6 +162,16 @@ impl Encoder {
             Event::Fork { epoch, thread } => self.other(code::FORK, &[epoch, u64::from(thread.0)]),
             Event::Join { thread } => self.other(code::JOIN, &[u64::from(thread.0)]),
             Event::Exec => self.other(code::EXEC, &[]),
+            Event::GroupCreate { group, parent, limits } => {
+                self.other(code::GROUP_CREATE, &[u64::from(group.0), u64::from(parent.0)]);
+                self.limits(&limits);
+            }
+            Event::GroupLimit { group, limits } => {
+                self.other(code::GROUP_LIMIT, &[u64::from(group.0)]);
+                self.limits(&limits);
+            }
+            Event::GroupEnter { group } => self.other(code::GROUP_ENTER, &[u64::from(group.0)]),
+            Event::GroupRemove { group } => self.other(code::GROUP_REMOVE, &[u64::from(group.0)]),
         }
     }
 
@@ -186,9 +200,18 @@ impl Encoder {
 
     fn other(&mut self, code: u8, fields: &[u64]) {
         self.ops.push(OTHER | code << 2);
+        self.fields(fields);
+    }
+
+    fn fields(&mut self, fields: &[u64]) {
         for &field in fields {
             put_varint(&mut self.args, field);
         }
+    }
+
+    fn limits(&mut self, limits: &GroupLimits) {
+        let &GroupLimits { max, high, low, min, swap_max } = limits;
+        self.fields(&[max, high, low, min, swap_max]);
     }
 }
 
@@ -325,6 +348,7 @@ impl Decoder {
             code::FORK => Event::Fork { epoch: field()?, thread: ThreadId(narrow(field()?)?) },
             code::JOIN => Event::Join { thread: ThreadId(narrow(field()?)?) },
             code::EXEC => Event::Exec,
+            code::GROUP_CREATE..=code::GROUP_REMOVE => group_event(code, field)?,
             _ => return Err(Malformed),
         })
     }
@@ -348,6 +372,21 @@ pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
         }
     }
     Err(Malformed)
+}
+
+fn group_event(code: u8, mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
+    let group = Group(narrow(field()?)?);
+    let parent = if code == code::GROUP_CREATE { Group(narrow(field()?)?) } else { Group::ROOT };
+    Ok(match code {
+        code::GROUP_CREATE => Event::GroupCreate { group, parent, limits: limits(field)? },
+        code::GROUP_LIMIT => Event::GroupLimit { group, limits: limits(field)? },
+        code::GROUP_ENTER => Event::GroupEnter { group },
+        _ => Event::GroupRemove { group },
+    })
+}
+
+fn limits(mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<GroupLimits, Malformed> {
+    Ok(GroupLimits { max: field()?, high: field()?, low: field()?, min: field()?, swap_max: field()? })
 }
 
 fn narrow(value: u64) -> Result<u32, Malformed> {

@@ -8,7 +8,7 @@
 //! carries an *epoch*: its number, from 1, among such calls of its process. [`Event::Sync`] says "the thread had
 //! seen this epoch when it did what follows", and is only there where the epoch was another thread's.
 
-use abi::{AccessKind, Advice, FileAdvice, Prot};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 
 /// Bytes of a page, the granule of a run.
 pub const PAGE_SIZE: u64 = 4096;
@@ -121,6 +121,15 @@ pub enum Event {
     Fork { epoch: u64, thread: ThreadId },
     /// The thread waited for the child process whose first thread is `thread`.
     Join { thread: ThreadId },
+    /// A control group was made. Groups have numbers of the trace's own; the root's is 0.
+    GroupCreate { group: Group, parent: Group, limits: GroupLimits },
+    /// A control group's limits were changed.
+    GroupLimit { group: Group, limits: GroupLimits },
+    /// The process entered a control group, which is there: it was made by this thread, or before a fork, a spawn or a
+    /// change of the address space that this thread has seen.
+    GroupEnter { group: Group },
+    /// A control group was removed.
+    GroupRemove { group: Group },
     /// The process became another program, which is not followed: the last event.
     Exec,
 }

@@ -10,7 +10,7 @@
 //! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
 //! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
 
-use abi::{Errno, Map, MapSource, Prot, Remap};
+use abi::{Errno, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -95,6 +95,8 @@ pub struct Replay<S> {
     members: Vec<Vec<u32>>,
     /// By process: its descriptors.
     open: Mutex<Vec<Descriptors>>,
+    /// By the number that the trace gives them: control groups.
+    groups: Mutex<BTreeMap<Group, Group>>,
     /// By thread.
     outcomes: Vec<Mutex<Outcome>>,
     waits: Mutex<Waits>,
@@ -134,6 +136,7 @@ impl<S: Source> Replay<S> {
             done: header.processes.iter().map(|_| AtomicU64::new(0)).collect(),
             members,
             open: Mutex::new(vec![BTreeMap::new(); header.processes.len()]),
+            groups: Mutex::default(),
             outcomes: header.threads.iter().map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
             source,
@@ -167,6 +170,7 @@ impl<S: Source> Replay<S> {
         self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
         self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
         self.open.lock().iter_mut().for_each(BTreeMap::clear);
+        self.groups.lock().clear();
         self.outcomes.iter().for_each(|outcome| *outcome.lock() = Outcome::default());
         *self.waits.lock() = Waits { live: 1, waiting: BTreeMap::new() };
     }
@@ -406,6 +410,18 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 self.join(thread);
                 return;
             }
+            Event::GroupCreate { group, parent, limits } => {
+                ("group_create", self.group_create(group, parent, limits))
+            }
+            Event::GroupLimit { group, limits } => {
+                ("group_limit", self.group(group).and_then(|group| self.os.group_limit(group, limits)))
+            }
+            Event::GroupEnter { group } => {
+                ("group_enter", self.group(group).and_then(|group| self.os.group_enter(group)))
+            }
+            Event::GroupRemove { group } => {
+                ("group_remove", self.group(group).and_then(|group| self.os.group_remove(group)))
+            }
             Event::Skip { .. } | Event::Exec => return,
             Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
         };
@@ -467,6 +483,20 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             fd
         };
         self.os.close(last)
+    }
+
+    /// The machine's number of a group of the trace.
+    fn group(&self, group: Group) -> Result<Group, Errno> {
+        match group {
+            Group::ROOT => Ok(group),
+            group => self.replay.groups.lock().get(&group).copied().ok_or(Errno::NoEnt),
+        }
+    }
+
+    fn group_create(&mut self, group: Group, parent: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let made = self.group(parent).and_then(|parent| self.os.group_create(parent, limits))?;
+        self.replay.groups.lock().insert(group, made);
+        Ok(())
     }
 
     fn spawn(&mut self, thread: ThreadId) -> Result<(), Errno> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use abi::{AccessKind, Advice, FileAdvice, Prot};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use proptest::prelude::*;
 use trace::container::VERSION;
 use trace::event::{Backing, Event, FileId, Run, ThreadId};
@@ -66,6 +66,14 @@ fn call() -> impl Strategy<Value = Event> {
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Lock { addr, len }),
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Unlock { addr, len }),
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Msync { addr, len }),
+        (any::<[u32; 2]>(), any::<[u64; 5]>(), any::<bool>()).prop_map(|([group, parent], limits, made)| {
+            let [max, high, low, min, swap_max] = limits;
+            let (group, limits) = (Group(group), GroupLimits { max, high, low, min, swap_max });
+            match made {
+                true => Event::GroupCreate { group, parent: Group(parent), limits },
+                false => Event::GroupLimit { group, limits },
+            }
+        }),
         (0u32..3, any::<[u64; 2]>(), 0usize..6).prop_map(|(kind, [offset, len], advice)| {
             let file = FileId(kind);
             match kind {
@@ -74,7 +82,7 @@ fn call() -> impl Strategy<Value = Event> {
                 _ => Event::FileAdvise { file, offset, len, advice: FileAdvice::ALL[advice] },
             }
         }),
-        (0u32..8, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
+        (0u32..10, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
             let (file, thread) = (FileId(number), ThreadId(number));
             match kind {
                 0 => Event::Open { file },
@@ -84,6 +92,8 @@ fn call() -> impl Strategy<Value = Event> {
                 4 => Event::Spawn { thread },
                 5 => Event::Fork { epoch, thread },
                 6 => Event::Join { thread },
+                7 => Event::GroupEnter { group: Group(number) },
+                8 => Event::GroupRemove { group: Group(number) },
                 _ => Event::Exec,
             }
         }),
@@ -272,7 +282,8 @@ fn other_files_are_told_apart() {
         std::fs::write(&path, bytes).unwrap();
         check(&path)
     };
-    assert!((1..=VERSION as u8).all(|format| of_format(format).is_ok()));
+    assert!([1, 2, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
+    assert!([0, 3].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));

@@ -66,3 +66,39 @@ fn a_machine_may_have_groups() {
     assert_eq!(max(&run), 4 << 20);
     assert_eq!(max(&format!("{run} --group all:memory.max=6M")), 6 << 20);
 }
+
+/// A trace that makes a group, enters it, and leaves it again.
+#[test]
+fn traces_may_ask_for_groups() {
+    use abi::{AccessKind, Group, GroupLimits, Prot};
+    use trace::event::{Backing, Event, Run};
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("grouped.pft");
+    let mut writer = trace::Writer::create(&path, "test", &[], 1).unwrap();
+    let thread = writer.add_process(None);
+    let limits = GroupLimits { max: 2 << 20, ..GroupLimits::default() };
+    let (group, pages) = (Group(1), 1024);
+    let [populate, locked, replaces] = [false; 3];
+    let (addr, len, rights, backing) = (1 << 30, pages << 12, Prot::RW, Backing::Anonymous);
+    let map = Event::Map { epoch: 1, addr, len, rights, backing, populate, locked, replaces };
+    let before =
+        [Event::GroupCreate { group, parent: Group::ROOT, limits }, Event::GroupEnter { group }, map];
+    let stores = (0..pages).map(|page| Run { page: (1 << 18) + page, count: 1, mode: AccessKind::Store });
+    let after = [
+        Event::Unmap { epoch: 2, addr, len },
+        Event::GroupEnter { group: Group::ROOT },
+        Event::GroupRemove { group },
+    ];
+    for event in before.into_iter().chain(stores.map(Event::Run)).chain(after) {
+        writer.push(thread, &event).unwrap();
+    }
+    writer.finish().unwrap();
+    let json = good_json(&format!("run {} --machine small --verify --json --quiet", path.display()));
+    let group = of(&json, "classic", "1");
+    assert_eq!((&group["limits"], &group["usage"]["memory.peak"]), (&Value::Null, &(2097152.0).into()));
+    assert!(group["stat"]["pgsteal_direct"].as_f64().unwrap() >= 512.0);
+    assert_eq!(
+        (&group["usage"]["memory.current"], &json["warnings"]),
+        (&(0.0).into(), &serde_json::json!([]))
+    );
+}
