@@ -2,8 +2,8 @@
 
 use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
 use super::groups::GroupArg;
+use super::many::{check_seeds, threads};
 use super::output;
-use super::sweep::{check_seeds, threads};
 use crate::engine::{self, Fragmentation, GroupSpec, Machine, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};

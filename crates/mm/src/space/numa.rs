@@ -65,10 +65,11 @@ impl Told {
     fn next_period(&self, period: u64, (least, most): (u64, u64)) -> u64 {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
+        let immobile = self.immobile.swap(0, Relaxed);
         if remote + local == 0 {
             return period;
         }
-        if local + shared == 0 || self.immobile.swap(0, Relaxed) > 0 {
+        if local + shared == 0 || immobile > 0 {
             return (period * 2).min(most);
         }
         let slot = period.div_ceil(SLOTS);
@@ -307,6 +308,13 @@ mod tests {
         assert_eq!(told.next_period(1000, (300, 60_000)), 1000, "nobody has told anything");
         told.local[0].store(1, Relaxed);
         told.private[1].store(1, Relaxed);
+        told.immobile.store(1, Relaxed);
         assert_eq!(told.next_period(50_000, (300, 60_000)), 60_000, "no longer than the longest");
+        // What could not be moved in that round says nothing of the next.
+        told.local[0].store(40, Relaxed);
+        told.local[1].store(60, Relaxed);
+        told.private[0].store(70, Relaxed);
+        told.private[1].store(30, Relaxed);
+        assert_eq!(told.next_period(1000, (300, 60_000)), 900);
     }
 }
