@@ -349,6 +349,14 @@ fn the_same_seed_prints_the_same_bytes() {
     assert_eq!(first, good(&format!("{line} --jobs 1")), "the number of threads must not matter");
     let other = good(&format!("{line} --seed 2"));
     assert_ne!(first, other);
+    // Whatever is counted besides.
+    for line in [
+        "run btree:4M:2 --machine tiers:1:2 --memory 5M --profile tpp --placement --all",
+        "run zipf:16M --machine small --memory 60% --bound --optimum --moves --all",
+    ] {
+        let line = format!("{line} --json --quiet --no-host-time");
+        assert_eq!(good(&line), good(&line));
+    }
     let json: Value = serde_json::from_str(&first).unwrap();
     assert!(json["oracle"]["checked"].as_u64().unwrap() > 0);
     assert_eq!(json["oracle"]["violations"], 0);
