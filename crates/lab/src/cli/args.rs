@@ -2,6 +2,7 @@
 
 use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
+use super::groups::{GroupArg, parse_group};
 use super::many::Many;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
@@ -335,6 +336,11 @@ pub struct ExperimentArgs {
     /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     pub fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
+    /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
+    /// holds the program (docs/groups.md). May be given several times. Only on the simulated machine
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    pub groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -6,6 +6,7 @@ mod bound;
 mod curve;
 mod doctor;
 mod experiment;
+mod groups;
 mod linux;
 mod many;
 mod optimum;

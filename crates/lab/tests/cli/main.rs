@@ -1,6 +1,7 @@
 //! The command, end to end, as a shell sees it.
 
 mod files;
+mod groups;
 mod reproductions;
 mod sweeps;
 
@@ -100,6 +101,13 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
             "cannot be reached",
         ),
         ("boot zipf --fragment frag-50", "'--fragment'"),
+        ("boot zipf --group a", "'--group'"),
+        ("run zipf:1M --group a:memory.mx=1M", "did you mean 'memory.max'?"),
+        ("run zipf:1M --group a:memory.max=1Q", "'1Q' is not a size"),
+        ("run zipf:1M --group a --group b", "which processes begin in 'b'"),
+        ("run zipf:1M --group a --group a", "named twice"),
+        ("run zipf:1M --group a:processes=0 --group b:processes=0-", "cannot begin in two groups"),
+        ("run zipf:8M --group tight:memory.max=1M,memory.swap.max=0", "'tight' is too small"),
         ("run zipff", "did you mean 'zipf'?"),
         ("run zipf:12Q", "is not a size"),
         ("run zipf:", "is not a size"),
