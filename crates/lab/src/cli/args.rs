@@ -3,6 +3,7 @@
 use super::curve::CurveArgs;
 use super::sweep::Sweep;
 use super::visit::parse_visit;
+use crate::boot::{Ratio, Second};
 use crate::engine::{self, Fragmentation, Visit};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
@@ -387,9 +388,9 @@ pub struct BootArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
-    /// NUMA nodes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
-    pub nodes: u32,
+    /// NUMA nodes.
+    #[command(flatten)]
+    pub nodes: NodesArgs,
     /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
     /// most, like 50% [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
@@ -416,7 +417,7 @@ pub struct BootArgs {
     #[arg(long)]
     pub side_by_side: bool,
     /// Count the instructions of the memory manager's operations, beside Linux's
-    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "memory", "swap"])]
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
     pub bench: bool,
     /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
     #[arg(long, value_name = "FILE")]
@@ -439,6 +440,29 @@ pub struct BootArgs {
     /// Report 0 host seconds
     #[arg(long, hide = true)]
     pub no_host_time: bool,
+}
+
+/// NUMA nodes of a machine that is booted.
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    /// NUMA nodes, with half of the memory and of the CPUs each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    nodes: u32,
+    /// Two nodes, of which the first has all CPUs, and the second slow memory: A parts of memory are fast, B slow
+    /// (docs/tiers.md)
+    #[arg(long, value_name = "A:B", conflicts_with = "nodes")]
+    tiers: Option<Ratio>,
+}
+
+impl NodesArgs {
+    /// The second node.
+    pub fn second(&self) -> Second {
+        match self.tiers {
+            Some(ratio) => Second::Slow(ratio),
+            None if self.nodes == 2 => Second::Alike,
+            None => Second::Missing,
+        }
+    }
 }
 
 /// What every boot of Linux takes.
@@ -496,6 +520,9 @@ pub struct LinuxArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
+    /// NUMA nodes.
+    #[command(flatten)]
+    pub nodes: NodesArgs,
     /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
     /// [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]

@@ -4,6 +4,7 @@ use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::output;
 use super::sweep::check_seeds;
+use crate::boot::Second;
 use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
@@ -92,6 +93,7 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     Ok(Job {
         program: case.program.to_owned(),
         cpus: case.cpus,
+        second: Second::Missing,
         memory: memory.resolve(program.peak_live()),
         swap: default_swap(program.footprint()),
         seed: 1,
@@ -133,6 +135,7 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     Ok(Job {
         program: args.program.clone(),
         cpus: args.cpus,
+        second: args.nodes.second(),
         memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
         swap,
         seed: args.seed,

@@ -34,7 +34,7 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP`, `PRESET:A:B` (two nodes that
+    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (two nodes that
     /// share memory so), or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
