@@ -92,10 +92,22 @@ pub struct Beside {
     pub work: Work,
     /// Did both do the same work with every seed?
     pub same_work: bool,
+    /// Seconds by both sides' own clocks, on average.
+    #[serde(default)]
+    pub seconds: Seconds,
     /// Seconds that it took on this computer.
     pub host_seconds: f64,
     /// What a reader of the numbers should know.
     pub warnings: Vec<String>,
+}
+
+/// How long a run took by the clock of its machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// The simulator's.
+    pub simulated: f64,
+    /// Linux's.
+    pub linux: f64,
 }
 
 /// Both sides' work.
@@ -173,6 +185,11 @@ const TIMED: &[&str] =
 
 fn counter(run: &RunRecord, of: &[Stat]) -> f64 {
     of.iter().map(|stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64).sum()
+}
+
+/// Mean seconds of a run.
+fn seconds(runs: &[RunRecord]) -> f64 {
+    mean(&runs.iter().map(|run| run.nanos as f64 / 1e9).collect::<Vec<f64>>())
 }
 
 /// Did nothing happen but what the program did?
@@ -264,6 +281,7 @@ impl Beside {
             rows,
             work: Work { simulated: sum(simulated), linux: sum(linux) },
             same_work: simulated.iter().zip(linux).all(|(one, other)| one.work == other.work),
+            seconds: Seconds { simulated: seconds(simulated), linux: seconds(linux) },
             host_seconds: 0.0,
             warnings: warnings.into_iter().collect(),
             conditions,
@@ -323,7 +341,10 @@ pub fn render(result: &Beside) -> String {
         conditions(&result.conditions),
         grid.render(|column| column == 0 || column == last)
     );
-    text.push_str(&format!("{judged} counts judged, {missed} missed\n"));
+    let Seconds { simulated, linux } = result.seconds;
+    text.push_str(&format!(
+        "{judged} counts judged, {missed} missed; {linux:.1} s by the guest's clock, {simulated:.1} s by the simulated one\n"
+    ));
     if result.same_work {
         text.push_str(&format!("work done: the same on both ({})\n", result.work.simulated.to_text()));
     } else {
