@@ -202,10 +202,11 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
         }));
     }
     for policy in DEFERRING {
-        let tiered = |&(program, moved)| {
-            Case::moving(format!("{program} {TIERS} --set tlb.unmap={policy}"), moved)
+        let tiered =
+            |&(program, moved)| Case::moving(format!("{program} {TIERS} --set tlb.unmap={policy}"), moved);
+        let alike = |program| {
+            Case::moving(format!("{program} {BALANCED} --set tlb.unmap={policy}"), &[HINTED, MOVED])
         };
-        let alike = |program| Case::moving(format!("{program} {BALANCED} --set tlb.unmap={policy}"), &[HINTED, MOVED]);
         cases.extend(TIERED.iter().map(tiered).chain(ALIKE.iter().map(alike)));
     }
     let lost = |number| format!("{FAULTY} --drop {number} --kernel {}", faulty.display());
