@@ -539,6 +539,10 @@ pub struct LinuxArgs {
     /// Also run the booted machine (its kernel is built on first use): three machines, one program, one table
     #[arg(long)]
     pub side_by_side: bool,
+    /// Run the CPUs in turn, with a nanosecond of time for each instruction, so that what else the computer does counts
+    /// for less
+    #[arg(long)]
+    pub icount: bool,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     pub append: String,

@@ -65,6 +65,8 @@ pub struct Job {
     pub runs: u32,
     /// The profile.
     pub profile: Profile,
+    /// Does the guest's time count instructions?
+    pub icount: bool,
     /// More words for Linux.
     pub append: String,
     /// The longest that a boot may take.
@@ -129,6 +131,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         swap: job.swap,
         fault_nanos: speed.fault_nanos,
         read_micros: speed.read_micros,
+        icount: job.icount,
         append: job.append.clone(),
         settings: subject
             .settings
@@ -186,6 +189,7 @@ impl<'a> Subject<'a> {
                 seed,
                 daemons: self.daemons(),
                 settings: &self.settings,
+                icount: job.icount,
                 append: &job.append,
             };
             watch.begins(job, seed);
@@ -272,6 +276,7 @@ fn command(job: &Job, shape: &Shape, seed: u64) -> String {
     for (flag, value) in options {
         words.extend([flag.to_owned(), value]);
     }
+    words.extend(job.icount.then(|| "--icount".to_owned()));
     if !job.append.is_empty() {
         words.extend(["--append".to_owned(), job.append.clone()]);
     }

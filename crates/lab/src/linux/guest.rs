@@ -45,6 +45,8 @@ pub struct LinuxGuest<'a> {
     pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
+    /// Run the CPUs in turn, with time that counts instructions while any of them works.
+    pub icount: bool,
     /// More words for the kernel.
     pub append: &'a str,
 }
@@ -159,7 +161,12 @@ impl LinuxGuest<'_> {
     pub fn arguments(&self, files: &Files) -> Vec<OsString> {
         let mut args = Arguments::default();
         let memory = self.memory_by_node();
-        args.add(["-machine", self.shape.machine_type(), "-cpu", "max", "-accel", "tcg,thread=multi"]);
+        args.add(["-machine", self.shape.machine_type(), "-cpu", "max"]);
+        match self.icount {
+            // Asleep: a disk's time is the host's.
+            true => args.add(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on"]),
+            false => args.add(["-accel", "tcg,thread=multi"]),
+        };
         args.add(["-m", &format!("{}M", memory.iter().sum::<u64>() / MIB)]);
         args.add(["-smp", &self.shape.cpus.to_string()]);
         self.shape.describe_nodes(&mut args, &memory);
@@ -224,6 +231,7 @@ mod tests {
             seed: 7,
             daemons: 2,
             settings: &settings,
+            icount: false,
             append: "cgroup_disable=memory",
         };
         let text = guest.configuration();

@@ -72,6 +72,9 @@ pub struct Conditions {
     pub fault_nanos: f64,
     /// Microseconds of a disk's read in the guest.
     pub read_micros: f64,
+    /// Did the guest's time count instructions?
+    #[serde(default)]
+    pub icount: bool,
     /// More words for the kernel.
     pub append: String,
     /// What was written into the kernel's files.
@@ -394,7 +397,8 @@ fn conditions(found: &Conditions) -> String {
         }
     );
     text.push_str(&format!(
-        "speed    {fault_nanos:.0} ns for a fault on new memory, {read_micros:.0} us for a disk's read; the twin is as slow\n"
+        "speed    {fault_nanos:.0} ns for a fault on new memory, {read_micros:.0} us for a disk's read; the twin is as slow{}\n",
+        if found.icount { "; a nanosecond for each instruction" } else { "" }
     ));
     let short = |line: &String| {
         let (file, value) = line.split_once(' ').unwrap_or((line, ""));
@@ -429,6 +433,7 @@ pub(super) mod tests {
             swap: 64 << 20,
             fault_nanos: 9000.0,
             read_micros: 200.0,
+            icount: false,
             append: String::new(),
             settings: vec!["/sys/kernel/mm/lru_gen/enabled 7".into(), "/proc/sys/vm/swappiness 60".into()],
         }
