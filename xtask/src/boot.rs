@@ -99,13 +99,11 @@ const SCENARIOS: &[&str] = &[
 /// beside being right.
 const TIERED: &[(&str, &[&str])] = &[
     ("zipf:24M:4 --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
-    ("phases:24M:4 --memory 24M --profile mglru", &[DEMOTED, PROMOTED, HINTED]),
+    ("phases:24M:4 --memory 24M --profile mglru", &[DEMOTED, HINTED]),
     ("shared-writers:12M:4 --memory 24M", &[DEMOTED, HINTED]),
     ("fork-write:24M --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
     // A file that is read only tells nothing of its users.
     ("stream:24M:4 --memory 24M --set file.max_order=4", &[DEMOTED]),
-    // It moves pages itself, and chooses how much memory it uses.
-    ("chaos:40M --memory 24M", &[MIGRATED]),
     ("zipf:24M:4 --memory 24M --set hugepages-64kB.enabled=always", &[DEMOTED, PROMOTED, HINTED]),
 ];
 /// The second node has so much more memory.
@@ -115,14 +113,13 @@ const TIERS: &str = "--tiers 1:2 --cpus 4 --set numa.demotion_enabled=1 --set ke
 /// Two nodes alike: pages go where they are used.
 const BALANCED: &str = "--nodes 2 --cpus 4 --set kernel.numa_balancing=1 --set numa_balancing.scan_delay_ms=50 --set \
                         numa_balancing.scan_period_min_ms=50";
-const ALIKE: &[&str] = &["zipf:24M:4 --memory 24M", "chaos:24M --memory 24M"];
+const ALIKE: &str = "zipf:24M:4 --memory 24M";
 
 /// What must have happened, as counters' names begin.
 const DEMOTED: &str = "pgdemote_";
 const PROMOTED: &str = "pgpromote_success ";
 const HINTED: &str = "numa_hint_faults ";
 const MOVED: &str = "numa_pages_migrated ";
-const MIGRATED: &str = "pgmigrate_success ";
 
 /// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
 const FAULTY: &str = "scenario:dontneed --memory 16M --cpus 4";
@@ -207,10 +204,8 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
     for policy in DEFERRING {
         let tiered =
             |&(program, moved)| Case::moving(format!("{program} {TIERS} --set tlb.unmap={policy}"), moved);
-        let alike = |program| {
-            Case::moving(format!("{program} {BALANCED} --set tlb.unmap={policy}"), &[HINTED, MOVED])
-        };
-        cases.extend(TIERED.iter().map(tiered).chain(ALIKE.iter().map(alike)));
+        cases.extend(TIERED.iter().map(tiered));
+        cases.push(Case::moving(format!("{ALIKE} {BALANCED} --set tlb.unmap={policy}"), &[HINTED, MOVED]));
     }
     let lost = |number| format!("{FAULTY} --drop {number} --kernel {}", faulty.display());
     cases.push(Case { boots: DROPS.map(lost).collect(), judge: found_out, moved: &[] });
