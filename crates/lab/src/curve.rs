@@ -169,6 +169,8 @@ impl Curve {
         let percent = |share: f64| format!("{share:.0}%");
         let shows: Vec<_> =
             SHOWN.iter().map(|(_, unit, _)| move |value: f64| human::number(value, unit)).collect();
+        let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
+        let axis = Axis { marks: &marks, show: &percent, label: &label };
         let panels = SHOWN.iter().enumerate().map(|(shown, (_, _, what))| {
             let line = |profile: usize| {
                 let rows = self.rows.iter().skip(profile).step_by(self.profiles.len());
@@ -178,11 +180,11 @@ impl Curve {
                 };
                 (self.profiles[profile].as_str(), rows.map(point).collect())
             };
-            Panel { title: what, lines: (0..self.profiles.len()).map(line).collect(), show: &shows[shown] }
+            let lines = (0..self.profiles.len()).map(line).collect();
+            Panel { title: what, axis: &axis, lines, show: &shows[shown] }
         });
         let title = format!("{} on {}, {} runs", self.program, self.machine, self.runs);
-        let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
-        plot(&title, &Axis { marks: &marks, show: &percent, label: &label }, &panels.collect::<Vec<_>>())
+        plot(&title, &panels.collect::<Vec<_>>())
     }
 }
 

@@ -13,6 +13,7 @@
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
 //! parts          what each part of MGLRU is worth
+//! sweep          what a file varies, kept as it is run
 //! boot           the booted machine: QEMU, its guest, and what they report
 //! linux          the same program on Linux, which judges our counts
 //! engine         the only module that knows the simulated machine and the traces
@@ -46,5 +47,6 @@ pub mod statistics;
 pub mod suggest;
 pub mod summary;
 pub mod svg;
+pub mod sweep;
 pub mod table;
 pub mod tree;

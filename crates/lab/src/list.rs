@@ -43,6 +43,11 @@ impl Listing {
         out
     }
 
+    /// Is there a row of that name?
+    pub fn has(&self, name: &str) -> bool {
+        self.rows.iter().any(|row| row[0] == name)
+    }
+
     /// For scripts: an array of objects.
     pub fn to_json(&self) -> Value {
         let object = |row: &Vec<Value>| {

@@ -273,14 +273,12 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let bounded = runs.iter().any(|run| run.bound.is_some());
     let bound = if bounded { BOUND_ROWS } else { &[] };
     let optimum = if runs.iter().any(|run| run.optimum.is_some()) { OPTIMUM_ROWS } else { &[] };
-    let [moves, placement] = if runs.is_empty() { [&[][..]; 2] } else { [MOVES_ROWS, PLACEMENT_ROWS] };
+    let besides = [MOVES_ROWS, PLACEMENT_ROWS, WHOLE_ROWS].into_iter().filter(|_| !runs.is_empty());
     let mut metrics: Vec<Metric> = ROWS
         .iter()
         .chain(bound)
         .chain(optimum)
-        .chain(moves)
-        .chain(placement)
-        .chain(if runs.is_empty() { &[] } else { WHOLE_ROWS })
+        .chain(besides.flatten())
         .filter(measured)
         .map(|row| Metric {
             name: row.name.to_owned(),

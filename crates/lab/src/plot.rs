@@ -33,13 +33,15 @@ pub struct Point {
 pub struct Panel<'a> {
     /// What is drawn.
     pub title: &'a str,
+    /// Over what.
+    pub axis: &'a Axis<'a>,
     /// Lines by name; a gap stands where a line has no point.
     pub lines: Vec<(&'a str, Vec<Option<Point>>)>,
     /// A value for people.
     pub show: &'a dyn Fn(f64) -> String,
 }
 
-/// The axis that all panels share.
+/// What lines are drawn over.
 pub struct Axis<'a> {
     /// Where it has marks, ascending; at least two.
     pub marks: &'a [f64],
@@ -49,18 +51,21 @@ pub struct Axis<'a> {
     pub label: &'a str,
 }
 
-/// The picture.
-pub fn render(title: &str, axis: &Axis<'_>, panels: &[Panel<'_>]) -> String {
+/// The picture. Of panels that follow each other and share an axis, the last is told what it is.
+pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
     let mut text = String::new();
     let mut y = 30.0;
     label(&mut text, (16.0, y), ("start", TEXT), title);
-    for panel in panels {
+    for (at, panel) in panels.iter().enumerate() {
         y += 34.0;
-        draw(&mut text, y, axis, panel);
+        draw(&mut text, y, panel);
         y += PLOT.2 + 40.0;
+        if panels.get(at + 1).is_none_or(|next| !std::ptr::eq(next.axis, panel.axis)) {
+            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), panel.axis.label);
+            y += 16.0;
+        }
     }
-    label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), axis.label);
-    let height = y + 16.0;
+    let height = y;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
@@ -71,8 +76,8 @@ pub fn render(title: &str, axis: &Axis<'_>, panels: &[Panel<'_>]) -> String {
 /// How far up a value stands.
 #[derive(Clone, Copy)]
 enum Scale {
-    /// From 0 to so much.
-    Linear(f64),
+    /// From so little, 0 or less, to so much, with a mark at each step.
+    Linear { from: f64, to: f64, step: f64 },
     /// From one power of ten to another. What is less, nothing, stands at the bottom.
     Logarithmic(i32, i32),
 }
@@ -81,20 +86,25 @@ impl Scale {
     /// What is far apart can only be told apart on a logarithmic one.
     fn of(panel: &Panel<'_>) -> Scale {
         let points = || panel.lines.iter().flat_map(|(_, points)| points.iter().flatten());
-        let highest =
-            points().map(|point| point.interval.map_or(point.y, |[_, high]| high)).fold(0.0, f64::max);
+        let end = |at: usize| points().map(move |point| point.interval.map_or(point.y, |ends| ends[at]));
+        let (lowest, highest) = (end(0).fold(0.0, f64::min), end(1).fold(0.0, f64::max));
+        let below = points().any(|point| point.y < 0.0);
         let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
-        if highest > 50.0 * least {
+        if below {
+            let step = round_up((highest - lowest) / 4.0);
+            Scale::Linear { from: (lowest / step).floor() * step, to: (highest / step).ceil() * step, step }
+        } else if highest > 50.0 * least {
             Scale::Logarithmic(least.log10().floor() as i32, highest.log10().ceil() as i32)
         } else {
-            Scale::Linear(round_up(highest))
+            let to = round_up(highest);
+            Scale::Linear { from: 0.0, to, step: to / 4.0 }
         }
     }
 
     /// As a share of the height.
     fn share(self, value: f64) -> f64 {
         match self {
-            Scale::Linear(highest) => value.max(0.0) / highest,
+            Scale::Linear { from, to, .. } => (value.max(from) - from) / (to - from),
             Scale::Logarithmic(from, to) => {
                 let power = value.max(f64::MIN_POSITIVE).log10().max(f64::from(from));
                 (power - f64::from(from)) / f64::from(to - from)
@@ -104,16 +114,19 @@ impl Scale {
 
     fn marks(self) -> Vec<f64> {
         match self {
-            Scale::Linear(highest) => (0..=4).map(|step| highest * f64::from(step) / 4.0).collect(),
+            Scale::Linear { from, to, step } => {
+                let last = ((to - from) / step).round() as u32;
+                (0..=last).map(|mark| from + f64::from(mark) * step).collect()
+            }
             Scale::Logarithmic(from, to) => (from..=to).map(|power| 10f64.powi(power)).collect(),
         }
     }
 }
 
-fn draw(text: &mut String, top: f64, axis: &Axis<'_>, panel: &Panel<'_>) {
-    let scale = Scale::of(panel);
+fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
+    let (scale, axis) = (Scale::of(panel), panel.axis);
     let title = match scale {
-        Scale::Linear(_) => panel.title.to_owned(),
+        Scale::Linear { .. } => panel.title.to_owned(),
         Scale::Logarithmic(..) => format!("{} (logarithmic, nothing at the bottom)", panel.title),
     };
     label(text, (16.0, top - 12.0), ("start", TEXT), &title);
@@ -198,9 +211,23 @@ mod tests {
     fn what_is_far_apart_stands_on_powers_of_ten() {
         let show = |value: f64| format!("{value}");
         let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None }));
-        let scale = Scale::of(&Panel { title: "", lines: vec![("", points.to_vec())], show: &show });
+        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
+        let scale =
+            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
         assert_eq!(scale.marks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
         assert_eq!([0.0, 10.0, 1000.0, 100_000.0].map(|value| scale.share(value)), [0.0, 0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn what_is_less_than_nothing_has_room() {
+        let show = |value: f64| format!("{value}");
+        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
+        let points = [(-3.0, [-7.0, 1.0]), (12.0, [11.0, 13.0])];
+        let points = points.map(|(y, interval)| Some(Point { x: y, y, interval: Some(interval) }));
+        let scale =
+            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
+        assert_eq!(scale.marks(), [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0]);
+        assert_eq!([-10.0, 0.0, 15.0].map(|value| scale.share(value)), [0.0, 0.4, 1.0]);
     }
 
     #[test]
@@ -209,7 +236,7 @@ mod tests {
         let lines = vec![("a<b", vec![at(0.0, 2.0), None, at(1.0, 4.0)])];
         let show = |value: f64| format!("{value}");
         let axis = Axis { marks: &[0.0, 0.5, 1.0], show: &show, label: "x" };
-        let text = render("title", &axis, &[Panel { title: "y", lines, show: &show }]);
+        let text = render("title", &[Panel { title: "y", axis: &axis, lines, show: &show }]);
         // From 0 to 5, 200 high, beginning at 64.
         assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
         assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));

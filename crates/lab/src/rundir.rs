@@ -84,17 +84,30 @@ impl RunDir {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.path.join(name);
-        let temporary = self.path.join(format!(".{name}.part"));
-        let written = fs::File::create(&temporary)
-            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(|error| {
-            // The error that matters is the first; a half-written file should not stay behind it.
-            let _ = fs::remove_file(&temporary);
-            Error::file("write", &path, error)
-        })
+        write(&self.path, name, bytes)
     }
+}
+
+/// Write a file of a directory of ours: it appears whole or not at all.
+pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let (path, temporary) = (dir.join(name), part(dir, name));
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, &path));
+    written.map_err(|error| {
+        // The error that matters is the first; a half-written file should not stay behind it.
+        let _ = fs::remove_file(&temporary);
+        Error::file("write", &path, error)
+    })
+}
+
+/// Remove what a process has left that was killed while it wrote a file of a directory of ours.
+pub fn remove_part(dir: &Path, name: &str) {
+    let _ = fs::remove_file(part(dir, name));
+}
+
+fn part(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.part"))
 }
 
 /// Read a run directory back.

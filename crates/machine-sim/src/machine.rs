@@ -170,8 +170,9 @@ pub struct SimMachine {
 
 impl SimMachine {
     /// A machine at rest, with what a run of `config` needs of it; it is made as `spec` says, not as the configuration
-    /// does.
-    pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> SimMachine {
+    /// does. An error says why what `config` asks to be counted cannot be, on this machine.
+    pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> Result<SimMachine, String> {
+        let placement = config.placement.then(|| memory::placement(&spec)).transpose()?;
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
@@ -198,7 +199,7 @@ impl SimMachine {
             .map(|(device, id)| Device::new(device, config.seed.wrapping_add(id << 32)))
             .collect();
         let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
-        SimMachine {
+        Ok(SimMachine {
             latency: memory::latencies(&spec),
             loads: memory::loads(&spec),
             read_lines: read_lines.collect(),
@@ -216,7 +217,7 @@ impl SimMachine {
             bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
-            placement: memory::placement(&spec, config),
+            placement: placement.map(RefCell::new),
             held_over: RefCell::default(),
             profile: config.profile.then(|| Box::new(Profiler::new())),
             preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
@@ -234,7 +235,7 @@ impl SimMachine {
             late: RefCell::new(Vec::new()),
             asid: nodes.iter().map(|_| Cell::default()).collect(),
             spec,
-        }
+        })
     }
 
     /// Its description.

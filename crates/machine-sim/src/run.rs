@@ -167,7 +167,7 @@ pub(crate) fn describe(config: &RunConfig) -> Result<(SimMachine, Config), RunEr
     let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
     let swap = spec.swap().map(area).into_iter().collect();
     reserve(&spec)?;
-    let machine = SimMachine::new(spec, config);
+    let machine = SimMachine::new(spec, config).map_err(input)?;
     Ok((machine, Config { knobs, swap, custom: config.custom }))
 }
 

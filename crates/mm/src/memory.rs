@@ -200,8 +200,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written
-    /// since: as
-    /// [`Self::copy_folio`], without the copy.
+    /// since: as [`Self::copy_folio`], without the copy.
     #[expect(clippy::disallowed_methods, reason = "it is a copy, and nobody has written since")]
     pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
         let frame = &self.frames[from];

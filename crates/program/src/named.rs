@@ -2,7 +2,9 @@
 //! end with a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
 
 use crate::apps::{self, App, Ask, Refused};
-use crate::builtin::{self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, VmScalability};
+use crate::builtin::{
+    self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, Usemem, VmScalability,
+};
 use crate::chaos::{self, Chaos};
 use crate::keys::Law;
 use crate::{Os, Program, Role, Signal};
@@ -28,6 +30,8 @@ pub enum Named {
     LruFileMmapRead(LruFileMmapRead),
     /// Another case of vm-scalability.
     VmScalability(VmScalability),
+    /// vm-scalability's `usemem` itself.
+    Usemem(Usemem),
     /// Processes that compile beside bursts of large pages.
     KernelBuild(KernelBuild),
     /// Memory given back and asked for at random.
@@ -54,6 +58,8 @@ pub struct Words<'a> {
     pub law: Option<Law>,
     /// Writes among a hundred of an application's operations, if it was said.
     pub writes: Option<u32>,
+    /// Options of `usemem`, as they were written.
+    pub options: Option<&'a str>,
 }
 
 /// What is wrong with a name.
@@ -70,17 +76,25 @@ impl<'a> Words<'a> {
     pub fn parse(text: &'a str, bytes: impl Fn(&str) -> Result<u64, String>) -> Result<Words<'a>, Wrong> {
         let mut parts = text.split(':').peekable();
         let name = parts.next().unwrap_or_default();
-        let mut words = Words { name, bytes: DEFAULT_BYTES, threads: None, law: None, writes: None };
+        let mut words =
+            Words { name, bytes: DEFAULT_BYTES, threads: None, law: None, writes: None, options: None };
         let most = if name == CHAOS { chaos::MOST_OPERATIONS } else { MAX_THREADS };
-        if let Some(size) = parts.next_if(|word| !is_option(word)) {
-            words.bytes = bytes(size).map_err(Wrong::Other)?;
+        if name == Usemem::NAME {
+            // Its size may be left out: options begin with a letter.
+            let size = parts.next_if(|word| !word.starts_with(|first: char| first.is_ascii_alphabetic()));
+            words.bytes = size.map_or(Ok(DEFAULT_BYTES), |size| bytes(size).map_err(Wrong::Other))?;
+            words.options = parts.next();
+        } else {
+            if let Some(size) = parts.next_if(|word| !is_option(word)) {
+                words.bytes = bytes(size).map_err(Wrong::Other)?;
+            }
+            if let Some(word) = parts.next_if(|word| !is_option(word)) {
+                words.threads = Some(threads(text, word, most)?);
+            }
+            words.law = parts.next_if(|word| Law::from_name(word).is_some()).and_then(Law::from_name);
+            words.writes =
+                parts.next_if(|word| word.ends_with('%')).map(|word| writes(text, word)).transpose()?;
         }
-        if let Some(word) = parts.next_if(|word| !is_option(word)) {
-            words.threads = Some(threads(text, word, most)?);
-        }
-        words.law = parts.next_if(|word| Law::from_name(word).is_some()).and_then(Law::from_name);
-        words.writes =
-            parts.next_if(|word| word.ends_with('%')).map(|word| writes(text, word)).transpose()?;
         match parts.next() {
             None => Ok(words),
             Some(_) => Err(Wrong::Other(format!(
@@ -96,7 +110,8 @@ impl fmt::Display for Words<'_> {
         write!(to, "{}:{}", self.name, self.bytes)?;
         self.threads.map_or(Ok(()), |threads| write!(to, ":{threads}"))?;
         self.law.map_or(Ok(()), |law| write!(to, ":{}", law.name()))?;
-        self.writes.map_or(Ok(()), |writes| write!(to, ":{writes}%"))
+        self.writes.map_or(Ok(()), |writes| write!(to, ":{writes}%"))?;
+        self.options.map_or(Ok(()), |options| write!(to, ":{options}"))
     }
 }
 
@@ -121,6 +136,7 @@ impl Named {
         let others = [
             (LruFileMmapRead::NAME, LruFileMmapRead::HELP),
             (PageoutLoop::NAME, PageoutLoop::HELP),
+            (Usemem::NAME, Usemem::HELP),
             (KernelBuild::NAME, KernelBuild::HELP),
             (CHAOS, chaos::HELP),
         ];
@@ -144,7 +160,7 @@ impl Named {
 
     /// The program of that name.
     pub fn new(words: Words<'_>) -> Result<Named, Wrong> {
-        let Words { name, bytes, threads, law, writes } = words;
+        let Words { name, bytes, threads, law, writes, options } = words;
         if !Named::list().any(|(known, _)| known == name) {
             return Err(Wrong::Unknown(name.into()));
         }
@@ -164,6 +180,10 @@ impl Named {
         }
         if let Some(case) = VmScalability::from_name(name, bytes) {
             return Ok(Named::VmScalability(case.with_tasks(threads)));
+        }
+        if name == Usemem::NAME {
+            let usemem = Usemem::new(bytes, options.unwrap_or_default());
+            return usemem.map(Named::Usemem).map_err(|why| Wrong::Other(format!("{name}: {why}")));
         }
         if name == KernelBuild::NAME {
             return Ok(Named::KernelBuild(KernelBuild::new(bytes, threads)));
@@ -197,6 +217,7 @@ impl Program for Named {
             Named::Builtin(program) => program.name(),
             Named::LruFileMmapRead(program) => program.name(),
             Named::VmScalability(program) => program.name(),
+            Named::Usemem(program) => program.name(),
             Named::KernelBuild(program) => program.name(),
             Named::Churn(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
@@ -210,6 +231,7 @@ impl Program for Named {
             Named::Builtin(program) => program.footprint(),
             Named::LruFileMmapRead(program) => program.footprint(),
             Named::VmScalability(program) => program.footprint(),
+            Named::Usemem(program) => program.footprint(),
             Named::KernelBuild(program) => program.footprint(),
             Named::Churn(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
@@ -223,6 +245,7 @@ impl Program for Named {
             Named::Builtin(program) => program.run(os, role),
             Named::LruFileMmapRead(program) => program.run(os, role),
             Named::VmScalability(program) => program.run(os, role),
+            Named::Usemem(program) => program.run(os, role),
             Named::KernelBuild(program) => program.run(os, role),
             Named::Churn(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
@@ -261,6 +284,8 @@ mod tests {
             ("redis:5:zipf:0%", "redis:5:zipf:0%"),
             ("redis:5:7:zipf:100%", "redis:5:7:zipf:100%"),
             ("redis:30%", "redis:67108864:30%"),
+            ("usemem:5:nproc=2,random", "usemem:5:nproc=2,random"),
+            ("usemem:readonly", "usemem:67108864:readonly"),
         ] {
             let words = read(text).expect(text);
             assert_eq!(format!("{words}"), whole);
@@ -279,6 +304,8 @@ mod tests {
             ("memcached:1:5%:zipf", "NAME:SIZE:THREADS"),
             ("memcached:101%", "no share of writes"),
             ("zipf:1000000:gaussian", "takes no distribution"),
+            ("usemem:1000000:4", "'4' is no option"),
+            ("usemem:1000000:nproc=2:4", "NAME:SIZE:THREADS"),
             ("chaos:5%", "takes no share of writes"),
             ("pageout-loop:1000000:2", "chooses its number"),
             ("chaos:100000000000000", "no address space holds"),

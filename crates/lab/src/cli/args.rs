@@ -1,7 +1,8 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use super::curve::CurveArgs;
-use super::sweep::Sweep;
+use super::many::Many;
+use super::sweep::SweepArgs;
 use super::visit::parse_visit;
 use crate::boot::{Ratio, Second};
 use crate::engine::{self, Fragmentation, Visit};
@@ -94,6 +95,15 @@ Examples:
   pagefold curve traces/sqlite.pft --svg sqlite.svg
   pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
     Curve(CurveArgs),
+    /// Run a program under all combinations of what a file varies; what was interrupted goes on
+    #[command(after_help = "\
+The directory keeps a line for each run (runs.jsonl), so that whatever ends the command costs no finished run: the same command goes
+on. In the end, or after Ctrl-C, there are result.txt, .json, .csv (all that was measured, a line for each run) and .svg (docs/sweeps.md).
+
+Examples:
+  pagefold sweep examples/sweeps/luf.toml --out lazy
+  pagefold sweep mine.toml --out mine --jobs 8 --json")]
+    Sweep(SweepArgs),
     /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
     #[command(after_help = "\
 The kernel is built on first use ('cargo xtask kernel' builds it anew), and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
@@ -218,7 +228,7 @@ pub struct ReproduceArgs {
     pub runs: Option<u32>,
     /// With which seeds, and how to show it.
     #[command(flatten)]
-    pub sweep: Sweep,
+    pub many: Many,
 }
 
 /// What `parts` takes.
@@ -244,7 +254,7 @@ pub struct PartsArgs {
     pub runs: u32,
     /// With which seeds, and how to show it.
     #[command(flatten)]
-    pub sweep: Sweep,
+    pub many: Many,
 }
 
 /// What `bound` takes.
@@ -285,7 +295,7 @@ pub struct OptimumArgs {
     pub settings: Vec<String>,
     /// With which seeds, and how to show it.
     #[command(flatten)]
-    pub sweep: Sweep,
+    pub many: Many,
 }
 
 /// What every experiment takes whose result can be kept.

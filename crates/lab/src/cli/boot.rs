@@ -2,8 +2,8 @@
 
 use super::args::BootArgs;
 use super::experiment::progress_bar;
+use super::many::check_seeds;
 use super::output;
-use super::sweep::check_seeds;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,

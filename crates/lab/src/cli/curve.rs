@@ -1,8 +1,8 @@
 //! `curve`: a program with more and less memory.
 
 use super::experiment::{profiles_of, progress_bar};
+use super::many::{Many, check_seeds, threads};
 use super::output;
-use super::sweep::{Sweep, check_seeds, threads};
 use crate::curve::{Curve, Row, SHOWN, Shown};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub struct CurveArgs {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    sweep: Sweep,
+    many: Many,
 }
 
 /// What to run.
@@ -63,7 +63,7 @@ struct Done {
 
 /// `pagefold curve`.
 pub(super) fn curve(args: &CurveArgs) -> Result<()> {
-    check_seeds(args.sweep.seed, args.runs)?;
+    check_seeds(args.many.seed, args.runs)?;
     let plan = understand(args)?;
     if let Some(path) = &args.svg {
         output::check_file(path)?;
@@ -72,23 +72,23 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     let start = Instant::now();
     let profiles: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
     let mut curve = Curve::new((&args.program, &args.machine), plan.program.peak_live(), &profiles);
-    (curve.seed, curve.runs) = (args.sweep.seed, args.runs);
+    (curve.seed, curve.runs) = (args.many.seed, args.runs);
     let (sizes, rows) = (plan.sizes.clone(), plan.sizes.len() * profiles.len());
     // With much memory runs are short, so that a picture of the most is there first.
     let jobs: Vec<Job> = (0..rows)
         .rev()
         .flat_map(|row| (0..u64::from(args.runs)).map(move |run| (row, run)))
-        .map(|(profile, run)| Job { profile, seed: args.sweep.seed + run })
+        .map(|(profile, run)| Job { profile, seed: args.many.seed + run })
         .collect();
-    let bar = progress_bar(jobs.len(), args.sweep.quiet);
+    let bar = progress_bar(jobs.len(), args.many.quiet);
     let finished = |done: &[Done]| {
         bar.set_position(done.len() as u64);
         Ok(())
     };
-    let threads = threads(args.sweep.jobs);
+    let threads = threads(args.many.jobs);
     let (done, ended) = run_jobs(jobs, threads, move |job| plan.run(job), interrupt::requested, finished)?;
     bar.finish_and_clear();
-    curve.host_seconds = args.sweep.host_seconds(start);
+    curve.host_seconds = args.many.host_seconds(start);
     for (at, &memory) in sizes.iter().enumerate() {
         let row = |profile: usize| {
             let row = at * profiles.len() + profile;
@@ -108,7 +108,7 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     if curve.rows.len() < 2 * profiles.len() && interrupted {
         return Err(Error::Interrupted(told));
     }
-    output::print(&if args.sweep.json { output::json(&curve)? } else { curve.render() })?;
+    output::print(&if args.many.json { output::json(&curve)? } else { curve.render() })?;
     if let Some(path) = &args.svg {
         output::save(path, &curve.svg())?;
     }

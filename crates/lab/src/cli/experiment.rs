@@ -1,8 +1,8 @@
 //! `run` and `compare`: understand the input, do the runs, print the result.
 
 use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
+use super::many::{check_seeds, threads};
 use super::output;
-use super::sweep::{check_seeds, threads};
 use crate::engine::{self, Fragmentation, Machine, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};

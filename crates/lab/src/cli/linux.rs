@@ -2,8 +2,8 @@
 
 use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
+use super::many::check_seeds;
 use super::output;
-use super::sweep::check_seeds;
 use crate::boot::Second;
 use crate::engine::Program;
 use crate::error::{Error, Result};

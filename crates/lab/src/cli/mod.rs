@@ -6,6 +6,7 @@ mod bound;
 mod curve;
 mod experiment;
 mod linux;
+mod many;
 mod optimum;
 mod output;
 mod parts;
@@ -36,6 +37,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Bound(args) => bound::bound(args),
         Command::Optimum(args) => optimum::optimum(&args),
         Command::Curve(args) => curve::curve(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
         Command::Truth(args) => linux::truth(&args),

@@ -3,8 +3,8 @@
 
 use super::args::OptimumArgs;
 use super::experiment::{profiles_of, progress_bar};
+use super::many::threads;
 use super::output;
-use super::sweep::threads;
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, run as run_jobs};
@@ -38,9 +38,9 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
     let profiles: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
     let cases: Vec<Case> = plan.cases.iter().map(|(case, _)| case.clone()).collect();
     let jobs: Vec<Job> =
-        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.sweep.seed }).collect();
-    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.sweep.quiet));
-    let threads = threads(args.sweep.jobs);
+        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.many.seed }).collect();
+    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.many.quiet));
+    let threads = threads(args.many.jobs);
     let finished = |runs: &[_]| {
         bar.set_position(runs.len() as u64);
         Ok(())
@@ -54,9 +54,9 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
             runs.len()
         )));
     }
-    let host_seconds = args.sweep.host_seconds(start);
-    let table = Table::of((&args.machine, args.sweep.seed), &profiles, &cases, &runs, host_seconds);
-    output::print(&if args.sweep.json { output::json(&table)? } else { optimum::render(&table) })
+    let host_seconds = args.many.host_seconds(start);
+    let table = Table::of((&args.machine, args.many.seed), &profiles, &cases, &runs, host_seconds);
+    output::print(&if args.many.json { output::json(&table)? } else { optimum::render(&table) })
 }
 
 fn understand(args: &OptimumArgs) -> Result<Plan> {
@@ -94,7 +94,7 @@ fn understand(args: &OptimumArgs) -> Result<Plan> {
             cases.push((Case { program: name.clone(), footprint, memory: bytes, size }, program.clone()));
         }
     }
-    Ok(Plan { machine, profiles, cases, seed: args.sweep.seed })
+    Ok(Plan { machine, profiles, cases, seed: args.many.seed })
 }
 
 /// One run, or why it cannot be done: some programs do not run in some memories.

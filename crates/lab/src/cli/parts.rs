@@ -2,8 +2,8 @@
 
 use super::args::PartsArgs;
 use super::experiment::progress_bar;
+use super::many::{check_seeds, threads};
 use super::output;
-use super::sweep::{check_seeds, threads};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
@@ -27,7 +27,7 @@ struct Case {
 
 /// `pagefold parts`.
 pub(super) fn parts(args: &PartsArgs) -> Result<()> {
-    check_seeds(args.sweep.seed, args.runs)?;
+    check_seeds(args.many.seed, args.runs)?;
     let names = match &args.programs[..] {
         [] => PROGRAMS.iter().map(|name| name.replace("SIZE", &args.size)).collect(),
         given => given.to_vec(),
@@ -35,9 +35,9 @@ pub(super) fn parts(args: &PartsArgs) -> Result<()> {
     let cases = names.into_iter().map(|name| Case::new(name, args)).collect::<Result<Vec<_>>>()?;
     interrupt::install()?;
     let mut outcome =
-        Outcome::new(&args.machine, args.memory.clone(), args.sweep.seed, args.runs, &args.metric);
+        Outcome::new(&args.machine, args.memory.clone(), args.many.seed, args.runs, &args.metric);
     let each = profiles().len() * args.runs as usize;
-    let bar = progress_bar(cases.len() * each, args.sweep.quiet);
+    let bar = progress_bar(cases.len() * each, args.many.quiet);
     let start = Instant::now();
     for case in cases {
         bar.set_message(format!(" of {}", case.name));
@@ -48,8 +48,8 @@ pub(super) fn parts(args: &PartsArgs) -> Result<()> {
             Ok(())
         };
         let case = Arc::new(case);
-        let threads = threads(args.sweep.jobs);
-        let all = jobs(case.profiles.len(), args.sweep.seed, args.runs);
+        let threads = threads(args.many.jobs);
+        let all = jobs(case.profiles.len(), args.many.seed, args.runs);
         let (records, ended) =
             run_jobs(all, threads, move |job| case.run(job), interrupt::requested, finished)?;
         if ended == Ended::Interrupted {
@@ -58,8 +58,8 @@ pub(super) fn parts(args: &PartsArgs) -> Result<()> {
         outcome.programs.push(ProgramRow::of(&name, &args.metric, &records)?);
     }
     bar.finish_and_clear();
-    outcome.host_seconds = args.sweep.host_seconds(start);
-    output::print(&if args.sweep.json { output::json(&outcome)? } else { outcome.render() })
+    outcome.host_seconds = args.many.host_seconds(start);
+    output::print(&if args.many.json { output::json(&outcome)? } else { outcome.render() })
 }
 
 impl Case {

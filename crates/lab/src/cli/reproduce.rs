@@ -2,8 +2,8 @@
 
 use super::args::ReproduceArgs;
 use super::experiment::progress_bar;
+use super::many::{check_seeds, threads};
 use super::output;
-use super::sweep::{check_seeds, threads};
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
@@ -20,20 +20,20 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     let what = Reproduction::find(&args.name)?;
     let scale = args.scale.unwrap_or(what.scale);
     let runs = args.runs.unwrap_or(what.runs);
-    check_seeds(args.sweep.seed, runs)?;
+    check_seeds(args.many.seed, runs)?;
     let profiles: Vec<Profile> =
         what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
     interrupt::install()?;
-    let mut outcome = Outcome::new(what, scale, args.sweep.seed, runs);
+    let mut outcome = Outcome::new(what, scale, args.many.seed, runs);
     let all = cases.len() * profiles.len() * runs as usize;
-    let bar = progress_bar(all, args.sweep.quiet);
+    let bar = progress_bar(all, args.many.quiet);
     let start = Instant::now();
     let (mut done, mut ended) = (0, Ended::Complete);
     for case in cases {
         bar.set_message(format!(" on {}", case.setting.machine));
-        if bar.is_hidden() && !args.sweep.quiet {
+        if bar.is_hidden() && !args.many.quiet {
             eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * runs as usize);
         }
         let case = Arc::new(case);
@@ -47,9 +47,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     }
     bar.finish_and_clear();
     outcome.complete = ended == Ended::Complete;
-    outcome.host_seconds = args.sweep.host_seconds(start);
+    outcome.host_seconds = args.many.host_seconds(start);
     if outcome.complete || !outcome.settings.is_empty() {
-        output::print(&if args.sweep.json { output::json(&outcome)? } else { render(&outcome) })?;
+        output::print(&if args.many.json { output::json(&outcome)? } else { render(&outcome) })?;
     }
     if ended == Ended::Interrupted {
         let shown =
@@ -73,8 +73,8 @@ fn measure(
     bar: &ProgressBar,
     before: usize,
 ) -> Result<(Vec<RunRecord>, Ended)> {
-    let jobs = jobs(profiles.len(), args.sweep.seed, runs);
-    let threads = threads(args.sweep.jobs);
+    let jobs = jobs(profiles.len(), args.many.seed, runs);
+    let threads = threads(args.many.jobs);
     let finished = |records: &[RunRecord]| {
         bar.set_position((before + records.len()) as u64);
         Ok(())

@@ -1,46 +1,193 @@
-//! Arguments of commands that do many runs.
+//! `sweep`: the product of what a file varies, kept as it is run.
 
+use super::experiment::progress_bar;
+use super::many::threads;
+use super::output;
+use crate::engine::{self, Fragmentation, Machine, Program};
 use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::profile::{Profile, parse_setting};
+use crate::size::Memory;
+use crate::sweep::{Done, Key, Outcome, Store, Sweep, What};
+use crate::{interrupt, list, replay, rundir, suggest};
 use clap::Args;
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-/// What every command takes that does many runs and keeps none of them.
+/// What `sweep` takes.
 #[derive(Debug, Args)]
-pub struct Sweep {
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+pub struct SweepArgs {
+    /// What to run, and what to vary (docs/sweeps.md)
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Where runs and results are kept: a new or empty directory, or that of the same sweep, which then goes on
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub jobs: Option<u32>,
+    jobs: Option<u32>,
     /// Print one JSON object (docs/json.md) instead of the tables
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// No progress on standard error
     #[arg(long, short)]
-    pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
+    quiet: bool,
 }
 
-impl Sweep {
-    /// Real seconds since `start`, as far as they are to be told.
-    pub fn host_seconds(&self, start: Instant) -> f64 {
-        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
+/// A run, ready but for its seed.
+struct Ready {
+    what: What,
+    machine: Arc<Machine>,
+    program: Arc<Program>,
+    memory: Option<u64>,
+    profile: Profile,
+    fragment: Option<Fragmentation>,
+}
+
+/// `pagefold sweep`.
+pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
+    let (sweep, text) = Sweep::read(&args.file)?;
+    let ready = prepare(&sweep, &args.file)?;
+    let (store, mut done) = Store::open(&args.out, &text)?;
+    interrupt::install()?;
+    let key = |job: Job| Key { what: sweep.whats[job.profile].clone(), seed: job.seed };
+    let mut left = jobs(sweep.whats.len(), sweep.seed, sweep.runs);
+    left.retain(|&job| !done.contains_key(&key(job)));
+    let before = sweep.whats.len() * sweep.runs as usize - left.len();
+    let bar = progress_bar(before + left.len(), args.quiet);
+    bar.set_position(before as u64);
+    // What is left to do says how long it takes, not what was there.
+    bar.reset_eta();
+    let finished = |new: &[()]| {
+        bar.set_position((before + new.len()) as u64);
+        Ok(())
+    };
+    let shared = Arc::new(Mutex::new((store, BTreeMap::new())));
+    let (kept, metrics) = (shared.clone(), sweep.metrics.clone());
+    let run = move |job: Job| {
+        let ready: &Ready = &ready[job.profile];
+        let (key, outcome) = (Key { what: ready.what.clone(), seed: job.seed }, ready.run(job.seed)?);
+        check_metrics(&metrics, &outcome)?;
+        let mut kept = kept.lock().expect("nobody panics with it");
+        kept.0.append(key.clone(), outcome.clone())?;
+        kept.1.insert(key, outcome);
+        Ok(())
+    };
+    let ended = run_jobs(left, threads(args.jobs), run, interrupt::requested, finished);
+    bar.finish_and_clear();
+    done.append(&mut shared.lock().expect("nobody panics with it").1);
+    let ended = ended?.1;
+    let outcome = Outcome::of(&sweep, &done);
+    save(&args.out, &outcome, &outcome.csv(&done))?;
+    if ended == Ended::Interrupted {
+        let all = before + outcome.left;
+        return Err(Error::Interrupted(format!(
+            "interrupted; {} of {all} runs are kept in {}, and the same command goes on",
+            done.len(),
+            args.out.display()
+        )));
+    }
+    output::print(&if args.json { output::json(&outcome)? } else { outcome.render() })
+}
+
+/// Write what is made of the runs.
+fn save(dir: &Path, outcome: &Outcome, csv: &str) -> Result<()> {
+    let write = |name: &str, text: &str| rundir::write(dir, name, text.as_bytes());
+    write("result.txt", &outcome.render())?;
+    write("result.json", &output::json(outcome)?)?;
+    write("result.csv", csv)?;
+    outcome.svg().map_or(Ok(()), |svg| write("result.svg", &svg))
+}
+
+/// Everything that can be checked without running.
+fn prepare(sweep: &Sweep, file: &Path) -> Result<Vec<Ready>> {
+    let mut known = Known::default();
+    let at = |what: usize, error: Error| {
+        Error::Input(format!("{}: with {}: {error}", file.display(), sweep.name_of(what)))
+    };
+    let ready =
+        sweep.whats.iter().enumerate().map(|(at_what, what)| known.ready(what).map_err(|e| at(at_what, e)));
+    ready.collect()
+}
+
+/// What is to be shown must be something that runs measure. Not all of them do: so what is listed is fine, too.
+fn check_metrics(metrics: &[String], done: &Done) -> Result<()> {
+    let Done::Record(run) = done else { return Ok(()) };
+    let listed = [list::metrics(), list::counters()];
+    let known = |name: &str| run.value(name).is_some() || listed.iter().any(|list| list.has(name));
+    match metrics.iter().find(|name| !known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let names = run.metrics.iter().map(|one| &one.name).chain(run.counters.keys());
+            Err(Error::Input(suggest::unknown("metric", name, names.map(String::as_str), "metrics")))
+        }
     }
 }
 
-/// Seeds from `first` on for which there is no room are bad input.
-pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
-    match first.checked_add(u64::from(runs)) {
-        Some(_) => Ok(()),
-        None => Err(Error::Input(format!("--seed {first} leaves no room for {runs} seeds"))),
+/// Machines and programs that several runs share.
+#[derive(Default)]
+struct Known {
+    machines: BTreeMap<String, Arc<Machine>>,
+    programs: BTreeMap<String, Arc<Program>>,
+}
+
+impl Known {
+    fn ready(&mut self, what: &What) -> Result<Ready> {
+        let machine = shared(&mut self.machines, &what.machine, Machine::find)?;
+        let program = shared(&mut self.programs, &what.program, Program::find)?;
+        let memory = what.memory.as_ref().map(|text| {
+            let memory: Memory = text.parse().map_err(|why| Error::Input(format!("memory: {why}")))?;
+            let bytes = memory.resolve(program.peak_live());
+            machine.check_memory(bytes).map(|()| bytes)
+        });
+        let settings = what.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let fragment =
+            what.fragment.as_deref().map(|state| state.parse().map_err(Error::Input)).transpose()?;
+        let profile = Profile::parse(&what.profile, &settings)?;
+        Ok(Ready { what: what.clone(), machine, program, memory: memory.transpose()?, profile, fragment })
     }
 }
 
-/// Threads for runs of which so many may be done at once.
-pub fn threads(at_once: Option<u32>) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    at_once.map_or(cores, |jobs| jobs as usize)
+fn shared<T>(
+    known: &mut BTreeMap<String, Arc<T>>,
+    name: &str,
+    find: impl Fn(&str) -> Result<T>,
+) -> Result<Arc<T>> {
+    if let Some(found) = known.get(name) {
+        return Ok(found.clone());
+    }
+    let found = Arc::new(find(name)?);
+    known.insert(name.to_owned(), found.clone());
+    Ok(found)
+}
+
+impl Ready {
+    /// One run, or why it cannot be done: programs do not run in any memory.
+    fn run(&self, seed: u64) -> Result<Done> {
+        let run = engine::Run {
+            memory: self.memory,
+            fragment: self.fragment.as_ref(),
+            knobs: &self.profile.knobs,
+            seed,
+            verify: self.what.verify,
+            ..engine::Run::new(&self.machine, &self.program)
+        };
+        match run.replayable(&self.profile.name, self.command(seed)) {
+            Ok(record) => Ok(Done::Record(Box::new(record))),
+            Err(Error::Input(why)) => Ok(Done::Missing(why)),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn command(&self, seed: u64) -> String {
+        let mut words = vec!["pagefold", "run", &self.what.program, "--machine", &self.what.machine];
+        let (memory, seed) = (self.memory.map(|bytes| bytes.to_string()), seed.to_string());
+        words.extend(memory.iter().flat_map(|bytes| ["--memory", bytes]));
+        words.extend(self.what.fragment.iter().flat_map(|state| ["--fragment", state]));
+        words.extend(["--profile", &self.what.profile]);
+        words.extend(self.what.set.iter().flat_map(|setting| ["--set", setting]));
+        words.extend(["--seed", &seed, "--verify"]);
+        replay::shell_line(words)
+    }
 }

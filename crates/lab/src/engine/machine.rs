@@ -34,8 +34,8 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (two nodes that
-    /// share memory so), or a file.
+    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (two nodes
+    /// that share memory so), `PRESET+cpus=N`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
@@ -44,6 +44,7 @@ impl Machine {
         if let Some(spec) = MachineSpec::from_random_name(name)
             .or_else(|| MachineSpec::from_booted_name(name))
             .or_else(|| MachineSpec::from_ratio_name(name))
+            .or_else(|| MachineSpec::from_cpus_name(name))
         {
             return Ok(Machine { spec });
         }

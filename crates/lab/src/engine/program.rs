@@ -130,6 +130,7 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
             machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
         }
         Named::Builtin(_)
+        | Named::Usemem(_)
         | Named::KernelBuild(_)
         | Named::Churn(_)
         | Named::PageoutLoop(_)

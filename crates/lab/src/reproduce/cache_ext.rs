@@ -45,6 +45,7 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
         setting("GET-SCAN", "get-scan", "", 10, &[rate("get-scan", 70.0), p99("get-scan", 57.0)]),
     ],
     counts: super::gain::COUNTS,
+    explain: None,
     notes: &[
         "MRU is published as almost twice as fast, written here as 100 %. LFU's 37 % and 55 % are the most of all YCSB loads (\"up to\"), \
          so less is no contradiction.",

@@ -178,6 +178,7 @@ pub(super) const COMPACTION: Reproduction = Reproduction {
         Count::sum("pgscan", &["pgscan_kswapd", "pgscan_direct"]),
         KSWAPD,
     ],
+    explain: None,
     notes: &[
         "v1 has a fault (pages that the search of the free lists isolated were not counted), which its author holds responsible for odd \
          figures, such as those of mmap-pread-seq-mt; they stand here and are not judged. v7 has no sort.",

@@ -57,6 +57,7 @@ pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
         Count::plain(&["operation_time_p50"]),
         KSWAPD,
     ],
+    explain: None,
     notes: &[
         "The publication's machine and sizes are not at hand: here 8 CPUs and 60 % of 16 GB, at the scale. The program is a model (docs/programs.md): \
          what such a build leaves in a kernel's caches of objects, which cannot be moved, page tables stand for.",

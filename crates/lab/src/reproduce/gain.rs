@@ -1,6 +1,6 @@
 //! Published gains: of how many per cent something is said to be better, where the figures themselves are not told.
 
-use super::{Count, KSWAPD, Measure, Outcome, Setting, SettingOutcome};
+use super::{Count, KSWAPD, Measure, Outcome, Reproduction, Setting, SettingOutcome};
 use crate::human;
 use crate::record::RunRecord;
 use crate::statistics::{Change, Interval};
@@ -115,12 +115,11 @@ pub(super) fn render(outcome: &Outcome) -> String {
         return String::new();
     }
     let mut text = format!("\n{}", gains(&settings));
-    if outcome.profiles.len() > 2 && outcome.reproduction != super::tiers::TIERS.name {
+    let explain = Reproduction::find(&outcome.reproduction).ok().and_then(|one| one.explain);
+    if outcome.profiles.len() > 2 && explain.is_none() {
         text += &format!("\n{}", everybody(outcome, &settings));
     }
-    let tiers = outcome.reproduction == super::tiers::TIERS.name;
-    let explain = if tiers { super::tiers::render } else { counts };
-    text += &format!("\n{}", explain(outcome, &settings));
+    text += &format!("\n{}", explain.unwrap_or(counts)(outcome, &settings));
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
         text += &format!("WARNING: {}: the profiles did not do the same work\n", setting.title);
     }

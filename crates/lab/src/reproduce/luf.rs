@@ -34,6 +34,7 @@ pub(super) const LUF: Reproduction = Reproduction {
         ..Setting::PLAIN
     }],
     counts: super::TIMES,
+    explain: None,
     notes: &[
         "perf's counts of dTLB load misses (-24.3 %), dTLB store misses (-57.3 %) and iTLB misses (-80.4 %) are of walks that ended; \
          walks are counted together here, so the published sum stands beside them.",

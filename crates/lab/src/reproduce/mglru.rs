@@ -111,6 +111,7 @@ pub(super) const MGLRU: Reproduction = Reproduction {
         setting("fio, 2 jobs a CPU, Gaussian", "fio", ":8:gaussian", OVER, &[rate([20.99, 22.86])]),
     ],
     counts: super::gain::COUNTS,
+    explain: None,
     notes: &[
         "The letter names programs, distributions, concurrency and whether memory was overcommitted. It tells no sizes, no machines \
          and no numbers of tasks. Here: the preset laptop (4 CPUs, NVMe), memory for half of what the program touches where it is \

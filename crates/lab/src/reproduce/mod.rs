@@ -73,9 +73,14 @@ pub struct Reproduction {
     pub settings: &'static [Setting],
     /// Counts that explain the figures.
     pub counts: &'static [Count],
+    /// How gains are explained, if not by all profiles' gains and by the counts as they are.
+    pub explain: Option<Explain>,
     /// What a reader of the numbers must know.
     pub notes: &'static [&'static str],
 }
+
+/// Text about settings with gains.
+pub type Explain = fn(&Outcome, &[&SettingOutcome]) -> String;
 
 /// One side of the comparison.
 #[derive(Debug)]

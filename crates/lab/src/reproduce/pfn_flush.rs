@@ -41,6 +41,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
         },
     ],
     counts: super::TIMES,
+    explain: None,
     notes: &[
         "The patch as published gives each page's physical address to INVLPG, which takes a linear address. So the user's \
          stale entries stayed, and it measured the cost of the instructions without the loss of those entries. Here the \

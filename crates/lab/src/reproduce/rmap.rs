@@ -41,6 +41,7 @@ pub(super) const RMAP: Reproduction = Reproduction {
         ..Setting::PLAIN
     }],
     counts: super::TIMES,
+    explain: None,
     notes: &[
         "The seed changes the removal of the reverse map and of references only. Here a run of entries is cleared, flushed and \
          forgotten in one step, and mapped in one step, too (knob rmap.batch), so more is saved than the seed could save.",

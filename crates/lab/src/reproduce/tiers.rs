@@ -110,6 +110,7 @@ pub(super) const TIERS: Reproduction = Reproduction {
         Count::sum("far_latency_ns", &["node1_read_latency"]),
         super::KSWAPD,
     ],
+    explain: Some(render),
     notes: &[
         "Published, of each against what it was compared with, on other programs and machines: TPP +18 % over Linux, 5 to 17 % over NUMA balancing \
          and AutoTiering; MEMTIS up to 169 %, and 33.6 % over the best of its rivals; Nomad up to 6 times TPP under pressure; Colloid: fast memory up \

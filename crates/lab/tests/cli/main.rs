@@ -2,6 +2,7 @@
 
 mod files;
 mod reproductions;
+mod sweeps;
 
 use serde_json::Value;
 use std::fs;
@@ -93,6 +94,7 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("run", "PROGRAM"),
         ("run zipf --memori 1G", "'--memory'"),
         ("run zipf --fragment frag-75", "none of the presets"),
+        ("run zipf:8M --machine small --placement", "placement needs memory of two tiers"),
         (
             "run zipf:8M --machine small --fragment free=60%,orders=100/0/0/0/0/0/0/0/0/0/0",
             "cannot be reached",

@@ -3,12 +3,10 @@
 use super::load::Load;
 use super::{Cpu, SimMachine};
 use crate::placement::{Placement, Read};
-use crate::run::RunConfig;
 use crate::spec::{Hardware, MachineSpec};
 use mm::hot::PageName;
 use mm::machine::{MemoryRange, Reads, Work};
 use mm::units::{NodeId, Pfn};
-use std::cell::RefCell;
 use std::rc::Rc;
 
 /// For each range of memory its end, the read latency from each node, and the time of a further line.
@@ -32,16 +30,20 @@ pub(super) fn loads(spec: &MachineSpec) -> Vec<Option<Rc<Load>>> {
     spec.ranges().iter().map(|range| by_node[range.node.index()].clone()).collect()
 }
 
-/// Who holds placement against the best there could be, if that is asked for and memory has tiers.
-pub(super) fn placement(spec: &MachineSpec, config: &RunConfig) -> Option<RefCell<Placement>> {
+/// Who holds placement against the best there could be. Memory of one tier: an error, in words.
+pub(super) fn placement(spec: &MachineSpec) -> Result<Placement, String> {
     let fast = |range: &&MemoryRange| spec.nodes()[range.node.index()].cpus > 0;
-    let slow = spec.nodes().iter().position(|node| node.cpus == 0)?;
-    let near = spec.nodes().iter().position(|node| node.cpus > 0)?;
+    let node = |has_cpus: bool| spec.nodes().iter().position(|node| (node.cpus > 0) == has_cpus);
+    let (Some(near), Some(slow)) = (node(true), node(false)) else {
+        return Err("placement needs memory of two tiers, a node with CPUs and one without, and this machine has one \
+                    (tiers, luf-cxl and colloid have two: `pagefold list machines`)"
+            .into());
+    };
     let room = spec.ranges().iter().filter(fast).map(|range| u64::from(range.frames)).sum();
     let end = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
     let saved = spec.latency(near, slow).saturating_sub(spec.latency(near, near)) as f64 / 1000.0;
     let move_cost = spec.costs().work(Work::CopyPage) as f64 / 1000.0;
-    config.placement.then(|| RefCell::new(Placement::new(end, room, saved, move_cost)))
+    Ok(Placement::new(end, room, saved, move_cost))
 }
 
 impl SimMachine {

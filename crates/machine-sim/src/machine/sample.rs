@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn one_line_in_so_many_is_sampled_and_what_finds_no_room_is_lost() {
         let spec = MachineSpec::preset("tiers").unwrap();
-        let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec));
+        let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
         let read = |times: u64| {
             for i in 0..times as u32 {
                 machine.memory_time(machine.here(), Pfn(i % 64), 1);

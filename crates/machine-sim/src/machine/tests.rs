@@ -14,7 +14,7 @@ fn raw(pfn: Pfn, bits: Bits) -> u64 {
 
 fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
     let spec = MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap();
-    SimMachine::new(spec.clone(), &RunConfig { verify: true, faulty: fault, ..RunConfig::new(spec) })
+    SimMachine::new(spec.clone(), &RunConfig { verify: true, faulty: fault, ..RunConfig::new(spec) }).unwrap()
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
@@ -54,7 +54,7 @@ fn a_walk_sets_young_and_dirty_and_respects_rights() {
 fn without_hardware_young_bits_an_old_entry_faults() {
     let mut spec = MachineSpec::preset("small").unwrap();
     spec.set_hw_young(false, false);
-    let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec));
+    let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
     map(&machine, Bits::WRITE);
     assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);

@@ -3,6 +3,7 @@
 mod booted;
 mod check;
 mod cost;
+mod cpus;
 mod random;
 mod ratio;
 

@@ -9,8 +9,7 @@
 //!
 //! Ring 3 runs the image's own text, so programs and their run-time are ordinary code of this crate; what they may not
 //! do is kept by the tables. Tables below these slots are shared by all roots and may grow; the slots never change
-//! after
-//! [`init`], so a root gets them by one copy, when it is first loaded. Slots 0 to 255 are the memory manager's.
+//! after [`init`], so a root gets them by one copy, when it is first loaded. Slots 0 to 255 are the memory manager's.
 
 use super::instructions::write_cr3;
 use alloc::alloc::{Layout, alloc_zeroed, handle_alloc_error};

@@ -122,8 +122,7 @@ impl Allocator {
     }
 
     /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
-    /// that
-    /// [`sets_watermarks`] changed. Boosts end.
+    /// that [`sets_watermarks`] changed. Boosts end.
     pub fn set_watermarks<M: Machine>(&self, base: &Ground<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);

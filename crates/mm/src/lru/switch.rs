@@ -47,8 +47,7 @@ impl Lru {
     }
 
     /// Give a group other than the root a policy of its own, which groups made below it later begin with, and move its
-    /// folios. Fails as
-    /// [`Lru::set_policy`] does.
+    /// folios. Fails as [`Lru::set_policy`] does.
     pub fn set_group_policy<M: Machine>(
         &self,
         base: &Base<M>,

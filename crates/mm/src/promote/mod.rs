@@ -61,7 +61,7 @@ pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
             st.hot.policy(&st.knobs).round(fast_pages(st), &st.knobs);
         }
         match policy {
-            tier_policy::GENERATIONS if due => reclaim::age_slow_tiers(st, state, spaces),
+            tier_policy::GENERATIONS if due => reclaim::look_at_slow_tiers(st, state, spaces),
             tier_policy::SAMPLED => {
                 let begun = st.machine.now();
                 look_at_samples(st, shift);

@@ -36,7 +36,7 @@ pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_gro
 pub use kswapd::kswapd;
 pub use mglru::aging::caps;
 pub use mglru::command::{CommandError, command};
-pub use promotion::age_slow_tiers;
+pub use promotion::look_at_slow_tiers;
 pub use spaces::{AddressSpaces, Member, WalkRange};
 pub use throttle::Throttle;
 

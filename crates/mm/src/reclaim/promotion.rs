@@ -3,6 +3,7 @@
 use super::{AddressSpaces, Reclaim, ReclaimState};
 use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
 use crate::knobs::Knob;
+use crate::lru::ROOT;
 use crate::machine::Machine;
 use crate::stat::Stat;
 use crate::store::Store;
@@ -32,9 +33,8 @@ pub(super) fn note_young<M: Machine>(st: &Store<M>, head: Pfn) {
     }
 }
 
-/// Give each vector of a slower tier a new generation, if generations are what replaces pages: who does so looks at
-/// young bits.
-pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+/// Look at the young bits of what slower tiers hold, if generations are what replaces pages.
+pub fn look_at_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
     let cx = Reclaim { st, state, spaces };
     if !st.lru.may_have_generations() {
         return;
@@ -43,12 +43,8 @@ pub fn age_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &
         .map(NodeId)
         .filter(|&node| st.tiers.has_memory(node) && !st.tiers.is_top(node));
     for node in slow {
-        for group in
-            (0..st.lru.groups.bound() as u16).map(GroupId).filter(|&group| st.lru.groups.is_live(group))
-        {
-            let seq = st.lru.vec(node, group).generations.max_seq();
-            // A space whose task has had its CPU to itself since then would count as one that has not run.
-            cx.age(node, group, seq, true, true);
+        for group in st.lru.groups.subtree(ROOT) {
+            cx.look_for_young(node, group);
             st.machine.resched();
         }
     }

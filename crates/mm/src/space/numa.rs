@@ -69,7 +69,8 @@ impl Told {
     fn next_period(&self, period: u64, (least, most): (u64, u64)) -> Result<u64, u64> {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
-        if local + shared == 0 || self.immobile.swap(0, Relaxed) > 0 {
+        let immobile = self.immobile.swap(0, Relaxed);
+        if local + shared == 0 || immobile > 0 {
             return Err((period * 2).min(most));
         }
         let slot = period.div_ceil(SLOTS);
@@ -333,6 +334,13 @@ mod tests {
         assert_eq!(told.next_period(1000, (300, 60_000)), Err(2000), "nobody has told anything");
         told.local[0].store(1, Relaxed);
         told.private[1].store(1, Relaxed);
+        told.immobile.store(1, Relaxed);
         assert_eq!(told.next_period(50_000, (300, 60_000)), Err(60_000), "no longer than the longest");
+        // What could not be moved in that round says nothing of the next.
+        told.local[0].store(40, Relaxed);
+        told.local[1].store(60, Relaxed);
+        told.private[0].store(70, Relaxed);
+        told.private[1].store(30, Relaxed);
+        assert_eq!(told.next_period(1000, (300, 60_000)), Ok(900));
     }
 }

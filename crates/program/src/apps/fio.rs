@@ -10,13 +10,13 @@ use alloc::format;
 /// Barrier at which all jobs begin.
 const BEGIN: u32 = 2;
 /// fio's default block.
-const BLOCK: u64 = PAGE;
+pub(super) const BLOCK: u64 = PAGE;
 /// Reads for each page of the files. fio is run for a time; this is a guess of about as much.
-const READS: u64 = 8;
+pub(super) const READS: u64 = 8;
 /// Bytes of a read of the pass that lays the file out.
 const CHUNK: u64 = 128 << 10;
 /// Instructions of fio between two reads; a guess.
-const WORK: u64 = 2_000;
+pub(super) const WORK: u64 = 2_000;
 
 /// The jobs.
 #[derive(Clone, Debug)]

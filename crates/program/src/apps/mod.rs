@@ -7,6 +7,7 @@
 mod ask;
 mod desktop;
 mod fio;
+mod fio_mmap;
 mod groups;
 mod kv;
 mod llama;
@@ -28,6 +29,7 @@ use crate::{Os, Program, Role, Signal};
 pub use ask::Ask;
 use desktop::Desktop;
 use fio::Fio;
+use fio_mmap::FioMmap;
 use groups::{ManyGroups, TwoGroups};
 use kv::Kv;
 use llama::Llama;
@@ -62,6 +64,7 @@ struct Takes {
 enum Kind {
     Kv(Kv),
     Fio(Fio),
+    FioMmap(FioMmap),
     MongoDb(MongoDb),
     Ycsb(Ycsb),
     Oltp(Oltp),
@@ -92,6 +95,12 @@ const TABLE: &[Row] = &[
         help: "jobs, one for each CPU, read blocks of 4 KiB of files of their own by read(2), by DISTRIBUTION (uniform)",
         takes: Takes { law: true, writes: false },
         make: |ask| Kind::Fio(Fio::new(ask)),
+    },
+    Row {
+        name: "fio-mmap",
+        help: "threads, one for each CPU, use blocks of 4 KiB of one mapped file by DISTRIBUTION (uniform); 0% writes",
+        takes: Takes { law: true, writes: true },
+        make: |ask| Kind::FioMmap(FioMmap::new(ask)),
     },
     Row {
         name: "mongodb",
@@ -274,6 +283,7 @@ impl Program for App {
         match &self.kind {
             Kind::Kv(job) => job.footprint(),
             Kind::Fio(job) => job.footprint(),
+            Kind::FioMmap(job) => job.footprint(),
             Kind::MongoDb(job) => job.footprint(),
             Kind::Ycsb(job) => job.footprint(),
             Kind::Oltp(job) => job.footprint(),
@@ -291,6 +301,7 @@ impl Program for App {
         match &self.kind {
             Kind::Kv(job) => play(job, os, role),
             Kind::Fio(job) => play(job, os, role),
+            Kind::FioMmap(job) => play(job, os, role),
             Kind::MongoDb(job) => play(job, os, role),
             Kind::Ycsb(job) => play(job, os, role),
             Kind::Oltp(job) => play(job, os, role),

@@ -9,6 +9,7 @@ mod churn;
 mod pageout;
 mod scalability;
 mod storms;
+mod usemem;
 mod vmscale;
 mod walks;
 mod work;
@@ -17,6 +18,7 @@ pub use build::KernelBuild;
 pub use churn::Churn;
 pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
+pub use usemem::Usemem;
 pub use vmscale::VmScalability;
 
 use crate::{Os, Program, Role, Signal};

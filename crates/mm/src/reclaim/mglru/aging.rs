@@ -175,7 +175,7 @@ pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
     priority.clamp(i64::from(DEF_PRIORITY / 2), i64::from(DEF_PRIORITY)) as u32
 }
 
-impl<M: Machine> Reclaim<'_, M> {
+impl<'a, M: Machine> Reclaim<'a, M> {
     /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a
     /// storm of faults.
     fn walks_tables(self) -> bool {
@@ -222,17 +222,27 @@ impl<M: Machine> Reclaim<'_, M> {
         generations.max_seq() != seq
     }
 
+    /// Look at all tables of a group's spaces on behalf of a vector, without a new generation: what is found young goes
+    /// to the youngest there is, and is told to who promotes. (Who began one each time would have all that is not used
+    /// all the time in the oldest generation soon, in no order.)
+    pub(in crate::reclaim) fn look_for_young(self, node: NodeId, group: GroupId) {
+        if !self.walks_tables() {
+            return;
+        }
+        let _scope = self.st.scope(Scope::AgeVec);
+        let seq = self.st.lru.vec(node, group).generations.max_seq();
+        let mut walk = self.walk(node, group, seq, true, true);
+        for space in (0..self.spaces.bound()).map(SpaceId) {
+            if self.spaces.member(space).is_some_and(|member| member.group == group) {
+                walk.space(space);
+            }
+        }
+    }
+
     fn walk_spaces(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> bool {
-        let nonleaf = self.st.machine.has_hw_nonleaf_young()
-            && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
-        let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
-        let aging = self.state.aging(node, group);
-        let promotions = self.st.lru.promotions(self.st.memory().ground(), node, group);
-        let tells = self.tells_of_young(node);
-        let mut walk =
-            Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells };
+        let mut walk = self.walk(node, group, seq, can_swap, force);
         loop {
-            match aging.next(self.spaces, (node, group), seq, force) {
+            match walk.aging.next(self.spaces, (node, group), seq, force) {
                 Next::Visit(space, whole) => {
                     walk.force = whole;
                     walk.space(space);
@@ -241,6 +251,16 @@ impl<M: Machine> Reclaim<'_, M> {
                 Next::Done => return false,
             }
         }
+    }
+
+    fn walk(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> Walk<'a, M> {
+        let nonleaf = self.st.machine.has_hw_nonleaf_young()
+            && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
+        let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
+        let aging = self.state.aging(node, group);
+        let promotions = self.st.lru.promotions(self.st.memory().ground(), node, group);
+        let tells = self.tells_of_young(node);
+        Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells }
     }
 
     /// How hard kswapd and direct reclaim begin to try on a node.

@@ -185,3 +185,28 @@ fn a_walk_goes_on_when_others_begin_the_generation() {
     assert_eq!([in_generation(seq), in_generation(seq + 1)], [TABLE_ENTRIES, 2 * TABLE_ENTRIES]);
     bench.st.lru.validate(base).unwrap();
 }
+
+/// Who looks for what belongs in fast memory does so far more often than reclaim ages: with a generation for each look,
+/// all that is not used between two looks would soon be the oldest, in no order.
+#[test]
+fn looking_for_what_is_hot_begins_no_generation() {
+    let bench = Bench::new(64);
+    let base = bench.st.memory().ground();
+    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    let pfns = bench.anons(TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
+    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    let seq = generations.max_seq();
+    assert!(bench.st.lru.begin_generation(base, NodeId(0), ROOT, seq, true));
+    let youngest = || {
+        let generation = Some(Generation::of(generations.max_seq()));
+        pfns.iter().filter(|&&pfn| bench.st.frames[pfn].flags().generation() == generation).count()
+    };
+    assert_eq!(youngest(), 0);
+    let spaces = OneSpace { space: bench.space, step: |_| {} };
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &spaces };
+    for _ in 0..8 {
+        cx.look_for_young(NodeId(0), ROOT);
+    }
+    assert_eq!((generations.max_seq(), youngest()), (seq + 1, TABLE_ENTRIES));
+    bench.st.lru.validate(base).unwrap();
+}

@@ -155,6 +155,8 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
+    // On its own it keeps what it needs in registers.
+    #[inline(never)]
     fn look_at_entries(&mut self, tables: &mut Locked<'_, M>, page: Vpn, end: Vpn, seen: &mut Seen) {
         let st = self.cx.st;
         let Some(mut window) = tables.window(page, end.0 - page.0) else { return };

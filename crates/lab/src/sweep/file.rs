@@ -1,0 +1,419 @@
+//! The file of a sweep.
+//!
+//! ```toml
+//! title = "Where lazy flushing wins"
+//! runs = 3                           # seeds for each point, from `seed` on
+//! seed = 1
+//!
+//! [run]                              # {NAME} stands for the value of an axis
+//! program = "fio-mmap:64M:{threads}:{writes}%"
+//! machine = "luf-cxl+cpus={cpus}"
+//! memory = "50%"
+//! profile = "{profile}"
+//! set = ["vm.watermark_scale_factor={free}"]
+//!
+//! [axes]                             # one value, or several: all combinations are run
+//! profile = ["classic", "lazy"]
+//! cpus = 64
+//! threads = 16
+//! writes = 0
+//! free = 10
+//!
+//! [[cut]]                            # instead: for each cut these values, and else those above
+//! cpus = [8, 64, 512]
+//! threads = "{cpus}"                 # as many as CPUs
+//!
+//! [[cut]]
+//! writes = [0, 10, 50]
+//!
+//! [show]
+//! compare = "profile"                # a column for each value of this axis, beside the first
+//! metrics = ["run_time", "ipis_received"]
+//! ```
+
+use crate::error::{Error, Result};
+use crate::suggest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The most points that a sweep may have: more is a slip.
+const MOST: usize = 1_000_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    title: String,
+    #[serde(default = "one")]
+    runs: u32,
+    #[serde(default = "one_seed")]
+    seed: u64,
+    run: Template,
+    #[serde(default)]
+    axes: toml::Table,
+    #[serde(default)]
+    cut: Vec<toml::Table>,
+    #[serde(default)]
+    show: Show,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_seed() -> u64 {
+    1
+}
+
+/// How a run is made.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Template {
+    program: String,
+    #[serde(default = "default_machine")]
+    machine: String,
+    memory: Option<String>,
+    #[serde(default = "default_profile")]
+    profile: String,
+    #[serde(default)]
+    set: Vec<String>,
+    fragment: Option<String>,
+    #[serde(default)]
+    verify: bool,
+}
+
+fn default_machine() -> String {
+    crate::engine::DEFAULT_MACHINE.to_owned()
+}
+
+fn default_profile() -> String {
+    "classic".to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Show {
+    compare: Option<String>,
+    metrics: Vec<String>,
+}
+
+impl Default for Show {
+    fn default() -> Show {
+        Show { compare: None, metrics: ["run_time", "pgmajfault"].map(str::to_owned).to_vec() }
+    }
+}
+
+/// What one run is told, the seed left out. Two points that are told the same are one run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct What {
+    /// As `pagefold run` takes it; so all that follows.
+    pub program: String,
+    /// A preset or a file.
+    pub machine: String,
+    /// Bytes or a share; none: all that the machine has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// With settings of its own, or not.
+    pub profile: String,
+    /// Knobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// The state of memory to begin with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<String>,
+    /// Is the oracle to look on?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verify: bool,
+}
+
+/// A combination of values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Of which cut.
+    pub cut: usize,
+    /// A value for each axis.
+    pub values: Vec<String>,
+    /// Which of the sweep's runs it is.
+    pub what: usize,
+}
+
+/// A part of a sweep: all combinations of its axes' values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// The values of each axis, in the order of axes.
+    pub values: Vec<Vec<String>>,
+}
+
+/// A sweep, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// For people.
+    pub title: String,
+    /// Seeds for each point.
+    pub runs: u32,
+    /// The first.
+    pub seed: u64,
+    /// Names of axes, in the file's order.
+    pub axes: Vec<String>,
+    /// Its parts.
+    pub cuts: Vec<Cut>,
+    /// All points, cut by cut; the last axis' values follow each other.
+    pub points: Vec<Point>,
+    /// What is run for them, each once.
+    pub whats: Vec<What>,
+    /// The axis whose values stand beside each other.
+    pub compare: Option<usize>,
+    /// What is shown of runs: metrics or counters.
+    pub metrics: Vec<String>,
+}
+
+impl Sweep {
+    /// Read a file.
+    pub fn read(path: &Path) -> Result<(Sweep, String)> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
+        let sweep = Sweep::parse(&text).map_err(|why| Error::file("understand", path, why))?;
+        Ok((sweep, text))
+    }
+
+    /// Understand a file's text; an error is one line.
+    pub fn parse(text: &str) -> Result<Sweep, String> {
+        let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let axes: Vec<String> = file.axes.keys().cloned().collect();
+        let common = file.axes.iter().map(|(name, value)| values(name, value));
+        let common = common.collect::<Result<Vec<_>, _>>()?;
+        let cuts = match &file.cut[..] {
+            [] => vec![Cut { values: common }],
+            cuts => cuts.iter().map(|cut| cut_of(cut, &axes, &common)).collect::<Result<_, _>>()?,
+        };
+        let compare = file.show.compare.as_deref().map(|name| place(&axes, name)).transpose()?;
+        let mut sweep = Sweep {
+            title: file.title,
+            runs: file.runs,
+            seed: file.seed,
+            axes,
+            cuts,
+            points: Vec::new(),
+            whats: Vec::new(),
+            compare,
+            metrics: file.show.metrics,
+        };
+        if sweep.runs == 0 || sweep.seed.checked_add(u64::from(sweep.runs)).is_none() {
+            return Err(format!("there are no {} seeds from {} on", sweep.runs, sweep.seed));
+        }
+        sweep.expand(&file.run)?;
+        Ok(sweep)
+    }
+
+    /// Find all points and what they run.
+    fn expand(&mut self, template: &Template) -> Result<(), String> {
+        let mut used = vec![false; self.axes.len()];
+        let mut known: BTreeMap<What, usize> = BTreeMap::new();
+        for (cut, Cut { values }) in self.cuts.iter().enumerate() {
+            let count =
+                values.iter().try_fold(self.points.len(), |all, axis| all.checked_mul(axis.len().max(1)));
+            if count.is_none_or(|count| count > MOST) {
+                return Err(format!("it has more than {MOST} points"));
+            }
+            for values in combinations(values) {
+                let values = coupled(&self.axes, &values, &mut used)?;
+                let fill = Fill { axes: &self.axes, values: &values };
+                let what = fill.what(template, &mut used)?;
+                let next = known.len();
+                let what = *known.entry(what).or_insert(next);
+                self.points.push(Point { cut, values, what });
+            }
+        }
+        if let Some(axis) = used.iter().position(|&used| !used) {
+            let name = &self.axes[axis];
+            return Err(format!(
+                "axis '{name}' is used nowhere: write {{{name}}} where its values belong in [run]"
+            ));
+        }
+        let mut whats: Vec<_> = known.into_iter().map(|(what, number)| (number, what)).collect();
+        whats.sort_unstable_by_key(|&(number, _)| number);
+        self.whats = whats.into_iter().map(|(_, what)| what).collect();
+        Ok(())
+    }
+
+    /// What a run's point is called in messages: `cpus=8, threads=16`.
+    pub fn name_of(&self, what: usize) -> String {
+        let point = self.points.iter().find(|point| point.what == what).expect("each run is some point's");
+        let pairs = self.axes.iter().zip(&point.values).map(|(axis, value)| format!("{axis}={value}"));
+        let name = pairs.collect::<Vec<_>>().join(", ");
+        if name.is_empty() { "its one point".to_owned() } else { name }
+    }
+}
+
+/// The values of an axis, one or several.
+fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
+    let text = |value: &toml::Value| match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        toml::Value::Boolean(flag) => Ok(flag.to_string()),
+        _ => Err(format!("axis '{axis}': values are texts, numbers, true or false")),
+    };
+    let values = match value {
+        toml::Value::Array(several) => several.iter().map(text).collect::<Result<Vec<_>, _>>()?,
+        one => vec![text(one)?],
+    };
+    let twice = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value));
+    if values.len() > 1 && values.iter().any(|value| value.contains('{')) {
+        return Err(format!("axis '{axis}': what follows another axis is one value, and not several"));
+    }
+    match (values.is_empty(), twice) {
+        (true, _) => Err(format!("axis '{axis}' has no values")),
+        (_, Some((_, value))) => Err(format!("axis '{axis}' has the value '{value}' twice")),
+        _ => Ok(values),
+    }
+}
+
+fn place(axes: &[String], name: &str) -> Result<usize, String> {
+    axes.iter().position(|axis| axis == name).ok_or_else(|| {
+        let hint = suggest::nearest(name, axes.iter().map(String::as_str));
+        let hint = hint.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+        format!("there is no axis '{name}' in [axes]{hint}")
+    })
+}
+
+fn cut_of(cut: &toml::Table, axes: &[String], common: &[Vec<String>]) -> Result<Cut, String> {
+    let mut all = common.to_vec();
+    for (name, value) in cut {
+        all[place(axes, name)?] = values(name, value)?;
+    }
+    Ok(Cut { values: all })
+}
+
+/// All combinations of one value of each; of none there is one, which is empty.
+fn combinations(axes: &[Vec<String>]) -> Vec<Vec<String>> {
+    axes.iter().fold(vec![Vec::new()], |before, values| {
+        let with = |start: &Vec<String>, value: &String| [&start[..], std::slice::from_ref(value)].concat();
+        before.iter().flat_map(|start| values.iter().map(move |value| with(start, value))).collect()
+    })
+}
+
+/// The values of a point, those that are told by other axes filled in.
+fn coupled(axes: &[String], values: &[String], used: &mut [bool]) -> Result<Vec<String>, String> {
+    let fill = Fill { axes, values };
+    let filled = values.iter().map(|value| fill.text(value, used)).collect::<Result<Vec<_>, _>>()?;
+    match filled.iter().find(|value| value.contains('{')) {
+        Some(value) => {
+            Err(format!("'{value}': an axis may name another whose values are told, and no further one"))
+        }
+        None => Ok(filled),
+    }
+}
+
+/// A point's values, to be put where their names stand.
+struct Fill<'a> {
+    axes: &'a [String],
+    values: &'a [String],
+}
+
+impl Fill<'_> {
+    fn what(&self, template: &Template, used: &mut [bool]) -> Result<What, String> {
+        let mut fill = |text: &str| self.text(text, used);
+        Ok(What {
+            program: fill(&template.program)?,
+            machine: fill(&template.machine)?,
+            memory: template.memory.as_deref().map(&mut fill).transpose()?,
+            profile: fill(&template.profile)?,
+            set: template.set.iter().map(|text| fill(text)).collect::<Result<_, _>>()?,
+            fragment: template.fragment.as_deref().map(&mut fill).transpose()?,
+            verify: template.verify,
+        })
+    }
+
+    fn text(&self, text: &str, used: &mut [bool]) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) =
+                after.split_once('}').ok_or_else(|| format!("'{text}': a brace is not closed"))?;
+            let axis = place(self.axes, name)?;
+            used[axis] = true;
+            filled += before;
+            filled += &self.values[axis];
+            rest = after;
+        }
+        Ok(filled + rest)
+    }
+}
+
+/// The parser's message, with the line.
+fn one_line(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let message = error.message().replace('\n', " ");
+    line.map_or(message.clone(), |line| format!("line {line}: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "[run]\nprogram = \"zipf:{size}:{threads}\"\nprofile = \"{profile}\"\n";
+
+    #[test]
+    fn all_combinations_are_run() {
+        let axes = "[axes]\nprofile = [\"classic\", \"lazy\"]\nsize = [\"1M\", \"2M\"]\nthreads = 4\n";
+        let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
+        assert_eq!(sweep.axes, ["profile", "size", "threads"]);
+        let runs: Vec<_> =
+            sweep.whats.iter().map(|what| format!("{} {}", what.profile, what.program)).collect();
+        assert_eq!(runs, ["classic zipf:1M:4", "classic zipf:2M:4", "lazy zipf:1M:4", "lazy zipf:2M:4"]);
+        assert_eq!(sweep.name_of(2), "profile=lazy, size=1M, threads=4");
+        assert_eq!((sweep.runs, sweep.seed, &sweep.whats[0].machine[..]), (1, 1, "laptop"));
+    }
+
+    #[test]
+    fn cuts_meet_in_runs_that_are_done_once() {
+        let axes = "[axes]\nprofile = \"classic\"\nsize = \"1M\"\nthreads = 2\n";
+        let cuts = "[[cut]]\nsize = [\"1M\", \"2M\"]\n[[cut]]\nthreads = [1, 2]\n";
+        let sweep = Sweep::parse(&format!("{RUN}{axes}{cuts}")).unwrap();
+        assert_eq!(
+            sweep.points.iter().map(|point| (point.cut, point.what)).collect::<Vec<_>>(),
+            [(0, 0), (0, 1), (1, 2), (1, 0)]
+        );
+        assert_eq!(sweep.whats.len(), 3);
+    }
+
+    #[test]
+    fn an_axis_may_follow_another() {
+        let axes = "[axes]\nprofile = \"classic\"\nsize = [1, 2]\nthreads = \"{size}\"\n";
+        let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
+        assert_eq!(
+            sweep.whats.iter().map(|what| &what.program[..]).collect::<Vec<_>>(),
+            ["zipf:1:1", "zipf:2:2"]
+        );
+        let round = Sweep::parse(&format!("{RUN}{}", axes.replace("[1, 2]", "\"{threads}\"")));
+        assert!(round.unwrap_err().contains("no further one"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_line() {
+        for (text, expected) in [
+            (
+                "[axes]\nsize = 1\nthreads = 1\nprofil = 1\n",
+                "there is no axis 'profile' in [axes]; did you mean 'profil'?",
+            ),
+            ("[axes]\nsize = []\n", "axis 'size' has no values"),
+            ("[axes]\nsize = [1, 1]\n", "axis 'size' has the value '1' twice"),
+            ("[axes]\nsize = [1, \"{threads}\"]\n", "is one value, and not several"),
+            ("[axes]\nsize = [[1]]\n", "axis 'size': values are texts"),
+            (
+                "[axes]\nsize = 1\nthreads = 1\nprofile = 1\nmore = 2\n",
+                "axis 'more' is used nowhere: write {more}",
+            ),
+            ("[axes]\nsize = 1\n[[cut]]\nsiz = 2\n", "did you mean 'size'?"),
+            ("[axes]\nsize = 1\n[show]\ncompare = \"sizes\"\n", "did you mean 'size'?"),
+            ("runs = 0\n", "line 4: unknown field `runs`"),
+            ("[axis]\n", "line 4: unknown field `axis`"),
+        ] {
+            let error = Sweep::parse(&format!("{RUN}{text}")).unwrap_err();
+            assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
+        }
+        assert!(Sweep::parse("runs = 0\n[run]\nprogram = \"zipf\"").unwrap_err().contains("no 0 seeds"));
+        assert!(Sweep::parse("[run]\nprogram = \"zipf:{x\"").unwrap_err().contains("not closed"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Sweeps: nothing lost and nothing run twice, whatever ends them.
+
+use super::*;
+use std::time::Duration;
+
+/// 24 runs of some milliseconds each.
+const SWEEP: &str = r#"
+title = "small"
+runs = 3
+[run]
+program = "zipf:{size}"
+machine = "small"
+memory = "{memory}%"
+profile = "{profile}"
+[axes]
+profile = ["classic", "lazy"]
+size = ["2M", "3M"]
+memory = [60, 80]
+[show]
+compare = "profile"
+"#;
+
+fn file(folder: &Path, text: &str) -> String {
+    let path = folder.join("sweep.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn lines(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string(dir.join("runs.jsonl")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_sweep_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = file(scratch.path(), SWEEP);
+    let at = |name: &str| scratch.path().join(name);
+    let sweep = |dir: &Path| format!("sweep {file} --out {} --quiet --jobs 2", dir.display());
+    let whole = good(&sweep(&at("whole")));
+    let dir = at("killed");
+    let mut before: Vec<String> = Vec::new();
+    for kill in 0..50 {
+        let mut child = command().args(words(&sweep(&dir))).stdout(Stdio::null()).spawn().unwrap();
+        // At another moment each time: what it has come to by then is the machine's matter.
+        std::thread::sleep(Duration::from_micros(2_000 + 1_370 * kill));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = lines(&dir);
+        let kept = before.len().saturating_sub(1);
+        assert_eq!(now[..kept.min(now.len())], before[..kept], "finished runs are there");
+        before = now;
+    }
+    assert_eq!(good(&sweep(&dir)), whole);
+    for name in ["result.txt", "result.csv", "result.svg"] {
+        let read = |dir: &str| fs::read_to_string(at(dir).join(name)).unwrap();
+        assert_eq!(read("killed"), read("whole"), "{name}");
+    }
+    let all = lines(&dir);
+    let runs: std::collections::BTreeSet<String> =
+        all[1..].iter().map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].to_string()).collect();
+    assert_eq!((all.len(), runs.len()), (25, 24), "a line for each run, and the first");
+    // Once it is done, there is nothing to do.
+    good(&sweep(&dir));
+    assert_eq!(lines(&dir), all);
+}
+
+#[test]
+fn a_sweep_goes_on_after_the_disk_was_full() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (file, dir) = (file(scratch.path(), SWEEP), scratch.path().join("out"));
+    let line = format!(
+        "trap '' XFSZ; ulimit -f 60; exec {} sweep {file} --out {} -q",
+        env!("CARGO_BIN_EXE_pagefold"),
+        dir.display()
+    );
+    let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.lines().count() == 1 && text.contains("runs.jsonl") && text.contains("goes on"), "{text}");
+    let kept = lines(&dir);
+    assert!((2..25).contains(&kept.len()), "{}", kept.len());
+    good(&format!("sweep {file} --out {} -q", dir.display()));
+    let all = lines(&dir);
+    assert_eq!(all[..kept.len()], kept);
+    assert_eq!(all.len(), 25);
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_said_before_anything_is_run() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("out");
+    for (from, to, expected) in [
+        (
+            "\"small\"\nmemory",
+            "\"smal\"\nmemory",
+            "size=2M, memory=60: unknown machine 'smal'; did you mean 'small'?",
+        ),
+        ("[60, 80]", "[60, 0]", "memory=0: memory: '0%' is not a share"),
+        ("[\"2M\", ", "[\"2X\", ", "size=2X"),
+        ("\"lazy\"]", "\"lasy\"]", "profile=lasy, size=2M, memory=60: unknown profile 'lasy'"),
+        ("compare = \"profile\"", "compares = \"profile\"", "line 14: unknown field `compares`"),
+        ("{size}", "{sizes}", "there is no axis 'sizes'"),
+        ("compare", "metrics = [\"run_tim\"]\ncompare", "unknown metric 'run_tim'"),
+    ] {
+        let file = file(scratch.path(), &SWEEP.replace(from, to));
+        let text = bad(&words(&format!("sweep {file} --out {} -q", out.display())));
+        assert!(text.contains(expected), "{text}");
+        assert!(lines(&out).len() <= 1, "nothing was run: {text}");
+        let _ = fs::remove_dir_all(&out);
+    }
+    bad(&words(&format!("sweep {} --out {}", scratch.path().join("none.toml").display(), out.display())));
+    bad(&words("sweep examples/sweeps/luf.toml"));
+}
+
+#[test]
+fn a_sweep_shows_what_does_not_run_as_missing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let text = SWEEP.replace("\"small\"\nmemory", "\"compact-8\"\nmemory").replace("[60, 80]", "[5, 200]");
+    let text = text.replace("zipf:{size}", "anon-w-rand:{size}").replace("[\"2M\", \"3M\"]", "[\"64M\"]");
+    let file = file(scratch.path(), &text);
+    let out = scratch.path().join("out").display().to_string();
+    let json = good_json(&format!("sweep {file} --out {out} -q --json"));
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    let shown = |memory: &str| {
+        let row = rows.iter().find(|row| row["values"]["memory"] == memory).unwrap();
+        (row["shown"].as_array().unwrap().len(), row["missing"].is_string())
+    };
+    assert_eq!((shown("5"), shown("200")), ((0, true), (2, false)), "{json}");
+    let keys = include_str!("../../../../docs/json.md");
+    let objects = [&json, &rows[1], &rows[1]["shown"][0]];
+    for key in objects.into_iter().filter_map(Value::as_object).flat_map(|object| object.keys()) {
+        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
+    }
+}
