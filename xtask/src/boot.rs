@@ -95,8 +95,8 @@ const SCENARIOS: &[&str] = &[
     "swap-fork",
 ];
 
-/// Two tiers, with demotion and promotion by hint faults, on four CPUs, under the same policies: what each must have done
-/// beside being right.
+/// Two tiers, with demotion and promotion by hint faults, on four CPUs, under the same policies: what each must have
+/// done beside being right.
 const TIERED: &[(&str, &[&str])] = &[
     ("zipf:24M:4 --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
     ("phases:24M:4 --memory 24M --profile mglru", &[DEMOTED, HINTED]),

@@ -17,7 +17,7 @@ const LOOK_EVERY: u64 = 50_000_000;
 /// What the host wants, one wish a line in `/config`:
 ///
 /// ```text
-/// program NAME       trace        seed N       cpus N      pages N:N   pages that the program is left with, node by node
+/// program NAME       trace        seed N       cpus N      pages N:N   that the program is left with, node by node
 /// first N            number of the program's first task, from which its random choices follow
 /// insert FILE        a module     swap         there is a second disk, for swapping
 /// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is

@@ -166,8 +166,8 @@ impl Platform {
         list.extend(figures(record).into_iter().flatten());
     }
 
-    /// The abstract distance of a domain's memory: DRAM's if it has CPUs, else by its latency and bandwidth beside those
-    /// that the first domain with CPUs and memory has of its own. Of what nothing is told, DRAM's, as in Linux.
+    /// The abstract distance of a domain's memory: DRAM's if it has CPUs, else by its latency and bandwidth beside
+    /// those that the first domain with CPUs and memory has of its own. Of what nothing is told, DRAM's, as in Linux.
     pub fn memory_distance(&self, domain: u32) -> u32 {
         let has_cpus = |domain| self.cpu_domains.iter().any(|&(_, of)| of == domain);
         let own = |list: &[Figure], domain| {

@@ -1,8 +1,8 @@
 //! From the firmware's memory map to the ranges that the memory manager gets.
 //!
 //! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is
-//! left, in whole blocks, is handed over, and of that only as much of each node as the run asks for: a run on a machine of 64 MiB
-//! must see 64 MiB, however much the emulator gives.
+//! left, in whole blocks, is handed over, and of that only as much of each node as the run asks for: a run on a
+//! machine of 64 MiB must see 64 MiB, however much the emulator gives.
 
 use alloc::format;
 use alloc::string::String;
@@ -106,8 +106,8 @@ pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span
 
 /// The ranges for the memory manager: the parts of `free` by node and kind, each from a block's start.
 ///
-/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. Unless `limits` is empty, each
-/// node gives exactly so many bytes. Fails, with a sentence for people, if a node has less.
+/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. Unless `limits` is empty,
+/// each node gives exactly so many bytes. Fails, with a sentence for people, if a node has less.
 pub fn ranges(free: &[Span], owners: &[NodeMemory], limits: &[u64]) -> Result<Vec<MemoryRange>, String> {
     let all = by_owner(free, owners);
     let ranges = if limits.is_empty() { all } else { limited(&all, limits)? };
