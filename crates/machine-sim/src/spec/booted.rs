@@ -15,9 +15,9 @@ const MOST_PARTS: u64 = 1 << 20;
 const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 
 impl MachineSpec {
-    /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or
-    /// two nodes. `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node, and slow memory on the second: of all memory, `A`
-    /// parts are fast, and `B` slow.
+    /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or two
+    /// nodes. `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node, and slow memory on the second: of all memory,
+    /// `A` parts are fast, and `B` slow.
     pub fn from_booted_name(name: &str) -> Option<MachineSpec> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let cpus: u32 = parts.next()?.parse().ok().filter(|cpus| (1..=MAX_CPUS as u32).contains(cpus))?;
