@@ -1,7 +1,7 @@
 //! Compiles the recorder's plugin, so that the binary can carry it.
 //!
-//! The plugin is a shared library that QEMU loads. It uses nothing but `std`, so `rustc` alone builds it: no C
-//! compiler, no download, and no artifact dependency, which stable Cargo does not have.
+//! The plugin is a shared library that QEMU loads. It uses nothing but `std` and the crate `abi`, so `rustc` alone
+//! builds both: no C compiler, no download, and no artifact dependency, which stable Cargo does not have.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,43 @@ fn main() {
     if env::var_os("CARGO_FEATURE_STD").is_none() {
         return;
     }
-    let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recorder-plugin/src");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (plugin, abi) = (crates.join("recorder-plugin/src"), crates.join("abi/src"));
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", plugin.display());
+    println!("cargo::rerun-if-changed={}", abi.display());
     for shared in ["codec.rs", "event.rs", "raw.rs"] {
         println!("cargo::rerun-if-changed=src/{shared}");
     }
-    let out = PathBuf::from(variable("OUT_DIR")).join("recorder.so");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let library = out.join("libabi.rlib");
+    compile(&abi, &["--crate-name", "abi", "--crate-type", "rlib"], &library);
+    let with_abi = format!("abi={}", library.display());
+    let options = [
+        "--crate-name",
+        "pagefold_recorder",
+        "--crate-type",
+        "cdylib",
+        "-C",
+        "strip=symbols",
+        "--extern",
+        &with_abi,
+    ];
+    compile(&plugin, &options, &out.join("recorder.so"));
+}
+
+fn compile(source: &Path, options: &[&str], to: &Path) {
     let status = Command::new(variable("RUSTC"))
-        .args(["--crate-name", "pagefold_recorder", "--crate-type", "cdylib", "--edition", "2024"])
-        .args(["-C", "opt-level=3", "-C", "panic=abort", "-C", "strip=symbols", "-C", "codegen-units=1"])
+        .args(["--edition", "2024", "-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1"])
         .args(["--cap-lints", "allow", "--target", &variable("TARGET")])
+        .args(options)
         .arg("-o")
-        .arg(&out)
-        .arg(plugin.join("lib.rs"))
+        .arg(to)
+        .arg(source.join("lib.rs"))
         .status();
     match status {
         Ok(status) if status.success() => {}
-        other => panic!("cannot compile the recorder's plugin in {}: {other:?}", plugin.display()),
+        other => panic!("cannot compile the recorder's plugin in {}: {other:?}", source.display()),
     }
 }
 

@@ -41,6 +41,22 @@ const FLOORS: &[(u32, &[&str])] = &[
     (9, &["mm"]),
 ];
 
+/// Which crates of the project each may depend on (docs/architecture.md), those that it is tested with left out.
+const CRATES: &[(&str, &[&str])] = &[
+    ("abi", &[]),
+    ("mm", &["abi"]),
+    ("program", &["abi"]),
+    ("recorder-plugin", &["abi"]),
+    ("conformance", &["mm"]),
+    ("trace", &["abi", "program"]),
+    ("machine-sim", &["abi", "mm", "program"]),
+    ("machine-x86", &["abi", "mm", "program", "trace", "conformance"]),
+    ("linux-guest", &["program", "trace"]),
+    ("fuzz", &["abi", "machine-sim", "trace", "program"]),
+    ("mutants", &[]),
+    ("lab", &["machine-sim", "mm", "program", "trace"]),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
@@ -166,6 +182,27 @@ fn lower_floors_only() {
             })
             .collect()
     });
+}
+
+#[test]
+fn crates_know_only_those_below() {
+    let mut complaints = Vec::new();
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    for folder in folders.filter(|folder| folder.join("Cargo.toml").exists()) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let Some((_, below)) = CRATES.iter().find(|(known, _)| *known == name) else {
+            complaints.push(format!("'{name}' has no row in {}", file!()));
+            continue;
+        };
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let after = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        let lines = after.lines().take_while(|line| !line.starts_with('['));
+        let used = lines.map(|line| line.split(['.', ' ', '=']).next().unwrap_or_default());
+        let ours = used.filter(|used| CRATES.iter().any(|(known, _)| known == used));
+        complaints
+            .extend(ours.filter(|used| !below.contains(used)).map(|used| format!("'{name}' uses '{used}'")));
+    }
+    assert!(complaints.is_empty(), "crates:\n{}", complaints.join("\n"));
 }
 
 /// The room of a file: its folder or its own name below `src`.

@@ -11,7 +11,7 @@ use std_alloc::format;
 /// Faults that one access may take. More means that no progress is made.
 const RETRIES: u32 = 1000;
 
-pub(crate) const BOTH: Prot = Prot::READ.union(Prot::WRITE);
+pub(crate) const BOTH: Prot = Prot::RW;
 
 /// What an access ended in, if not in a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

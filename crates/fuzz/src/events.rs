@@ -1,8 +1,9 @@
 //! Events of chance: some as programs do them, some with numbers at which something ends.
 
 use crate::bytes::{number, pick};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use program::rng::Rng;
-use trace::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 
 /// Where mappings and accesses of events begin, so that they meet.
 const AT: u64 = 0x5000_0000;
@@ -36,7 +37,7 @@ pub fn event(rng: &mut Rng) -> Event {
     if rng.percent(40) {
         let page = addr(rng) >> 12;
         let count = if rng.percent(90) { 1 + rng.below(9) as u32 } else { number(rng) as u32 };
-        return Event::Run(Run { page, count, mode: pick(rng, &Mode::ALL) });
+        return Event::Run(Run { page, count, mode: pick(rng, &AccessKind::ALL) });
     }
     match rng.below(20) {
         0 => Event::Compute { instructions: number(rng) },
@@ -49,7 +50,7 @@ pub fn event(rng: &mut Rng) -> Event {
             epoch: epoch(rng),
             addr: addr(rng),
             len: len(rng),
-            rights: Rights(rng.below(8) as u8),
+            rights: Prot::from_bits(rng.below(8)),
         },
         9 => remap(rng),
         10 => Event::Advise { addr: addr(rng), len: len(rng), advice: pick(rng, &Advice::ALL) },
@@ -63,6 +64,7 @@ pub fn event(rng: &mut Rng) -> Event {
             let advice = pick(rng, &FileAdvice::ALL);
             Event::FileAdvise { file: file(rng), offset: offset(rng), len: len(rng), advice }
         }
+        18 if rng.percent(30) => group(rng),
         18 => pick(rng, &[Event::Open { file: FileId(0) }, Event::Close { file: FileId(0) }, Event::Exec]),
         _ if rng.percent(20) => {
             let (epoch, thread) = (epoch(rng), thread(rng));
@@ -75,6 +77,21 @@ pub fn event(rng: &mut Rng) -> Event {
     }
 }
 
+fn group(rng: &mut Rng) -> Event {
+    let number = |rng: &mut Rng| Group(rng.below(4) as u32);
+    let (group, parent, max) = (number(rng), number(rng), len(rng));
+    let limits = GroupLimits { max, ..GroupLimits::default() };
+    pick(
+        rng,
+        &[
+            Event::GroupCreate { group, parent, limits },
+            Event::GroupLimit { group, limits },
+            Event::GroupEnter { group },
+            Event::GroupRemove { group },
+        ],
+    )
+}
+
 fn map(rng: &mut Rng) -> Event {
     let backing = match rng.below(4) {
         0 => Backing::Anonymous,
@@ -85,7 +102,7 @@ fn map(rng: &mut Rng) -> Event {
         epoch: epoch(rng),
         addr: addr(rng),
         len: len(rng),
-        rights: Rights(3 | rng.below(8) as u8),
+        rights: Prot::RW | Prot::from_bits(rng.below(8)),
         backing,
         populate: rng.percent(20),
         locked: rng.percent(10),

@@ -28,6 +28,7 @@ pub mod curve;
 pub mod engine;
 pub mod error;
 pub mod experiment;
+pub mod groups;
 pub mod human;
 pub mod info;
 pub mod interrupt;

@@ -463,6 +463,7 @@ pub(crate) mod tests {
             profile_tree: None,
             lru_gen: Vec::new(),
             fragmented: None,
+            groups: Vec::new(),
             warnings: vec![],
         }
     }

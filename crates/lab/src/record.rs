@@ -53,6 +53,9 @@ pub struct RunRecord {
     /// The state that memory was brought into before the program began, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<FragmentedRecord>,
+    /// What control groups have counted; empty if there were none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRecord>,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -73,6 +76,21 @@ impl RunRecord {
             }
         }
     }
+}
+
+/// What the files of a control group said at the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// Its path; groups that the program has made are called by their numbers.
+    pub group: String,
+    /// Limits in bytes by the names of their files; a limit of `None` is `max`. `None`: the program has removed it.
+    pub limits: Option<BTreeMap<String, Option<u64>>>,
+    /// Bytes, by the names of their files.
+    pub usage: BTreeMap<String, u64>,
+    /// memory.stat.
+    pub stat: BTreeMap<String, u64>,
+    /// memory.events.
+    pub events: BTreeMap<String, u64>,
 }
 
 /// A state of memory that a run began with.

@@ -1,6 +1,7 @@
 //! From raw runs to the result that is printed: one object, whose keys are a promise (docs/json.md).
 
 use crate::breakdown::{self, Costs, DeviceIo};
+use crate::groups::{self, GroupSummary};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
@@ -31,6 +32,9 @@ pub struct Setup {
     /// The state of memory that runs begin with, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<String>,
+    /// Control groups that runs begin with, as asked for on the command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group: Vec<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -72,6 +76,9 @@ pub struct Summary {
     /// The state that memory was brought into, of the first run; only if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<FragmentedRecord>,
+    /// Control groups by profile, in the order in which they were made; only if there were some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, Vec<GroupSummary>>,
     /// Did all profiles do the same work, seed by seed?
     pub same_work: bool,
     /// The oracle's account of all runs.
@@ -137,6 +144,7 @@ impl Summary {
             accesses += run.work.accesses;
             warnings.extend(run.warnings.iter().cloned());
         }
+        let groups = |runs: &[&RunRecord]| groups::summarize(runs.iter().copied());
         let named = || setup.profiles.iter().cloned().zip(&by_profile);
         Summary {
             costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
@@ -150,6 +158,10 @@ impl Summary {
             },
             lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),
             fragmented: finished.first().and_then(|run| run.fragmented.clone()),
+            groups: match finished.iter().all(|run| run.groups.is_empty()) {
+                true => BTreeMap::new(),
+                false => named().map(|(name, runs)| (name, groups(runs))).collect(),
+            },
             same_work: same_work(&by_profile),
             oracle,
             covered,
@@ -241,6 +253,7 @@ pub(crate) mod tests {
             program: "zipf:256M".into(),
             memory: Some(128 << 20),
             fragment: None,
+            group: Vec::new(),
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

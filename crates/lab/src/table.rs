@@ -3,7 +3,7 @@
 
 use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
 use crate::summary::{Setup, Summary, SummaryRow};
-use crate::{breakdown, human};
+use crate::{breakdown, groups, human};
 use std::fmt::Write;
 
 /// Cells under headings: the first column to the left, the others to the right.
@@ -65,7 +65,10 @@ pub fn render(summary: &Summary) -> String {
     text.push_str(&body(summary));
     text.push('\n');
     let state = summary.fragmented.as_ref().map(fragmented);
-    for section in details(summary).into_iter().chain(state).filter(|section| !section.is_empty()) {
+    let groups = groups::to_text(&summary.setup.profiles, &summary.groups);
+    for section in
+        details(summary).into_iter().chain([groups]).chain(state).filter(|section| !section.is_empty())
+    {
         text.push_str(&section);
         text.push('\n');
     }
@@ -92,8 +95,9 @@ pub fn heading(setup: &Setup) -> String {
         runs => format!("seeds {}..{}", setup.seed, setup.seed + u64::from(runs) - 1),
     };
     let state = setup.fragment.as_ref().map(|state| format!("begins   {state}\n")).unwrap_or_default();
+    let groups: String = setup.group.iter().map(|group| format!("group    {group}\n")).collect();
     format!(
-        "program  {}\nmachine  {}\nmemory   {memory}\n{state}runs     {} ({seeds})\n",
+        "program  {}\nmachine  {}\nmemory   {memory}\n{state}{groups}runs     {} ({seeds})\n",
         setup.program, setup.machine, setup.runs
     )
 }

@@ -9,8 +9,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Mode, Os, Prot, Remap,
-    Role, Signal, TaskHandle,
+    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Prot,
+    Remap, Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -62,10 +62,6 @@ impl LinuxOs {
         }
         Ok(done)
     }
-}
-
-fn prot(prot: Prot) -> u64 {
-    u64::from(prot.read) | u64::from(prot.write) << 1 | u64::from(prot.exec) << 2
 }
 
 /// Lay out a file's blocks on its device: zeroes, written past the page cache, so that reading them is real work.
@@ -125,8 +121,8 @@ impl Os for LinuxOs {
         for i in 0..u64::from(access.count) {
             let addr = page | (access.addr + 8 * i) & (PAGE - 8);
             match access.mode {
-                Mode::Load | Mode::Fetch => touch::load(addr).map(drop)?,
-                Mode::Store => touch::store(addr, addr)?,
+                AccessKind::Load | AccessKind::Fetch => touch::load(addr).map(drop)?,
+                AccessKind::Store => touch::store(addr, addr)?,
             }
         }
         Ok(())
@@ -151,7 +147,7 @@ impl Os for LinuxOs {
         }
         let flags =
             kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
-        let args = [map.addr.unwrap_or(0), map.len, prot(map.prot), flags, fd, offset];
+        let args = [map.addr.unwrap_or(0), map.len, map.prot.bits(), flags, fd, offset];
         // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
         Ok(unsafe { sys::call(nr::MMAP, args) }?)
     }
@@ -163,7 +159,7 @@ impl Os for LinuxOs {
 
     fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
         // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MPROTECT, [addr, len, prot(rights)]) }.map(drop)?)
+        Ok(unsafe { sys::call(nr::MPROTECT, [addr, len, rights.bits()]) }.map(drop)?)
     }
 
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
@@ -174,21 +170,8 @@ impl Os for LinuxOs {
     }
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        let advice = match advice {
-            Advice::Normal => 0,
-            Advice::Random => 1,
-            Advice::Sequential => 2,
-            Advice::WillNeed => 3,
-            Advice::DontNeed => 4,
-            Advice::Free => 8,
-            Advice::HugePage => 14,
-            Advice::NoHugePage => 15,
-            Advice::Cold => 20,
-            Advice::PageOut => 21,
-            Advice::Collapse => 25,
-        };
         // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MADVISE, [addr, len, advice]) }.map(drop)?)
+        Ok(unsafe { sys::call(nr::MADVISE, [addr, len, advice.number()]) }.map(drop)?)
     }
 
     fn never_defer_flushes(&mut self, _never: bool) {}
@@ -236,16 +219,8 @@ impl Os for LinuxOs {
     }
 
     fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
-        let advice = match advice {
-            FileAdvice::Normal => 0,
-            FileAdvice::Random => 1,
-            FileAdvice::Sequential => 2,
-            FileAdvice::WillNeed => 3,
-            FileAdvice::DontNeed => 4,
-            FileAdvice::NoReuse => 5,
-        };
         // SAFETY: no memory takes part.
-        Ok(unsafe { sys::call(nr::FADVISE, [fd.into(), offset, len, advice]) }.map(drop)?)
+        Ok(unsafe { sys::call(nr::FADVISE, [fd.into(), offset, len, advice.number()]) }.map(drop)?)
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {

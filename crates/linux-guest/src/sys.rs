@@ -69,17 +69,10 @@ pub const ECHILD: Code = Code(10);
 
 impl From<Code> for Errno {
     fn from(code: Code) -> Errno {
+        const EPERM: i32 = 1;
         match code.0 {
-            1 | 13 => Errno::Access,
-            2 => Errno::NoEnt,
-            9 => Errno::BadF,
-            11 => Errno::Again,
-            12 => Errno::NoMem,
-            14 => Errno::Fault,
-            16 => Errno::Busy,
-            28 => Errno::NoSpc,
-            38 => Errno::NoSys,
-            _ => Errno::Inval,
+            EPERM => Errno::Access,
+            other => Errno::from_number(other as u64).unwrap_or(Errno::Inval),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `cargo bench -p machine-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
 
 use machine_sim::{MachineSpec, RunConfig, run};
-use program::{Access, Map, Mode, Os, Program, Role, Signal, builtin};
+use program::{Access, AccessKind, Map, Os, Program, Role, Signal, builtin};
 
 /// Accesses of count 1 to `pages` resident pages, in order or at random.
 struct Touch {
@@ -32,7 +32,7 @@ impl Program for Touch {
             } else {
                 i / 64 % self.pages
             };
-            os.access(Access { addr: at + (page << 12), count: 1, mode: Mode::Load })?;
+            os.access(Access { addr: at + (page << 12), count: 1, mode: AccessKind::Load })?;
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ mod content;
 mod coroutine;
 pub mod device;
 mod fragment;
+mod groups;
 mod histogram;
 mod machine;
 mod moves;
@@ -44,6 +45,7 @@ mod world;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use fragment::{Fragmentation, Fragmented, MemoryState, ZoneState};
+pub use groups::{GroupOutcome, GroupSpec, Processes};
 pub use machine::{Fault, SimMachine};
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;

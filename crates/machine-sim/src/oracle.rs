@@ -14,6 +14,7 @@
 //!   long ([`Moment`]) and was beside such a call for a while.
 
 use crate::content::{ORIGINAL, Stamp};
+use abi::Forget;
 use mm::api::{AccessKind, Prot};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -127,17 +128,6 @@ pub(crate) enum Went {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct InFlux(u64);
-
-/// What a call did to the content of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Forget {
-    /// It is gone (MADV_DONTNEED).
-    Now,
-    /// It may go (MADV_FREE, or a call that failed halfway).
-    Perhaps,
-    /// It is as it was.
-    Not,
-}
 
 /// The oracle's verdict on its run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

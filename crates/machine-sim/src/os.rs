@@ -5,20 +5,20 @@ mod files;
 
 use crate::coroutine;
 use crate::machine::{Class, SimMachine};
-use crate::oracle::{Forget, InFlux, Oracle, What};
+use crate::oracle::{InFlux, Oracle, What};
 use crate::run::{END, RunError};
 use crate::sched::{Key, TaskId};
 use crate::spec::Hardware;
 use crate::world::{Kind, Open, World};
+use abi::Forget;
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
-use mm::mempolicy;
-use mm::units::{GroupId, NodeId, Nodes, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
+use mm::units::{GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy, Mode, Os,
-    PolicyMode, Program, Prot, Remap, Role, Signal, TaskHandle,
+    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy,
+    Os, Program, Prot, Remap, Role, Signal, TaskHandle,
 };
 
 /// Bits of a user address.
@@ -39,47 +39,6 @@ pub(crate) struct SimOs<'w, P> {
     access_cost: u64,
     instruction_cost: u64,
     accesses: u64,
-}
-
-fn errno(error: api::Error) -> Errno {
-    match error {
-        api::Error::NoMemory | api::Error::Killed => Errno::NoMem,
-        api::Error::Invalid => Errno::Inval,
-        api::Error::Access => Errno::Access,
-        api::Error::NotFound => Errno::NoEnt,
-        api::Error::NotMapped => Errno::Fault,
-        api::Error::NoSpace => Errno::NoSpc,
-        api::Error::Again => Errno::Again,
-        api::Error::Busy => Errno::Busy,
-    }
-}
-
-fn prot(prot: Prot) -> api::Prot {
-    let flag = |on: bool, bit: api::Prot| if on { bit } else { api::Prot::empty() };
-    flag(prot.read, api::Prot::READ) | flag(prot.write, api::Prot::WRITE) | flag(prot.exec, api::Prot::EXEC)
-}
-
-fn node_id(node: u32) -> Result<NodeId, Errno> {
-    u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
-}
-
-fn mem_policy(policy: MemPolicy) -> Result<mempolicy::MemPolicy, Errno> {
-    let mode = match policy.mode {
-        PolicyMode::Default => mempolicy::PolicyMode::Default,
-        PolicyMode::Preferred => mempolicy::PolicyMode::Preferred,
-        PolicyMode::Bind => mempolicy::PolicyMode::Bind,
-        PolicyMode::Interleave => mempolicy::PolicyMode::Interleave,
-    };
-    mempolicy::MemPolicy::new(mode, Nodes(policy.nodes)).ok_or(Errno::Inval)
-}
-
-fn group_id(group: Group) -> Result<GroupId, Errno> {
-    u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
-}
-
-fn group_limits(limits: GroupLimits) -> api::GroupLimits {
-    let GroupLimits { max, high, low, min, swap_max } = limits;
-    api::GroupLimits::of_bytes(max, high, low, min, swap_max)
 }
 
 /// Pages of a range given in bytes, if it is one.
@@ -237,7 +196,7 @@ impl<'w, P: Program> SimOs<'w, P> {
         if matches!(result, Err(api::Error::Killed)) {
             self.killed();
         }
-        result.map_err(errno)
+        result.map_err(Errno::from)
     }
 
     /// After a call, when the oracle knows of it.
@@ -292,7 +251,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         let cpu = self.machine.here();
         if access.addr >> ADDRESS_BITS == 0
             && let Some(cached) = cpu.tlb.recent(Vpn::of(access.addr))
-            && (access.mode == Mode::Load || (access.mode == Mode::Store && cached.storable()))
+            && (access.mode == AccessKind::Load || (access.mode == AccessKind::Store && cached.storable()))
             && !self.watched
         {
             let clock = cpu.clock.get() + self.access_cost * access.count as u64;
@@ -320,7 +279,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         };
         let (backing, what) = self.backing(map.source)?;
         let (locked, populate) = (map.locked, map.populate);
-        let request = MapRequest { at, pages, prot: prot(map.prot), backing, locked, populate };
+        let request = MapRequest { at, pages, prot: map.prot, backing, locked, populate };
         let space = self.space.0;
         let flux =
             at.and_then(|at| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
@@ -353,7 +312,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
         let (start, pages) = range(addr, len)?;
-        let (id, rights) = (self.space.0, prot(rights));
+        let id = self.space.0;
         let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
         let result = self.call(|mm, space| mm.mprotect(space, start, pages, rights));
         self.oracle(|oracle| {
@@ -385,19 +344,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         let (start, pages) = range(addr, len)?;
-        let (advice, forget) = match advice {
-            Advice::Normal => (api::Advice::Normal, Forget::Not),
-            Advice::Random => (api::Advice::Random, Forget::Not),
-            Advice::Sequential => (api::Advice::Sequential, Forget::Not),
-            Advice::WillNeed => (api::Advice::WillNeed, Forget::Not),
-            Advice::DontNeed => (api::Advice::DontNeed, Forget::Now),
-            Advice::Free => (api::Advice::Free, Forget::Perhaps),
-            Advice::Cold => (api::Advice::Cold, Forget::Not),
-            Advice::PageOut => (api::Advice::PageOut, Forget::Not),
-            Advice::HugePage => (api::Advice::HugePage, Forget::Not),
-            Advice::NoHugePage => (api::Advice::NoHugePage, Forget::Not),
-            Advice::Collapse => (api::Advice::Collapse, Forget::Not),
-        };
+        let forget = advice.forgets();
         let id = self.space.0;
         let flux = match forget {
             Forget::Not => None,
@@ -430,7 +377,7 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
         let (start, pages) = range(addr, len)?;
-        let node = node.map(node_id).transpose()?;
+        let node = node.map(NodeId::try_from).transpose()?;
         let result = self.call(|mm, space| mm.move_pages(space, start, pages, node));
         self.done(result.map(|moved| moved.failed))
     }
@@ -441,13 +388,13 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
-        let ((start, pages), policy) = (range(addr, len)?, mem_policy(policy)?);
+        let ((start, pages), policy) = (range(addr, len)?, policy.try_into()?);
         let result = self.call(|mm, space| mm.mbind(space, start, pages, policy, moving));
         self.done(result)
     }
 
     fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
-        let policy = mem_policy(policy)?;
+        let policy = policy.try_into()?;
         let result = self.call(|mm, space| mm.set_mempolicy(space, policy));
         self.done(result)
     }
@@ -492,7 +439,7 @@ impl<P: Program> Os for SimOs<'_, P> {
             .world
             .mm
             .read(file, offset, len, this.world.mm.group_of(this.space), &mut sink)
-            .map_err(errno);
+            .map_err(Errno::from);
         this.leave();
         self.done(result)
     }
@@ -541,16 +488,8 @@ impl<P: Program> Os for SimOs<'_, P> {
     fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
         let open = self.file(fd)?;
         let file = self.file_id(open);
-        let advice = match advice {
-            FileAdvice::Normal => api::FileAdvice::Normal,
-            FileAdvice::Random => api::FileAdvice::Random,
-            FileAdvice::Sequential => api::FileAdvice::Sequential,
-            FileAdvice::WillNeed => api::FileAdvice::WillNeed,
-            FileAdvice::DontNeed => api::FileAdvice::DontNeed,
-            FileAdvice::NoReuse => api::FileAdvice::NoReuse,
-        };
         let result = self.call(|mm, _| mm.fadvise(file, offset, len, advice));
-        if advice == api::FileAdvice::DontNeed {
+        if advice == FileAdvice::DontNeed {
             self.not_needed(open, offset / PAGE_SIZE, if len == 0 { u64::MAX } else { pages_of(len) });
         }
         self.done(result)
@@ -619,25 +558,25 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
-        let parent = group_id(parent)?;
-        let result = self.call(|mm, _| mm.create_group(parent, group_limits(limits)));
-        self.done(result).map(|group| Group(group.0.into()))
+        let parent = GroupId::try_from(parent)?;
+        let result = self.call(|mm, _| mm.create_group(parent, limits.into()));
+        self.done(result).map(Group::from)
     }
 
     fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
-        let group = group_id(group)?;
-        let result = self.call(|mm, _| mm.set_group_limits(group, group_limits(limits)));
+        let group = GroupId::try_from(group)?;
+        let result = self.call(|mm, _| mm.set_group_limits(group, limits.into()));
         self.done(result)
     }
 
     fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
-        let group = group_id(group)?;
+        let group = GroupId::try_from(group)?;
         let result = self.call(|mm, space| mm.move_space(space, group));
         self.done(result)
     }
 
     fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
-        let group = group_id(group)?;
+        let group = GroupId::try_from(group)?;
         let result = self.call(|mm, _| mm.remove_group(group));
         self.done(result)
     }
@@ -650,7 +589,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
-        let (group, knob) = (group_id(group)?, Knob::from_name(name).ok_or(Errno::NoEnt)?);
+        let (group, knob) = (GroupId::try_from(group)?, Knob::from_name(name).ok_or(Errno::NoEnt)?);
         let result = self.call(|mm, _| mm.set_group_knob(group, knob, value));
         self.done(result)
     }

@@ -2,6 +2,7 @@
 
 use crate::bound::BoundReport;
 use crate::fragment::Fragmented;
+use crate::groups::GroupOutcome;
 use crate::histogram::Histogram;
 use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub profile: Option<ProfileNode>,
     /// What memory was made before the program began; `None` if it was left as at start.
     pub fragmented: Option<Fragmented>,
+    /// What control groups have counted; the root is not among them.
+    pub groups: Vec<GroupOutcome>,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.
@@ -122,6 +125,7 @@ impl Outcome {
             optimum: machine.optimum.as_ref().map(|optimum| optimum.borrow().report()),
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
             fragmented: world.fragmented.clone(),
+            groups: world.groups.outcomes(&world.mm),
             oom: world.mm.oom_reports(),
             signals: kernel.signals.clone(),
             visited: kernel.visited.clone(),

@@ -3,6 +3,7 @@
 use crate::content::Stamp;
 use crate::coroutine::Coroutine;
 use crate::fragment::Fragmentation;
+use crate::groups::GroupSpec;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
 use crate::os::SimOs;
@@ -40,6 +41,8 @@ pub struct RunConfig {
     pub memory: Option<u64>,
     /// A state that memory is in when the program begins, instead of that of a machine that has just started.
     pub fragment: Option<Fragmentation>,
+    /// Control groups besides the machine's own, or with other limits than those.
+    pub groups: Vec<GroupSpec>,
     /// Tunables that differ from their defaults.
     pub knobs: Vec<(Knob, u64)>,
     /// The replacement policy that `reclaim.policy` = `custom` chooses.
@@ -83,6 +86,7 @@ impl RunConfig {
             machine,
             memory: None,
             fragment: None,
+            groups: Vec::new(),
             knobs: Vec::new(),
             custom: None,
             seed: 1,
@@ -140,6 +144,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let mm = Mm::new(machine, knobs).map_err(RunError::Input)?;
     let mut world = World::new(mm, program, config);
     world.fragment()?;
+    world.make_groups()?;
     // Dropped before the world that they borrow.
     let mut tasks = Vec::new();
     let result = drive(&world, &mut tasks);

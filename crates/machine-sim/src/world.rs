@@ -2,6 +2,7 @@
 
 use crate::content::{ORIGINAL, Stamp};
 use crate::fragment::{Fragmented, fragment};
+use crate::groups::{GroupSpec, Groups};
 use crate::machine::SimMachine;
 use crate::oracle::Oracle;
 use crate::run::{RunConfig, RunError};
@@ -97,6 +98,8 @@ pub(crate) struct World<'p, P> {
     pub(crate) ticks: Cell<bool>,
     /// What memory was made before the program began.
     pub(crate) fragmented: Option<Fragmented>,
+    /// Control groups that the run has begun with.
+    pub(crate) groups: Groups,
     /// Operations until everything is checked again, and where that is drawn from.
     unchecked: RefCell<(u64, Rng)>,
 }
@@ -119,6 +122,7 @@ impl<'p, P> World<'p, P> {
             failure: RefCell::new(None),
             inside: Cell::new(0),
             fragmented: None,
+            groups: Groups::default(),
         }
     }
 
@@ -132,6 +136,16 @@ impl<'p, P> World<'p, P> {
         }
         let made = self.machine().unseen(|| fragment(&self.mm, target, self.config.seed));
         self.fragmented = Some(made.map_err(RunError::Input)?);
+        Ok(())
+    }
+
+    /// Make the control groups of the machine and the configuration.
+    pub(crate) fn make_groups(&mut self) -> Result<(), RunError> {
+        let own = self.machine().spec().groups();
+        let specs = GroupSpec::of_run(own, &self.config.groups);
+        let specs = specs.map_err(|why| RunError::Input(format!("group: {why}")))?;
+        let made = self.machine().unseen(|| Groups::make(&self.mm, &specs));
+        self.groups = made.map_err(RunError::Input)?;
         Ok(())
     }
 
@@ -180,6 +194,10 @@ impl<'p, P> World<'p, P> {
             processes.push(Process { space, fds, tasks: 0, dead: false });
             processes.len() - 1
         };
+        if let Some(group) = self.groups.of_process(process as u32) {
+            // It fails if the program has removed the group. Then the process stays where its parent is.
+            let _ = self.machine().unseen(|| self.mm.move_space(space, group));
+        }
         self.start(Kind::Program { process, role })
     }
 

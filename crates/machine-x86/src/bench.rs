@@ -19,7 +19,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use machine_x86::user::abi::{self, Buffer, Call, Exit};
+use machine_x86::user::calls::{self, Buffer, Call, Exit};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
@@ -168,9 +168,9 @@ fn turns() -> u64 {
 
 /// Make a call that must succeed.
 fn ask(call: &Call) -> u64 {
-    let (number, args) = abi::encode(call);
+    let (number, args) = calls::encode(call);
     // SAFETY: calls of the library's `abi`; buffers that they name are this task's own.
-    let answer = abi::decode_answer(unsafe { user::system_call(number, args) });
+    let answer = calls::decode_answer(unsafe { user::system_call(number, args) });
     answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
 }
 
@@ -318,9 +318,9 @@ fn map_file(name: &str, pages: u64) -> u64 {
     let text: Vec<u8> = name.into();
     let name = buffer(&text);
     let size = pages * PAGE_SIZE;
-    let (fd, _) = abi::unpair(ask(&Call::Open { name, size, in_memory: false, writable: false }));
+    let (fd, _) = calls::unpair(ask(&Call::Open { name, size, in_memory: false, writable: false }));
     let source = MapSource::File { fd, offset: 0, shared: true };
-    ask(&Call::Mmap(Map { prot: Prot::R, source, ..Map::anonymous(size) }))
+    ask(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
 }
 
 /// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use core::arch::asm;
 use core::ops::Range;
 use machine_x86::kernel::{After, Host, Key, Outcome, Task};
-use machine_x86::user::abi::{self, Tell};
+use machine_x86::user::calls::{self, Tell};
 use machine_x86::user::choice::Choice;
 use machine_x86::user::{Home, Ring, TaskStart};
 use mm::api::AccessKind;
@@ -133,7 +133,7 @@ extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
 struct Cpu;
 
 fn signal(why: Why, addr: u64) -> Signal {
-    abi::signal_of(why.0, addr).expect("the fault handler gave a signal's number")
+    calls::signal_of(why.0, addr).expect("the fault handler gave a signal's number")
 }
 
 impl Ring for Cpu {
@@ -167,7 +167,7 @@ struct Programs;
 impl Hooks for Programs {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
         let Outcome::Signal(signal) = kernel().fault(&living().task, address, access) else { return };
-        if !touch::fail(frame, |_| None, Why(abi::signal_number(signal))) {
+        if !touch::fail(frame, |_| None, Why(calls::signal_number(signal))) {
             let number = living().task.number();
             report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
         }

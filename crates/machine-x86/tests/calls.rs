@@ -3,7 +3,7 @@
 mod hosted;
 
 use hosted::{Body, Report, Setup, run};
-use machine_x86::user::abi::{Buffer, Call, Tell, unpair};
+use machine_x86::user::calls::{Buffer, Call, Tell, unpair};
 use program::{Errno, Group, GroupLimits, Map, MapSource, Prot};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -72,9 +72,9 @@ fn ranges_and_rights_are_judged() {
             let source = MapSource::File { fd, offset, shared: true };
             call(Call::Mmap(Map { source, prot, ..Map::anonymous(4096) }))
         };
-        assert_eq!(file(1, Prot::R), Err(Errno::Inval));
+        assert_eq!(file(1, Prot::READ), Err(Errno::Inval));
         assert_eq!(file(0, Prot::RW), Err(Errno::Access));
-        let addr = file(4096, Prot::R).unwrap();
+        let addr = file(4096, Prot::READ).unwrap();
         assert_eq!(call(Call::Mprotect { addr, len: 4096, prot: Prot::RW }), Err(Errno::Access));
         assert_eq!(call(Call::Munmap { addr: addr + 1, len: 4096 }), Err(Errno::Inval));
         assert_eq!(call(Call::Munmap { addr, len: u64::MAX }), Err(Errno::Inval));

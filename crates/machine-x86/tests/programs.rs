@@ -2,13 +2,14 @@
 
 mod hosted;
 
+use abi::{AccessKind, Prot};
 use hosted::{Report, Setup, run};
 use machine_x86::user::scenarios;
 use mm::knobs::Knob;
 use program::{apps, builtin};
 use trace::Image;
 use trace::codec::Encoder;
-use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Values of `tlb.unmap`.
@@ -100,7 +101,7 @@ fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
 fn a_trace_reads_what_it_wrote() {
     let touch = |page, mode| Event::Run(Run { page, count: 3, mode });
     let map = |epoch, page: u64, backing| {
-        let (addr, len, rights) = (page << 12, 64 << 12, Rights::RW);
+        let (addr, len, rights) = (page << 12, 64 << 12, Prot::RW);
         Event::Map { epoch, addr, len, rights, backing, populate: false, locked: false, replaces: false }
     };
     let file = Backing::File { file: FileId(0), offset: 0, shared: true };
@@ -109,10 +110,18 @@ fn a_trace_reads_what_it_wrote() {
     let mut second = vec![Event::Sync { epoch: 2 }];
     for page in 0..10 {
         let (own, of_file) = (0x5000 + page, 0x7_ffff_0000 + page);
-        first.extend([touch(own, Mode::Store), touch(of_file, Mode::Store), touch(own, Mode::Load)]);
-        second.extend([touch(of_file, Mode::Load), touch(own, Mode::Load), touch(of_file, Mode::Store)]);
+        first.extend([
+            touch(own, AccessKind::Store),
+            touch(of_file, AccessKind::Store),
+            touch(own, AccessKind::Load),
+        ]);
+        second.extend([
+            touch(of_file, AccessKind::Load),
+            touch(own, AccessKind::Load),
+            touch(of_file, AccessKind::Store),
+        ]);
     }
-    first.push(touch(0x9000, Mode::Load));
+    first.push(touch(0x9000, AccessKind::Load));
     let trace = trace_of(&[&first, &second]);
     for policy in POLICIES {
         let report = fine(&Setup { trace: Some(trace), unmap: policy, ..Setup::new("trace") });

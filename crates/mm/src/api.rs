@@ -2,40 +2,9 @@
 
 use crate::units::*;
 
-bitflags::bitflags! {
-    /// What a mapping allows.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub struct Prot: u8 {
-        /// Loads.
-        const READ = 1;
-        /// Stores.
-        const WRITE = 2;
-        /// Instruction fetches.
-        const EXEC = 4;
-    }
-}
+use abi::Errno;
 
-/// What an access does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum AccessKind {
-    /// Data read.
-    Load,
-    /// Data write.
-    Store,
-    /// Instruction fetch.
-    Fetch,
-}
-
-impl AccessKind {
-    /// The right that it needs.
-    pub const fn needs(self) -> Prot {
-        match self {
-            AccessKind::Load => Prot::READ,
-            AccessKind::Store => Prot::WRITE,
-            AccessKind::Fetch => Prot::EXEC,
-        }
-    }
-}
+pub use abi::{AccessKind, Advice, FileAdvice, Prot};
 
 /// What stands behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,50 +43,6 @@ pub struct MapRequest {
     pub populate: bool,
 }
 
-/// `madvise` values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Advice {
-    /// Ordinary read-ahead and recency.
-    Normal,
-    /// Expect random use: no read-ahead, no recency.
-    Random,
-    /// Expect sequential use: more read-ahead, no recency.
-    Sequential,
-    /// Read it in now.
-    WillNeed,
-    /// Forget the content.
-    DontNeed,
-    /// The content may be forgotten until it is written again.
-    Free,
-    /// Make it the first to be reclaimed.
-    Cold,
-    /// Reclaim it now.
-    PageOut,
-    /// Anonymous memory may be made of the larger folios whose knob says `madvise`.
-    HugePage,
-    /// Anonymous memory is to be made of single pages.
-    NoHugePage,
-    /// Make one folio, mapped by one entry, of each 2 MiB in the range.
-    Collapse,
-}
-
-/// `posix_fadvise` values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum FileAdvice {
-    /// Ordinary read-ahead.
-    Normal,
-    /// No read-ahead.
-    Random,
-    /// Twice the read-ahead.
-    Sequential,
-    /// Read it in now.
-    WillNeed,
-    /// Drop it from the cache.
-    DontNeed,
-    /// Used once: no recency.
-    NoReuse,
-}
-
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
@@ -153,6 +78,21 @@ pub enum Error {
     Busy,
     /// The space was chosen to die.
     Killed,
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        match error {
+            Error::NoMemory | Error::Killed => Errno::NoMem,
+            Error::Invalid => Errno::Inval,
+            Error::Access => Errno::Access,
+            Error::NotFound => Errno::NoEnt,
+            Error::NotMapped => Errno::Fault,
+            Error::NoSpace => Errno::NoSpc,
+            Error::Again => Errno::Again,
+            Error::Busy => Errno::Busy,
+        }
+    }
 }
 
 /// What a fault that cannot be served means to the program.
@@ -207,19 +147,13 @@ impl Default for GroupLimits {
     }
 }
 
-impl GroupLimits {
-    /// The limits as the files of a control group have them, in bytes: a page that is there only in part is not.
-    pub const fn of_bytes(max: u64, high: u64, low: u64, min: u64, swap_max: u64) -> GroupLimits {
-        const fn pages(bytes: u64) -> u64 {
-            if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE }
-        }
-        GroupLimits {
-            max: pages(max),
-            high: pages(high),
-            low: pages(low),
-            min: pages(min),
-            swap_max: pages(swap_max),
-        }
+impl From<abi::GroupLimits> for GroupLimits {
+    /// A page that is there only in part is not.
+    fn from(limits: abi::GroupLimits) -> GroupLimits {
+        let pages = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE };
+        let abi::GroupLimits { max, high, low, min, swap_max } = limits;
+        let [max, high, low, min, swap_max] = [max, high, low, min, swap_max].map(pages);
+        GroupLimits { max, high, low, min, swap_max }
     }
 }
 

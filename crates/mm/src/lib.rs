@@ -79,4 +79,4 @@ pub mod work;
 pub mod writeback;
 
 pub use machine::Machine;
-pub use mm::{Config, Mm, OomReport};
+pub use mm::{Config, GroupAccount, Mm, OomReport};

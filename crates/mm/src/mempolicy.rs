@@ -9,25 +9,7 @@
 
 use crate::machine::Machine;
 use crate::units::*;
-
-/// How nodes are chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum PolicyMode {
-    /// As the process says; if it says nothing, the CPU's node first (MPOL_DEFAULT).
-    Default,
-    /// The nearest of these nodes first, then all others (MPOL_PREFERRED, MPOL_PREFERRED_MANY).
-    Preferred,
-    /// These nodes and no others, the nearest first (MPOL_BIND).
-    Bind,
-    /// These nodes in turn; where one has no room, any (MPOL_INTERLEAVE).
-    Interleave,
-}
-
-impl PolicyMode {
-    /// All of them, in the order of Linux's numbers.
-    const ALL: [PolicyMode; 4] =
-        [PolicyMode::Default, PolicyMode::Preferred, PolicyMode::Bind, PolicyMode::Interleave];
-}
+use abi::{Errno, PolicyMode};
 
 /// Bits of the nodes in a policy's word.
 const NODE_BITS: u32 = 40;
@@ -76,6 +58,14 @@ impl MemPolicy {
     /// Of which.
     pub const fn nodes(self) -> Nodes {
         Nodes(self.0 & ((1 << NODE_BITS) - 1))
+    }
+}
+
+impl TryFrom<abi::MemPolicy> for MemPolicy {
+    type Error = Errno;
+
+    fn try_from(policy: abi::MemPolicy) -> Result<MemPolicy, Errno> {
+        MemPolicy::new(policy.mode, Nodes(policy.nodes)).ok_or(Errno::Inval)
     }
 }
 

@@ -27,6 +27,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+pub use groups::GroupAccount;
 pub use migrate::Moved;
 pub use oom::OomReport;
 
@@ -48,7 +49,7 @@ use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
 use crate::space::{FaultStop, Spaces, Stop};
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::store::Store;
 use crate::swap::Swap;
 use crate::units::*;
@@ -219,12 +220,14 @@ impl<M: Machine> Mm<M> {
         base.count(Stat::Pgfault, 1);
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
+        self.store.lru.groups.count(group, GroupStat::Pgfault, 1);
         // Before and not after: else what the fault maps may be gone again when the access is tried, time after time.
         self.stay_below_high(group);
         let served =
             self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
             base.count(Stat::Pgmajfault, 1);
+            self.store.lru.groups.count(group, GroupStat::Pgmajfault, 1);
         }
         if let Some(file) = served.dirtied
             && writeback::balance_dirty(&self.store, &self.writeback, file)

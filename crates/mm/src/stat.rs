@@ -167,8 +167,10 @@ impl Stat {
     }
 }
 
+mod groups;
 mod sizes;
 
+pub use groups::GroupStat;
 pub use sizes::{SizeStat, SizeStats};
 
 /// The counters of one machine.

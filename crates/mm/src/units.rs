@@ -1,5 +1,6 @@
 //! Indices and sizes. Each has a type of its own, so that a page number is never taken for a frame number.
 
+use abi::{Errno, Group};
 use core::fmt;
 
 /// log2 of the page size.
@@ -72,6 +73,31 @@ index!(
 index!(
     /// A memory control group.
     GroupId(u16), "G");
+
+impl TryFrom<Group> for GroupId {
+    type Error = Errno;
+
+    /// No group has a larger number.
+    fn try_from(group: Group) -> Result<GroupId, Errno> {
+        u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
+    }
+}
+
+impl From<GroupId> for Group {
+    fn from(group: GroupId) -> Group {
+        Group(group.0.into())
+    }
+}
+
+impl TryFrom<u32> for NodeId {
+    type Error = Errno;
+
+    /// No node has a larger number.
+    fn try_from(node: u32) -> Result<NodeId, Errno> {
+        u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
+    }
+}
+
 index!(
     /// A block device.
     DeviceId(u8), "D");

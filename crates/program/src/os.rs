@@ -6,23 +6,17 @@
 //!   number that `spawn` and `fork` pass on: this needs no closures, so it also works across a real `fork`.
 //! - Every call may let other tasks run. Between calls a task is never interrupted in the simulator.
 
+pub use abi::{
+    AccessKind, Advice, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, MemPolicy, PolicyMode, Prot,
+    Remap,
+};
+
 /// Which part of a program a task plays; role 0 is the first task.
 pub type Role = u32;
 
 /// A task (thread or child process) that can be joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct TaskHandle(pub u32);
-
-/// How memory is touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Mode {
-    /// A data read.
-    Load,
-    /// A data write.
-    Store,
-    /// An instruction fetch.
-    Fetch,
-}
 
 /// A run of accesses inside one page: `count` loads, stores or fetches beginning at `addr`.
 ///
@@ -34,187 +28,7 @@ pub struct Access {
     /// Number of accesses, at least 1.
     pub count: u32,
     /// What each of them is.
-    pub mode: Mode,
-}
-
-/// What a mapping allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub struct Prot {
-    /// Loads.
-    pub read: bool,
-    /// Stores.
-    pub write: bool,
-    /// Instruction fetches.
-    pub exec: bool,
-}
-
-impl Prot {
-    /// No access at all.
-    pub const NONE: Prot = Prot { read: false, write: false, exec: false };
-    /// Loads only.
-    pub const R: Prot = Prot { read: true, write: false, exec: false };
-    /// Loads and stores.
-    pub const RW: Prot = Prot { read: true, write: true, exec: false };
-    /// Loads and fetches.
-    pub const RX: Prot = Prot { read: true, write: false, exec: true };
-}
-
-/// What stands behind a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapSource {
-    /// Zeroes, private to the process (copied on write after `fork`).
-    Anonymous,
-    /// Zeroes, shared with children.
-    AnonymousShared,
-    /// A file from `offset` (bytes, page aligned); writes go to the file if `shared`, else to private copies.
-    File {
-        /// The open file.
-        fd: u32,
-        /// Byte offset of the first page.
-        offset: u64,
-        /// Whether stores reach the file.
-        shared: bool,
-    },
-}
-
-/// A request to map memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Map {
-    /// `Some`: exactly there, replacing what was mapped (MAP_FIXED). `None`: wherever there is room.
-    pub addr: Option<u64>,
-    /// Bytes, rounded up to pages.
-    pub len: u64,
-    /// Rights.
-    pub prot: Prot,
-    /// What stands behind it.
-    pub source: MapSource,
-    /// Fault all pages in at once (MAP_POPULATE).
-    pub populate: bool,
-    /// Keep the pages in memory (MAP_LOCKED).
-    pub locked: bool,
-}
-
-impl Map {
-    /// Private anonymous read-write memory of `len` bytes anywhere.
-    pub const fn anonymous(len: u64) -> Map {
-        Map { addr: None, len, prot: Prot::RW, source: MapSource::Anonymous, populate: false, locked: false }
-    }
-
-    /// A shared mapping of the first `len` bytes of `fd`.
-    pub const fn file_shared(fd: u32, len: u64, prot: Prot) -> Map {
-        Map {
-            addr: None,
-            len,
-            prot,
-            source: MapSource::File { fd, offset: 0, shared: true },
-            populate: false,
-            locked: false,
-        }
-    }
-}
-
-/// A request to move or resize a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remap {
-    /// Where it is.
-    pub addr: u64,
-    /// Its length in bytes.
-    pub old_len: u64,
-    /// The length that it is to have.
-    pub new_len: u64,
-    /// May it move if it cannot grow in place?
-    pub may_move: bool,
-    /// Move exactly there (MREMAP_FIXED).
-    pub fixed: Option<u64>,
-}
-
-/// `madvise` values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Advice {
-    /// MADV_NORMAL
-    Normal,
-    /// MADV_RANDOM
-    Random,
-    /// MADV_SEQUENTIAL
-    Sequential,
-    /// MADV_WILLNEED
-    WillNeed,
-    /// MADV_DONTNEED
-    DontNeed,
-    /// MADV_FREE
-    Free,
-    /// MADV_COLD
-    Cold,
-    /// MADV_PAGEOUT
-    PageOut,
-    /// MADV_HUGEPAGE
-    HugePage,
-    /// MADV_NOHUGEPAGE
-    NoHugePage,
-    /// MADV_COLLAPSE
-    Collapse,
-}
-
-impl Advice {
-    /// All values.
-    pub const ALL: [Advice; 11] = [
-        Advice::Normal,
-        Advice::Random,
-        Advice::Sequential,
-        Advice::WillNeed,
-        Advice::DontNeed,
-        Advice::Free,
-        Advice::Cold,
-        Advice::PageOut,
-        Advice::HugePage,
-        Advice::NoHugePage,
-        Advice::Collapse,
-    ];
-}
-
-/// `posix_fadvise` values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum FileAdvice {
-    /// POSIX_FADV_NORMAL
-    Normal,
-    /// POSIX_FADV_RANDOM
-    Random,
-    /// POSIX_FADV_SEQUENTIAL
-    Sequential,
-    /// POSIX_FADV_WILLNEED
-    WillNeed,
-    /// POSIX_FADV_DONTNEED
-    DontNeed,
-    /// POSIX_FADV_NOREUSE
-    NoReuse,
-}
-
-/// How the nodes are chosen that memory comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum PolicyMode {
-    /// MPOL_DEFAULT
-    Default,
-    /// MPOL_PREFERRED_MANY
-    Preferred,
-    /// MPOL_BIND
-    Bind,
-    /// MPOL_INTERLEAVE
-    Interleave,
-}
-
-impl PolicyMode {
-    /// All values.
-    pub const ALL: [PolicyMode; 4] =
-        [PolicyMode::Default, PolicyMode::Preferred, PolicyMode::Bind, PolicyMode::Interleave];
-}
-
-/// Where memory comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct MemPolicy {
-    /// How nodes are chosen.
-    pub mode: PolicyMode,
-    /// Of which (bit n: node n); none for the default.
-    pub nodes: u64,
+    pub mode: AccessKind,
 }
 
 /// A file that a program wants. Files are named so that tasks and processes can share them.
@@ -228,61 +42,6 @@ pub struct FileSpec<'a> {
     pub in_memory: bool,
     /// Open for writing.
     pub writable: bool,
-}
-
-/// A memory control group of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct Group(pub u32);
-
-impl Group {
-    /// The group at the root of the tree, which has no limits. Every process is in it until it enters another.
-    pub const ROOT: Group = Group(0);
-}
-
-/// Limits of a control group, in bytes, as the files of cgroup v2 have them; [`u64::MAX`] is their `max`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupLimits {
-    /// memory.max
-    pub max: u64,
-    /// memory.high
-    pub high: u64,
-    /// memory.low
-    pub low: u64,
-    /// memory.min
-    pub min: u64,
-    /// memory.swap.max
-    pub swap_max: u64,
-}
-
-impl Default for GroupLimits {
-    fn default() -> Self {
-        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }
-    }
-}
-
-/// Why a call was refused. The names are errno's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Errno {
-    /// No memory could be found, even by reclaim.
-    NoMem,
-    /// Bad argument.
-    Inval,
-    /// Not permitted (for example, a shared writable mapping of a read-only file).
-    Access,
-    /// No such file.
-    NoEnt,
-    /// Bad file descriptor.
-    BadF,
-    /// The range is not mapped or the address is bad.
-    Fault,
-    /// In use.
-    Busy,
-    /// No space on the device.
-    NoSpc,
-    /// Try again later.
-    Again,
-    /// The call is not offered by this machine.
-    NoSys,
 }
 
 /// What kills a task that does not expect it.
@@ -312,13 +71,13 @@ pub trait Os {
     /// One load.
     #[inline]
     fn load(&mut self, addr: u64) -> Result<(), Signal> {
-        self.access(Access { addr, count: 1, mode: Mode::Load })
+        self.access(Access { addr, count: 1, mode: AccessKind::Load })
     }
 
     /// One store.
     #[inline]
     fn store(&mut self, addr: u64) -> Result<(), Signal> {
-        self.access(Access { addr, count: 1, mode: Mode::Store })
+        self.access(Access { addr, count: 1, mode: AccessKind::Store })
     }
 
     /// Execute `instructions` that touch no memory worth naming.

@@ -35,6 +35,13 @@ impl Rng {
         ((self.bits() as u128 * n as u128) >> 64) as u64
     }
 
+    /// Bring items into any order, each as likely.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+
     /// True in `share` of 100 cases.
     #[inline]
     pub fn percent(&mut self, share: u64) -> bool {

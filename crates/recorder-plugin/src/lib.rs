@@ -1,10 +1,10 @@
 //! The part of the trace recorder that runs inside QEMU's user-mode emulator.
 //!
 //! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32 PROGRAM` writes one file per process into
-//! FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std`, so that the build script of
-//! `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three sources of
-//! events: each translated block that is entered (instructions, fetches), each load and store, each system call
-//! and its return.
+//! FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`, so that the
+//! build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three
+//! sources of events: each translated block that is entered (instructions, fetches), each load and store, each system
+//! call and its return.
 //!
 //! State is per guest thread, found by QEMU's index of the virtual CPU. All callbacks for a CPU come on its own
 //! host thread, so that state needs no lock; see [`shared`] for what is common.
@@ -34,8 +34,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use abi::AccessKind;
 use calls::Call;
-use event::{Mode, PAGE_SHIFT};
+use event::PAGE_SHIFT;
 use qemu::{Block, Info, PluginId};
 use thread::Thread;
 
@@ -100,7 +101,7 @@ extern "C" fn on_block(index: c_uint, data: *mut c_void) {
     follow(thread);
     let data = data as u64;
     thread.instructions += data >> ADDRESS_BITS;
-    thread.touch((data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT, Mode::Fetch, 1);
+    thread.touch((data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT, AccessKind::Fetch, 1);
 }
 
 extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
@@ -109,7 +110,7 @@ extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
     // SAFETY: `info` is what QEMU passed for this access; both functions only look at its bits.
     let (store, size) =
         unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    let mode = if store { Mode::Store } else { Mode::Load };
+    let mode = if store { AccessKind::Store } else { AccessKind::Load };
     let (first, last) = (addr >> PAGE_SHIFT, addr.wrapping_add((1u64 << size) - 1) >> PAGE_SHIFT);
     thread.touch(first, mode, 1);
     if last != first {

@@ -6,14 +6,15 @@
 
 use std::fs;
 
-use crate::event::{Backing, Event, Rights};
+use crate::event::{Backing, Event};
 use crate::files::Files;
+use abi::Prot;
 
 /// A line of /proc/self/maps.
 struct Line<'a> {
     start: u64,
     end: u64,
-    rights: Rights,
+    rights: Prot,
     shared: bool,
     offset: u64,
     path: &'a str,
@@ -29,7 +30,9 @@ fn parse(line: &str) -> Option<Line<'_>> {
     Some(Line {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        rights: Rights(u8::from(bit(0, b'r')) | u8::from(bit(1, b'w')) << 1 | u8::from(bit(2, b'x')) << 2),
+        rights: Prot::from_bits(
+            u64::from(bit(0, b'r')) | u64::from(bit(1, b'w')) << 1 | u64::from(bit(2, b'x')) << 2,
+        ),
         shared: bit(3, b's'),
         offset: u64::from_str_radix(offset, 16).ok()?,
         path,
@@ -59,7 +62,7 @@ pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
                     code.iter().find(|(path, _)| path == line.path).map_or(&[][..], |(_, ranges)| ranges);
                 let length = line.end - line.start;
                 if ranges.iter().any(|&(from, to)| line.offset < to && from < line.offset + length) {
-                    rights = Rights(rights.0 | 4);
+                    rights |= Prot::EXEC;
                 }
                 Backing::File { file, offset: line.offset, shared: line.shared }
             }

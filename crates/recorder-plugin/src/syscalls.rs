@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::calls::{Call, forks};
-use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, PAGE_SIZE, Rights, ThreadId};
+use crate::event::{Backing, Event, FileId, PAGE_SIZE, ThreadId};
 use crate::files;
 use crate::raw::kind;
 use crate::shared::{self, EPOCH};
 use crate::thread::{Pending, Thread};
+use abi::{AccessKind, Advice, FileAdvice, Prot};
 
 /// A call begins.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
@@ -92,16 +93,12 @@ fn told(thread: &mut Thread, pending: &Pending, result: u64) {
     }
 }
 
-const fn rights(bits: u64) -> Rights {
-    Rights(bits as u8 & 7)
-}
-
 fn space(thread: &mut Thread, pending: &Pending, result: u64) {
     let (epoch, [a, b, c, d, _, _]) = (pending.epoch, pending.args);
     let event = match pending.call {
         Call::Mmap => mmap(pending, result),
         Call::Munmap => Event::Unmap { epoch, addr: a, len: b },
-        Call::Mprotect => Event::Protect { epoch, addr: a, len: b, rights: rights(c) },
+        Call::Mprotect => Event::Protect { epoch, addr: a, len: b, rights: Prot::from_bits(c) },
         Call::Mremap if b == 0 || d & 4 != 0 => Event::Skip { epoch },
         Call::Mremap => Event::Remap { epoch, addr: a, old_len: b, new_len: c, new_addr: result },
         _ => match heap(epoch, result) {
@@ -125,7 +122,7 @@ fn mmap(pending: &Pending, addr: u64) -> Event {
         epoch: pending.epoch,
         addr,
         len,
-        rights: rights(prot),
+        rights: Prot::from_bits(prot),
         backing,
         populate: flags & 0x8000 != 0,
         locked: flags & 0x2000 != 0,
@@ -142,7 +139,7 @@ fn heap(epoch: u64, now: u64) -> Option<Event> {
     }
     let (from, to) = (up(if before == 0 { now } else { before }), up(now));
     Some(if to > from {
-        let (rights, backing) = (Rights::RW, Backing::Anonymous);
+        let (rights, backing) = (Prot::RW, Backing::Anonymous);
         let len = to - from;
         Event::Map {
             epoch,
@@ -165,20 +162,7 @@ fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
     let [addr, len, third, ..] = args;
     let event = match call {
         Call::Madvise => {
-            let advice = match third {
-                0 => Advice::Normal,
-                1 => Advice::Random,
-                2 => Advice::Sequential,
-                3 => Advice::WillNeed,
-                4 => Advice::DontNeed,
-                8 => Advice::Free,
-                14 => Advice::HugePage,
-                15 => Advice::NoHugePage,
-                20 => Advice::Cold,
-                21 => Advice::PageOut,
-                25 => Advice::Collapse,
-                _ => return,
-            };
+            let Some(advice) = Advice::from_number(third) else { return };
             Event::Advise { addr, len, advice }
         }
         Call::Mlock => Event::Lock { addr, len },
@@ -205,8 +189,8 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
     let (args, epoch) = (pending.args, pending.epoch);
     let [fd, buffer, _, at, ..] = args;
     match pending.call {
-        Call::Receive | Call::Read | Call::Pread => thread.copied(buffer, result, Mode::Store),
-        Call::Send | Call::Write | Call::Pwrite => thread.copied(buffer, result, Mode::Load),
+        Call::Receive | Call::Read | Call::Pread => thread.copied(buffer, result, AccessKind::Store),
+        Call::Send | Call::Write | Call::Pwrite => thread.copied(buffer, result, AccessKind::Load),
         _ => {}
     }
     match pending.call {
@@ -231,8 +215,7 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
             }
         }
         Call::Fadvise => {
-            let advice = usize::try_from(at).ok().and_then(|code| FileAdvice::ALL.get(code)).copied();
-            if let (Some(file), Some(advice)) = (known(fd as i32, false), advice) {
+            if let (Some(file), Some(advice)) = (known(fd as i32, false), FileAdvice::from_number(at)) {
                 thread.event(&Event::FileAdvise { file, offset: args[1], len: args[2], advice });
             }
         }

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use crate::calls::Call;
 use crate::codec::{Encoder, put_varint};
-use crate::event::{Event, Mode, PAGE_SHIFT, Run};
+use crate::event::{Event, PAGE_SHIFT, Run};
 use crate::raw::{self, kind};
 use crate::shared;
 use crate::window::Window;
+use abi::AccessKind;
 
 /// Bytes of events after which they are written out.
 const FLUSH: usize = 256 << 10;
@@ -92,7 +93,7 @@ impl Thread {
 
     /// Count accesses to a page.
     #[inline]
-    pub fn touch(&mut self, page: u64, mode: Mode, count: u32) {
+    pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) {
         if let Some(run) = self.window.touch(page, mode, count) {
             self.emit_run(run);
         }
@@ -114,7 +115,7 @@ impl Thread {
     }
 
     /// The kernel copied to (`Store`) or from (`Load`) user memory.
-    pub fn copied(&mut self, addr: u64, len: u64, mode: Mode) {
+    pub fn copied(&mut self, addr: u64, len: u64, mode: AccessKind) {
         let end = addr.saturating_add(len);
         let mut at = addr;
         while at < end {

@@ -12,7 +12,8 @@
 //! is emptied before every system call and whenever another thread has changed the address space, so an access is never
 //! moved across a change of what it may touch. Two threads' accesses to one page keep their order only to that grain.
 
-use crate::event::{Mode, Run};
+use crate::event::Run;
+use abi::AccessKind;
 
 /// Most pairs that a window can be set to.
 pub const MOST: usize = 64;
@@ -43,7 +44,7 @@ impl Window {
 
     /// Count `count` accesses. Returns the run that had to make room.
     #[inline]
-    pub fn touch(&mut self, page: u64, mode: Mode, count: u32) -> Option<Run> {
+    pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) -> Option<Run> {
         let key = page << 2 | mode as u64;
         self.clock += 1;
         let at = usize::from(self.hints[hint(key)]) % MOST;
@@ -76,7 +77,7 @@ impl Window {
 
     fn run(&self, at: usize) -> Option<Run> {
         let key = self.keys[at];
-        let mode = Mode::ALL[(key & 3) as usize % 3];
+        let mode = AccessKind::ALL[(key & 3) as usize % 3];
         (key != NONE).then(|| Run { page: key >> 2, count: self.counts[at], mode })
     }
 

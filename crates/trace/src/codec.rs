@@ -15,7 +15,8 @@
 //! Varints are LEB128 (7 bits a byte, low bits first, the top bit says that more follow). The three columns are
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
-use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use crate::event::{Backing, Event, FileId, Run, ThreadId};
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
@@ -46,6 +47,10 @@ mod code {
     pub const FORK: u8 = 20;
     pub const JOIN: u8 = 21;
     pub const EXEC: u8 = 22;
+    pub const GROUP_CREATE: u8 = 23;
+    pub const GROUP_LIMIT: u8 = 24;
+    pub const GROUP_ENTER: u8 = 25;
+    pub const GROUP_REMOVE: u8 = 26;
 }
 
 /// Append `value` as a varint.
@@ -124,7 +129,7 @@ impl Encoder {
                     Backing::AnonymousShared => (1, 0, 0),
                     Backing::File { file, offset, shared } => (2 + u64::from(shared), file.0, offset),
                 };
-                let flags = u64::from(rights.0 & 7)
+                let flags = rights.bits()
                     | u64::from(populate) << 3
                     | u64::from(locked) << 4
                     | u64::from(replaces) << 5
@@ -133,12 +138,12 @@ impl Encoder {
             }
             Event::Unmap { epoch, addr, len } => self.other(code::UNMAP, &[epoch, addr, len]),
             Event::Protect { epoch, addr, len, rights } => {
-                self.other(code::PROTECT, &[epoch, addr, len, u64::from(rights.0)])
+                self.other(code::PROTECT, &[epoch, addr, len, rights.bits()])
             }
             Event::Remap { epoch, addr, old_len, new_len, new_addr } => {
                 self.other(code::REMAP, &[epoch, addr, old_len, new_len, new_addr])
             }
-            Event::Advise { addr, len, advice } => self.other(code::ADVISE, &[addr, len, advice as u64]),
+            Event::Advise { addr, len, advice } => self.other(code::ADVISE, &[addr, len, advice.code()]),
             Event::Lock { addr, len } => self.other(code::LOCK, &[addr, len]),
             Event::Unlock { addr, len } => self.other(code::UNLOCK, &[addr, len]),
             Event::Msync { addr, len } => self.other(code::MSYNC, &[addr, len]),
@@ -151,12 +156,22 @@ impl Encoder {
                 self.other(code::TRUNCATE, &[epoch, u64::from(file.0), size])
             }
             Event::FileAdvise { file, offset, len, advice } => {
-                self.other(code::FILE_ADVISE, &[u64::from(file.0), offset, len, advice as u64])
+                self.other(code::FILE_ADVISE, &[u64::from(file.0), offset, len, advice.code()])
             }
             Event::Spawn { thread } => self.other(code::SPAWN, &[u64::from(thread.0)]),
             Event::Fork { epoch, thread } => self.other(code::FORK, &[epoch, u64::from(thread.0)]),
             Event::Join { thread } => self.other(code::JOIN, &[u64::from(thread.0)]),
             Event::Exec => self.other(code::EXEC, &[]),
+            Event::GroupCreate { group, parent, limits } => {
+                self.other(code::GROUP_CREATE, &[u64::from(group.0), u64::from(parent.0)]);
+                self.limits(&limits);
+            }
+            Event::GroupLimit { group, limits } => {
+                self.other(code::GROUP_LIMIT, &[u64::from(group.0)]);
+                self.limits(&limits);
+            }
+            Event::GroupEnter { group } => self.other(code::GROUP_ENTER, &[u64::from(group.0)]),
+            Event::GroupRemove { group } => self.other(code::GROUP_REMOVE, &[u64::from(group.0)]),
         }
     }
 
@@ -185,9 +200,18 @@ impl Encoder {
 
     fn other(&mut self, code: u8, fields: &[u64]) {
         self.ops.push(OTHER | code << 2);
+        self.fields(fields);
+    }
+
+    fn fields(&mut self, fields: &[u64]) {
         for &field in fields {
             put_varint(&mut self.args, field);
         }
+    }
+
+    fn limits(&mut self, limits: &GroupLimits) {
+        let &GroupLimits { max, high, low, min, swap_max } = limits;
+        self.fields(&[max, high, low, min, swap_max]);
     }
 }
 
@@ -232,7 +256,7 @@ impl Decoder {
         if op & 3 == OTHER {
             return self.other(op >> 2, block).map(Some);
         }
-        let mode = Mode::ALL[usize::from(op & 3)];
+        let mode = AccessKind::ALL[usize::from(op & 3)];
         let base = self.context.pages[usize::from(op & 3)];
         let page = match op >> 5 {
             0 => {
@@ -277,7 +301,7 @@ impl Decoder {
                     epoch,
                     addr,
                     len,
-                    rights: Rights(flags as u8 & 7),
+                    rights: Prot::from_bits(flags),
                     backing,
                     populate: flag(3),
                     locked: flag(4),
@@ -289,7 +313,7 @@ impl Decoder {
                 epoch: field()?,
                 addr: field()?,
                 len: field()?,
-                rights: Rights(field()? as u8 & 7),
+                rights: Prot::from_bits(field()?),
             },
             code::REMAP => Event::Remap {
                 epoch: field()?,
@@ -298,9 +322,11 @@ impl Decoder {
                 new_len: field()?,
                 new_addr: field()?,
             },
-            code::ADVISE => {
-                Event::Advise { addr: field()?, len: field()?, advice: pick(&Advice::ALL, field()?)? }
-            }
+            code::ADVISE => Event::Advise {
+                addr: field()?,
+                len: field()?,
+                advice: Advice::from_code(field()?).ok_or(Malformed)?,
+            },
             code::LOCK => Event::Lock { addr: field()?, len: field()? },
             code::UNLOCK => Event::Unlock { addr: field()?, len: field()? },
             code::MSYNC => Event::Msync { addr: field()?, len: field()? },
@@ -316,12 +342,13 @@ impl Decoder {
                 file: FileId(narrow(field()?)?),
                 offset: field()?,
                 len: field()?,
-                advice: pick(&FileAdvice::ALL, field()?)?,
+                advice: FileAdvice::from_code(field()?).ok_or(Malformed)?,
             },
             code::SPAWN => Event::Spawn { thread: ThreadId(narrow(field()?)?) },
             code::FORK => Event::Fork { epoch: field()?, thread: ThreadId(narrow(field()?)?) },
             code::JOIN => Event::Join { thread: ThreadId(narrow(field()?)?) },
             code::EXEC => Event::Exec,
+            code::GROUP_CREATE..=code::GROUP_REMOVE => group_event(code, field)?,
             _ => return Err(Malformed),
         })
     }
@@ -347,10 +374,21 @@ pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     Err(Malformed)
 }
 
-fn narrow(value: u64) -> Result<u32, Malformed> {
-    u32::try_from(value).map_err(|_| Malformed)
+fn group_event(code: u8, mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
+    let group = Group(narrow(field()?)?);
+    let parent = if code == code::GROUP_CREATE { Group(narrow(field()?)?) } else { Group::ROOT };
+    Ok(match code {
+        code::GROUP_CREATE => Event::GroupCreate { group, parent, limits: limits(field)? },
+        code::GROUP_LIMIT => Event::GroupLimit { group, limits: limits(field)? },
+        code::GROUP_ENTER => Event::GroupEnter { group },
+        _ => Event::GroupRemove { group },
+    })
 }
 
-fn pick<T: Copy>(all: &[T], code: u64) -> Result<T, Malformed> {
-    usize::try_from(code).ok().and_then(|at| all.get(at)).copied().ok_or(Malformed)
+fn limits(mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<GroupLimits, Malformed> {
+    Ok(GroupLimits { max: field()?, high: field()?, low: field()?, min: field()?, swap_max: field()? })
+}
+
+fn narrow(value: u64) -> Result<u32, Malformed> {
+    u32::try_from(value).map_err(|_| Malformed)
 }

@@ -1,12 +1,14 @@
 //! What a trace says: the events of one thread, in the order in which they happened.
 //!
-//! This file and `codec.rs` depend on nothing but `core` and `alloc`, because the recorder's plugin, which runs
-//! inside QEMU and links nothing but `std`, compiles the same two files.
+//! This file and `codec.rs` depend on nothing but `core`, `alloc` and the crate `abi`, because the recorder's plugin,
+//! which runs inside QEMU and links nothing else but `std`, compiles the same two files.
 //!
 //! **Order across threads.** Threads of a trace are replayed in whatever order the machine's scheduler likes, so
 //! a thread could touch memory before another has mapped it. Therefore every call that changes the address space
 //! carries an *epoch*: its number, from 1, among such calls of its process. [`Event::Sync`] says "the thread had
 //! seen this epoch when it did what follows", and is only there where the epoch was another thread's.
+
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 
 /// Bytes of a page, the granule of a run.
 pub const PAGE_SIZE: u64 = 4096;
@@ -17,49 +19,6 @@ pub const PAGE_SHIFT: u32 = 12;
 pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 /// Most bytes that one call reads or writes (Linux's MAX_RW_COUNT).
 pub const MAX_RW_COUNT: u64 = 0x7fff_f000;
-
-/// How memory was touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-pub enum Mode {
-    /// A data read.
-    Load = 0,
-    /// A data write, or a read-modify-write.
-    Store = 1,
-    /// An instruction fetch; one per translated block that was entered.
-    Fetch = 2,
-}
-
-impl Mode {
-    /// All modes, by code.
-    pub const ALL: [Mode; 3] = [Mode::Load, Mode::Store, Mode::Fetch];
-}
-
-/// Rights of a mapping as a set of bits: 1 read, 2 write, 4 execute.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub struct Rights(pub u8);
-
-impl Rights {
-    /// Loads only.
-    pub const R: Rights = Rights(1);
-    /// Loads and stores.
-    pub const RW: Rights = Rights(3);
-    /// Loads and fetches.
-    pub const RX: Rights = Rights(5);
-
-    /// Are loads allowed?
-    pub const fn read(self) -> bool {
-        self.0 & 1 != 0
-    }
-    /// Are stores allowed?
-    pub const fn write(self) -> bool {
-        self.0 & 2 != 0
-    }
-    /// Are fetches allowed?
-    pub const fn exec(self) -> bool {
-        self.0 & 4 != 0
-    }
-}
 
 /// A file, as an index of the trace's file table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -87,66 +46,6 @@ pub enum Backing {
     },
 }
 
-/// Advice about memory (`madvise`) that a trace keeps. The discriminants are the trace's own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "each is MADV_ and its name")]
-pub enum Advice {
-    Normal,
-    Random,
-    Sequential,
-    WillNeed,
-    DontNeed,
-    Free,
-    Cold,
-    PageOut,
-    HugePage,
-    NoHugePage,
-    Collapse,
-}
-
-impl Advice {
-    /// All kinds, by code.
-    pub const ALL: [Advice; 11] = [
-        Advice::Normal,
-        Advice::Random,
-        Advice::Sequential,
-        Advice::WillNeed,
-        Advice::DontNeed,
-        Advice::Free,
-        Advice::Cold,
-        Advice::PageOut,
-        Advice::HugePage,
-        Advice::NoHugePage,
-        Advice::Collapse,
-    ];
-}
-
-/// Advice about a file (`posix_fadvise`). The discriminants are POSIX's as Linux numbers them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "each is POSIX_FADV_ and its name")]
-pub enum FileAdvice {
-    Normal,
-    Random,
-    Sequential,
-    WillNeed,
-    DontNeed,
-    NoReuse,
-}
-
-impl FileAdvice {
-    /// All kinds, by code.
-    pub const ALL: [FileAdvice; 6] = [
-        FileAdvice::Normal,
-        FileAdvice::Random,
-        FileAdvice::Sequential,
-        FileAdvice::WillNeed,
-        FileAdvice::DontNeed,
-        FileAdvice::NoReuse,
-    ];
-}
-
 /// Accesses to one page that were recorded together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -155,7 +54,7 @@ pub struct Run {
     /// How many accesses, at least 1.
     pub count: u32,
     /// What each of them was.
-    pub mode: Mode,
+    pub mode: AccessKind,
 }
 
 /// One thing that a thread did.
@@ -181,7 +80,7 @@ pub enum Event {
         epoch: u64,
         addr: u64,
         len: u64,
-        rights: Rights,
+        rights: Prot,
         backing: Backing,
         populate: bool,
         locked: bool,
@@ -190,7 +89,7 @@ pub enum Event {
     /// `munmap`, or shrinking of the heap.
     Unmap { epoch: u64, addr: u64, len: u64 },
     /// `mprotect`.
-    Protect { epoch: u64, addr: u64, len: u64, rights: Rights },
+    Protect { epoch: u64, addr: u64, len: u64, rights: Prot },
     /// `mremap`.
     Remap { epoch: u64, addr: u64, old_len: u64, new_len: u64, new_addr: u64 },
     /// `madvise`.
@@ -222,6 +121,15 @@ pub enum Event {
     Fork { epoch: u64, thread: ThreadId },
     /// The thread waited for the child process whose first thread is `thread`.
     Join { thread: ThreadId },
+    /// A control group was made. Groups have numbers of the trace's own; the root's is 0.
+    GroupCreate { group: Group, parent: Group, limits: GroupLimits },
+    /// A control group's limits were changed.
+    GroupLimit { group: Group, limits: GroupLimits },
+    /// The process entered a control group, which is there: it was made by this thread, or before a fork, a spawn or a
+    /// change of the address space that this thread has seen.
+    GroupEnter { group: Group },
+    /// A control group was removed.
+    GroupRemove { group: Group },
     /// The process became another program, which is not followed: the last event.
     Exec,
 }
@@ -272,7 +180,7 @@ impl Event {
         match self {
             Event::Unmap { .. } | Event::Remap { .. } | Event::Truncate { .. } => true,
             Event::Map { replaces, .. } => *replaces,
-            Event::Protect { rights, .. } => !(rights.read() && rights.write()),
+            Event::Protect { rights, .. } => !rights.contains(Prot::RW),
             _ => false,
         }
     }

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Advice, Backing, Event, FileId, Mode, PAGE_SHIFT, PAGE_SIZE, Run};
+use crate::event::{Backing, Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
 use crate::header::Header;
 use crate::pages::PageSet;
+use abi::{AccessKind, Forget};
 
 /// What stands behind the pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +126,7 @@ impl Footprint {
             Event::Remap { addr, old_len, new_len, new_addr, .. } => {
                 self.remap(process, pages(addr, old_len), pages(new_addr, new_len));
             }
-            Event::Advise { addr, len, advice: Advice::DontNeed | Advice::Free } => {
+            Event::Advise { addr, len, advice } if advice.forgets() != Forget::Not => {
                 let (start, end) = pages(addr, len);
                 self.drop_pages(process, start, end);
             }
@@ -181,10 +182,10 @@ impl Footprint {
             }
         };
         match kind {
-            Kind::File { file, base, shared } if shared || run.mode != Mode::Store => {
+            Kind::File { file, base, shared } if shared || run.mode != AccessKind::Store => {
                 self.touch_file(file, run.page.wrapping_sub(base));
             }
-            _ if run.mode != Mode::Store && self.inherited(index, run.page) => {}
+            _ if run.mode != AccessKind::Store && self.inherited(index, run.page) => {}
             _ => self.touch_data(index, run.page),
         }
     }
@@ -230,9 +231,9 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Rights;
+    use abi::Prot;
 
-    fn touch(footprint: &mut Footprint, process: u32, mode: Mode, pages: std::ops::Range<u64>) {
+    fn touch(footprint: &mut Footprint, process: u32, mode: AccessKind, pages: std::ops::Range<u64>) {
         for page in pages {
             footprint.note(process, &Event::Run(Run { page, count: 1, mode }));
         }
@@ -240,7 +241,7 @@ mod tests {
 
     fn map(start: u64, len: u64, backing: Backing) -> Event {
         let (addr, len) = (start * PAGE_SIZE, len * PAGE_SIZE);
-        let rights = Rights::RW;
+        let rights = Prot::RW;
         Event::Map { epoch: 1, addr, len, rights, backing, populate: false, locked: false, replaces: false }
     }
 
@@ -249,10 +250,10 @@ mod tests {
         let mut footprint = Footprint::default();
         footprint.add_process(None);
         footprint.note(0, &map(100, 50, Backing::Anonymous));
-        touch(&mut footprint, 0, Mode::Store, 100..110);
+        touch(&mut footprint, 0, AccessKind::Store, 100..110);
         footprint.note(0, &Event::Unmap { epoch: 2, addr: 100 * PAGE_SIZE, len: 50 * PAGE_SIZE });
         footprint.note(0, &map(200, 50, Backing::Anonymous));
-        touch(&mut footprint, 0, Mode::Store, 200..212);
+        touch(&mut footprint, 0, AccessKind::Store, 200..212);
         assert_eq!((footprint.data, footprint.peak, footprint.live), (22, 12, 12));
     }
 
@@ -262,10 +263,10 @@ mod tests {
         footprint.add_process(None);
         let file = FileId(0);
         footprint.note(0, &map(100, 8, Backing::File { file, offset: 4 * PAGE_SIZE, shared: false }));
-        touch(&mut footprint, 0, Mode::Load, 100..104);
+        touch(&mut footprint, 0, AccessKind::Load, 100..104);
         footprint.note(0, &Event::Read { file, offset: 0, len: 5 * PAGE_SIZE });
         assert_eq!((footprint.file, footprint.data), (8, 0));
-        touch(&mut footprint, 0, Mode::Store, 100..101);
+        touch(&mut footprint, 0, AccessKind::Store, 100..101);
         assert_eq!((footprint.file, footprint.data), (8, 1));
     }
 
@@ -274,10 +275,10 @@ mod tests {
         let mut footprint = Footprint::default();
         footprint.add_process(None);
         footprint.note(0, &map(100, 50, Backing::Anonymous));
-        touch(&mut footprint, 0, Mode::Store, 100..110);
+        touch(&mut footprint, 0, AccessKind::Store, 100..110);
         footprint.add_process(Some(0));
-        touch(&mut footprint, 1, Mode::Load, 100..110);
-        touch(&mut footprint, 1, Mode::Store, 100..103);
+        touch(&mut footprint, 1, AccessKind::Load, 100..110);
+        touch(&mut footprint, 1, AccessKind::Store, 100..103);
         assert_eq!(footprint.data, 13);
     }
 
@@ -286,13 +287,13 @@ mod tests {
         let mut footprint = Footprint::default();
         footprint.add_process(None);
         footprint.note(0, &map(100, 10, Backing::Anonymous));
-        touch(&mut footprint, 0, Mode::Store, 100..110);
+        touch(&mut footprint, 0, AccessKind::Store, 100..110);
         let (addr, old_len) = (100 * PAGE_SIZE, 10 * PAGE_SIZE);
         footprint.note(
             0,
             &Event::Remap { epoch: 2, addr, old_len, new_len: 20 * PAGE_SIZE, new_addr: 300 * PAGE_SIZE },
         );
-        touch(&mut footprint, 0, Mode::Load, 300..320);
+        touch(&mut footprint, 0, AccessKind::Load, 300..320);
         assert_eq!((footprint.data, footprint.peak), (20, 20));
     }
 }

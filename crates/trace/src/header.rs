@@ -17,7 +17,8 @@
 //! events.
 
 use crate::codec::{Malformed, put_varint, varint};
-use crate::event::{Event, FileId, MAX_FILE_SIZE, Mode, PAGE_SIZE, Run, ThreadId};
+use crate::event::{Event, FileId, MAX_FILE_SIZE, PAGE_SIZE, Run, ThreadId};
+use abi::AccessKind;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec;
@@ -89,9 +90,9 @@ impl Counts {
             Event::Run(Run { count, mode, .. }) => {
                 self.runs += 1;
                 let sum = match mode {
-                    Mode::Load => &mut self.loads,
-                    Mode::Store => &mut self.stores,
-                    Mode::Fetch => &mut self.fetches,
+                    AccessKind::Load => &mut self.loads,
+                    AccessKind::Store => &mut self.stores,
+                    AccessKind::Fetch => &mut self.fetches,
                 };
                 (sum, u64::from(count))
             }

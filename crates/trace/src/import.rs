@@ -21,8 +21,9 @@ use std::path::{Path, PathBuf};
 
 use crate::container::Writer;
 use crate::error::TraceError;
-use crate::event::{Backing, Event, Mode, PAGE_SHIFT, Rights, Run, ThreadId};
+use crate::event::{Backing, Event, PAGE_SHIFT, Run, ThreadId};
 use crate::header::Header;
+use abi::{AccessKind, Prot};
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
@@ -59,14 +60,10 @@ const GRAIN: u64 = 1024;
 
 /// Import lackey's output at `path` into a trace at `output`. The input is read twice.
 pub fn lackey(path: &Path, output: &Path) -> Result<Header, ImportError> {
-    let mut pages: BTreeMap<u64, Rights> = BTreeMap::new();
+    let mut pages: BTreeMap<u64, Prot> = BTreeMap::new();
     each_access(path, |addr, size, mode| {
         for page in touched(addr, size) {
-            pages.entry(page).or_insert(Rights::R).0 |= match mode {
-                Mode::Load => 1,
-                Mode::Store => 2,
-                Mode::Fetch => 4,
-            };
+            *pages.entry(page).or_insert(Prot::READ) |= mode.needs();
         }
         Ok(())
     })?;
@@ -91,15 +88,15 @@ fn touched(addr: u64, size: u64) -> std::ops::RangeInclusive<u64> {
 }
 
 /// Mappings over neighbouring pages with the same rights.
-fn maps(pages: &BTreeMap<u64, Rights>) -> Vec<Event> {
-    let mut areas: Vec<(u64, u64, Rights)> = Vec::new();
+fn maps(pages: &BTreeMap<u64, Prot>) -> Vec<Event> {
+    let mut areas: Vec<(u64, u64, Prot)> = Vec::new();
     for (&page, &rights) in pages {
         match areas.last_mut() {
             Some((_, end, same)) if *end == page && *same == rights => *end += 1,
             _ => areas.push((page, page + 1, rights)),
         }
     }
-    let event = |(epoch, (start, end, rights)): (u64, (u64, u64, Rights))| Event::Map {
+    let event = |(epoch, (start, end, rights)): (u64, (u64, u64, Prot))| Event::Map {
         epoch,
         addr: start << PAGE_SHIFT,
         len: (end - start) << PAGE_SHIFT,
@@ -121,8 +118,8 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    fn add(&mut self, addr: u64, size: u64, mode: Mode) -> Result<(), ImportError> {
-        self.instructions += u64::from(mode == Mode::Fetch);
+    fn add(&mut self, addr: u64, size: u64, mode: AccessKind) -> Result<(), ImportError> {
+        self.instructions += u64::from(mode == AccessKind::Fetch);
         for page in touched(addr, size) {
             match &mut self.run {
                 Some(run) if run.page == page && run.mode == mode && run.count < u32::MAX => run.count += 1,
@@ -156,7 +153,7 @@ impl Runs<'_> {
 
 fn each_access(
     path: &Path,
-    mut each: impl FnMut(u64, u64, Mode) -> Result<(), ImportError>,
+    mut each: impl FnMut(u64, u64, AccessKind) -> Result<(), ImportError>,
 ) -> Result<(), ImportError> {
     let file = File::open(path).map_err(TraceError::io(path, "open"))?;
     let mut reader = BufReader::with_capacity(1 << 18, file);
@@ -182,12 +179,12 @@ fn each_access(
             return Err(ImportError::Line { path: path.to_owned(), line: number, text });
         };
         match kind {
-            b'I' => each(addr, size, Mode::Fetch)?,
-            b'L' => each(addr, size, Mode::Load)?,
-            b'S' => each(addr, size, Mode::Store)?,
+            b'I' => each(addr, size, AccessKind::Fetch)?,
+            b'L' => each(addr, size, AccessKind::Load)?,
+            b'S' => each(addr, size, AccessKind::Store)?,
             _ => {
-                each(addr, size, Mode::Load)?;
-                each(addr, size, Mode::Store)?;
+                each(addr, size, AccessKind::Load)?;
+                each(addr, size, AccessKind::Store)?;
             }
         }
     }
@@ -232,11 +229,11 @@ I  04001ffe,4
     #[test]
     fn lines_become_maps_and_runs() {
         let (header, events) = import(GOLDEN).unwrap();
-        let map = |epoch, page: u64, pages: u64, rights| Event::Map {
+        let map = |epoch, page: u64, pages: u64, rights: u8| Event::Map {
             epoch,
             addr: page << PAGE_SHIFT,
             len: pages << PAGE_SHIFT,
-            rights: Rights(rights),
+            rights: Prot::from_bits(rights.into()),
             backing: Backing::Anonymous,
             populate: false,
             locked: false,
@@ -247,12 +244,12 @@ I  04001ffe,4
             map(1, 0x4001, 2, 5),
             map(2, 0x4222, 1, 3),
             map(3, 0x1ffeff, 1, 3),
-            run(0x4001, 2, Mode::Fetch),
-            run(0x1ffeff, 1, Mode::Store),
-            run(0x4001, 1, Mode::Fetch),
-            run(0x4002, 1, Mode::Fetch),
-            run(0x4222, 2, Mode::Load),
-            run(0x4222, 1, Mode::Store),
+            run(0x4001, 2, AccessKind::Fetch),
+            run(0x1ffeff, 1, AccessKind::Store),
+            run(0x4001, 1, AccessKind::Fetch),
+            run(0x4002, 1, AccessKind::Fetch),
+            run(0x4222, 2, AccessKind::Load),
+            run(0x4222, 1, AccessKind::Store),
             Event::Compute { instructions: 3 },
         ];
         assert_eq!(events, expected);

@@ -10,15 +10,16 @@
 //! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
 //! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
 
+use abi::{Errno, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use program::{Access, Errno, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
+use program::{Access, FileSpec, Os, Program, Role, Signal, TaskHandle};
 use spin::Mutex;
 
-use crate::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, PAGE_SHIFT, Rights, Run, ThreadId};
+use crate::event::{Backing, Event, FileId, PAGE_SHIFT, Run, ThreadId};
 use crate::header::{Header, Place};
 use crate::source::{Events, Source};
 
@@ -94,6 +95,8 @@ pub struct Replay<S> {
     members: Vec<Vec<u32>>,
     /// By process: its descriptors.
     open: Mutex<Vec<Descriptors>>,
+    /// By the number that the trace gives them: control groups.
+    groups: Mutex<BTreeMap<Group, Group>>,
     /// By thread.
     outcomes: Vec<Mutex<Outcome>>,
     waits: Mutex<Waits>,
@@ -133,6 +136,7 @@ impl<S: Source> Replay<S> {
             done: header.processes.iter().map(|_| AtomicU64::new(0)).collect(),
             members,
             open: Mutex::new(vec![BTreeMap::new(); header.processes.len()]),
+            groups: Mutex::default(),
             outcomes: header.threads.iter().map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
             source,
@@ -166,6 +170,7 @@ impl<S: Source> Replay<S> {
         self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
         self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
         self.open.lock().iter_mut().for_each(BTreeMap::clear);
+        self.groups.lock().clear();
         self.outcomes.iter().for_each(|outcome| *outcome.lock() = Outcome::default());
         *self.waits.lock() = Waits { live: 1, waiting: BTreeMap::new() };
     }
@@ -266,12 +271,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
 
     #[inline]
     fn touch(&mut self, run: Run) -> Result<(), Signal> {
-        let mode = match run.mode {
-            Mode::Load => program::Mode::Load,
-            Mode::Store => program::Mode::Store,
-            Mode::Fetch => program::Mode::Fetch,
-        };
-        match self.os.access(Access { addr: run.page << PAGE_SHIFT, count: run.count, mode }) {
+        match self.os.access(Access { addr: run.page << PAGE_SHIFT, count: run.count, mode: run.mode }) {
             Ok(()) => self.accesses += u64::from(run.count),
             Err(Signal::Kill) => return Err(Signal::Kill),
             Err(Signal::Segv { addr } | Signal::Bus { addr }) => self.skip(addr, run.count),
@@ -379,15 +379,13 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 ("mmap", self.map(addr, len, rights, backing, populate, locked))
             }
             Event::Unmap { addr, len, .. } => ("munmap", self.os.munmap(addr, len)),
-            Event::Protect { addr, len, rights, .. } => {
-                ("mprotect", self.os.mprotect(addr, len, prot(rights)))
-            }
+            Event::Protect { addr, len, rights, .. } => ("mprotect", self.os.mprotect(addr, len, rights)),
             Event::Remap { addr, old_len, new_len, new_addr, .. } => {
                 let fixed = (new_addr != addr).then_some(new_addr);
                 let remap = Remap { addr, old_len, new_len, may_move: fixed.is_some(), fixed };
                 ("mremap", self.os.mremap(remap).map(drop))
             }
-            Event::Advise { addr, len, advice } => ("madvise", self.os.madvise(addr, len, advice_of(advice))),
+            Event::Advise { addr, len, advice } => ("madvise", self.os.madvise(addr, len, advice)),
             Event::Lock { addr, len } => ("mlock", self.os.mlock(addr, len)),
             Event::Unlock { addr, len } => ("munlock", self.os.munlock(addr, len)),
             Event::Msync { addr, len } => ("msync", self.os.msync(addr, len)),
@@ -404,7 +402,6 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 ("ftruncate", self.descriptor(file, 0).and_then(|fd| self.os.ftruncate(fd, size)))
             }
             Event::FileAdvise { file, offset, len, advice } => {
-                let advice = file_advice_of(advice);
                 ("fadvise", self.descriptor(file, 0).and_then(|fd| self.os.fadvise(fd, offset, len, advice)))
             }
             Event::Spawn { thread } => ("spawn", self.spawn(thread)),
@@ -412,6 +409,18 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             Event::Join { thread } => {
                 self.join(thread);
                 return;
+            }
+            Event::GroupCreate { group, parent, limits } => {
+                ("group_create", self.group_create(group, parent, limits))
+            }
+            Event::GroupLimit { group, limits } => {
+                ("group_limit", self.group(group).and_then(|group| self.os.group_limit(group, limits)))
+            }
+            Event::GroupEnter { group } => {
+                ("group_enter", self.group(group).and_then(|group| self.os.group_enter(group)))
+            }
+            Event::GroupRemove { group } => {
+                ("group_remove", self.group(group).and_then(|group| self.os.group_remove(group)))
             }
             Event::Skip { .. } | Event::Exec => return,
             Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
@@ -427,7 +436,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         &mut self,
         addr: u64,
         len: u64,
-        rights: Rights,
+        rights: Prot,
         backing: Backing,
         populate: bool,
         locked: bool,
@@ -439,7 +448,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 MapSource::File { fd: self.descriptor(file, 0)?, offset, shared }
             }
         };
-        let map = Map { addr: Some(addr), len, prot: prot(rights), source, populate, locked };
+        let map = Map { addr: Some(addr), len, prot: rights, source, populate, locked };
         match self.os.mmap(map)? {
             there if there == addr => Ok(()),
             _ => Err(Errno::Inval),
@@ -474,6 +483,20 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             fd
         };
         self.os.close(last)
+    }
+
+    /// The machine's number of a group of the trace.
+    fn group(&self, group: Group) -> Result<Group, Errno> {
+        match group {
+            Group::ROOT => Ok(group),
+            group => self.replay.groups.lock().get(&group).copied().ok_or(Errno::NoEnt),
+        }
+    }
+
+    fn group_create(&mut self, group: Group, parent: Group, limits: GroupLimits) -> Result<(), Errno> {
+        let made = self.group(parent).and_then(|parent| self.os.group_create(parent, limits))?;
+        self.replay.groups.lock().insert(group, made);
+        Ok(())
     }
 
     fn spawn(&mut self, thread: ThreadId) -> Result<(), Errno> {
@@ -519,36 +542,5 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             self.os.join(handle);
             self.replay.goes_on(self.id);
         }
-    }
-}
-
-fn prot(rights: Rights) -> Prot {
-    Prot { read: rights.read(), write: rights.write(), exec: rights.exec() }
-}
-
-fn advice_of(advice: Advice) -> program::Advice {
-    match advice {
-        Advice::Normal => program::Advice::Normal,
-        Advice::Random => program::Advice::Random,
-        Advice::Sequential => program::Advice::Sequential,
-        Advice::WillNeed => program::Advice::WillNeed,
-        Advice::DontNeed => program::Advice::DontNeed,
-        Advice::Free => program::Advice::Free,
-        Advice::Cold => program::Advice::Cold,
-        Advice::PageOut => program::Advice::PageOut,
-        Advice::HugePage => program::Advice::HugePage,
-        Advice::NoHugePage => program::Advice::NoHugePage,
-        Advice::Collapse => program::Advice::Collapse,
-    }
-}
-
-fn file_advice_of(advice: FileAdvice) -> program::FileAdvice {
-    match advice {
-        FileAdvice::Normal => program::FileAdvice::Normal,
-        FileAdvice::Random => program::FileAdvice::Random,
-        FileAdvice::Sequential => program::FileAdvice::Sequential,
-        FileAdvice::WillNeed => program::FileAdvice::WillNeed,
-        FileAdvice::DontNeed => program::FileAdvice::DontNeed,
-        FileAdvice::NoReuse => program::FileAdvice::NoReuse,
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use proptest::prelude::*;
 use trace::container::VERSION;
-use trace::event::{Advice, Backing, Event, FileAdvice, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
@@ -12,7 +13,7 @@ fn run() -> impl Strategy<Value = Event> {
     let page = prop_oneof![0u64..64, any::<u64>().prop_map(|page| page >> 12)];
     let count = prop_oneof![1u32..20, 1u32..=u32::MAX];
     (page, count, 0usize..3)
-        .prop_map(|(page, count, mode)| Event::Run(Run { page, count, mode: Mode::ALL[mode] }))
+        .prop_map(|(page, count, mode)| Event::Run(Run { page, count, mode: AccessKind::ALL[mode] }))
 }
 
 fn backing() -> impl Strategy<Value = Backing> {
@@ -40,7 +41,7 @@ fn call() -> impl Strategy<Value = Event> {
                 epoch,
                 addr,
                 len,
-                rights: Rights(rights),
+                rights: Prot::from_bits(rights.into()),
                 backing,
                 populate,
                 locked,
@@ -52,7 +53,7 @@ fn call() -> impl Strategy<Value = Event> {
             epoch,
             addr,
             len,
-            rights: Rights::RX
+            rights: Prot::RX
         }),
         any::<[u64; 5]>().prop_map(|[epoch, addr, old_len, new_len, new_addr]| Event::Remap {
             epoch,
@@ -65,6 +66,14 @@ fn call() -> impl Strategy<Value = Event> {
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Lock { addr, len }),
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Unlock { addr, len }),
         any::<[u64; 2]>().prop_map(|[addr, len]| Event::Msync { addr, len }),
+        (any::<[u32; 2]>(), any::<[u64; 5]>(), any::<bool>()).prop_map(|([group, parent], limits, made)| {
+            let [max, high, low, min, swap_max] = limits;
+            let (group, limits) = (Group(group), GroupLimits { max, high, low, min, swap_max });
+            match made {
+                true => Event::GroupCreate { group, parent: Group(parent), limits },
+                false => Event::GroupLimit { group, limits },
+            }
+        }),
         (0u32..3, any::<[u64; 2]>(), 0usize..6).prop_map(|(kind, [offset, len], advice)| {
             let file = FileId(kind);
             match kind {
@@ -73,7 +82,7 @@ fn call() -> impl Strategy<Value = Event> {
                 _ => Event::FileAdvise { file, offset, len, advice: FileAdvice::ALL[advice] },
             }
         }),
-        (0u32..8, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
+        (0u32..10, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
             let (file, thread) = (FileId(number), ThreadId(number));
             match kind {
                 0 => Event::Open { file },
@@ -83,6 +92,8 @@ fn call() -> impl Strategy<Value = Event> {
                 4 => Event::Spawn { thread },
                 5 => Event::Fork { epoch, thread },
                 6 => Event::Join { thread },
+                7 => Event::GroupEnter { group: Group(number) },
+                8 => Event::GroupRemove { group: Group(number) },
                 _ => Event::Exec,
             }
         }),
@@ -170,7 +181,7 @@ fn sample(path: &Path) {
     let other = writer.add_thread(root);
     for at in 0..500u64 {
         let page = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let run = Event::Run(Run { page, count: at as u32 + 1, mode: Mode::Store });
+        let run = Event::Run(Run { page, count: at as u32 + 1, mode: AccessKind::Store });
         writer.push(if at % 3 == 0 { other } else { root }, &run).unwrap();
     }
     writer.finish().unwrap();
@@ -271,7 +282,8 @@ fn other_files_are_told_apart() {
         std::fs::write(&path, bytes).unwrap();
         check(&path)
     };
-    assert!((1..=VERSION as u8).all(|format| of_format(format).is_ok()));
+    assert!([1, 2, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
+    assert!([0, 3].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));
@@ -298,7 +310,7 @@ fn long_threads_have_many_frames_and_a_bounded_reader() {
     let path = folder.path().join("long.pft");
     let mut writer = Writer::create(&path, "test", &[], 1).unwrap();
     let root = writer.add_process(None);
-    let event = |at: u64| Event::Run(Run { page: at * 7919 % 100_003, count: 9, mode: Mode::Load });
+    let event = |at: u64| Event::Run(Run { page: at * 7919 % 100_003, count: 9, mode: AccessKind::Load });
     for at in 0..1_000_000 {
         writer.push(root, &event(at)).unwrap();
     }

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use abi::AccessKind;
 use trace::codec::Encoder;
 use trace::container::Packer;
-use trace::event::{Event, Mode, Run, ThreadId};
+use trace::event::{Event, Run, ThreadId};
 use trace::header::{Counts, FileInfo, Place, ProcessInfo, ThreadInfo};
 use trace::{Header, Info, Reader, Replay};
 
@@ -17,7 +18,7 @@ struct Crafted {
 }
 
 fn run(page: u64) -> Event {
-    Event::Run(Run { page, count: 3, mode: Mode::Load })
+    Event::Run(Run { page, count: 3, mode: AccessKind::Load })
 }
 
 fn block(events: &[Event]) -> (u32, Vec<u8>) {
@@ -169,7 +170,7 @@ fn sums_beyond_64_bits_end_there() {
 #[test]
 fn what_no_call_can_have_done_is_refused() {
     let file = trace::event::FileId(0);
-    let advice = trace::event::Advice::Cold;
+    let advice = abi::Advice::Cold;
     for (name, event) in [
         ("read", Event::Read { file, offset: 0, len: u64::MAX }),
         ("write", Event::Write { file, offset: u64::MAX, len: 1 }),

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use abi::AccessKind;
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
-    TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Prot,
+    Remap, Role, Signal, TaskHandle,
 };
-use trace::event::{Backing, Event, FileId, Mode, Rights, Run, ThreadId};
+use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Outcome, Reader, Replay, Writer};
 
@@ -87,7 +88,7 @@ impl Os for Books {
         Ok(())
     }
     fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
-        self.log(format!("mprotect {:x} {len:x} {}", addr / PAGE, prot.write));
+        self.log(format!("mprotect {:x} {len:x} {}", addr / PAGE, prot.contains(Prot::WRITE)));
         Ok(())
     }
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
@@ -99,6 +100,23 @@ impl Os for Books {
         Ok(())
     }
     fn never_defer_flushes(&mut self, _: bool) {}
+    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
+        self.log(format!("group_create {} {}", parent.0, limits.max));
+        // Another number than the trace's.
+        Ok(Group(40 + parent.0))
+    }
+    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
+        self.log(format!("group_limit {} {}", group.0, limits.low));
+        Ok(())
+    }
+    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
+        self.log(format!("group_enter {}", group.0));
+        Ok(())
+    }
+    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
+        self.log(format!("group_remove {}", group.0));
+        Ok(())
+    }
 
     fn mlock(&mut self, _: u64, _: u64) -> Result<(), Errno> {
         Err(Errno::NoMem)
@@ -191,7 +209,7 @@ fn play(replay: &Arc<Replay<Reader>>) -> (World, Outcome) {
 }
 
 fn store(page: u64, count: u32) -> Event {
-    Event::Run(Run { page, count, mode: Mode::Store })
+    Event::Run(Run { page, count, mode: AccessKind::Store })
 }
 
 fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
@@ -199,7 +217,7 @@ fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
         epoch,
         addr: page * PAGE,
         len: pages * PAGE,
-        rights: Rights::RW,
+        rights: Prot::RW,
         backing,
         populate: false,
         locked: false,
@@ -257,6 +275,32 @@ fn a_thread_makes_the_calls_that_were_recorded() {
         assert_eq!(outcome.first_failed, Some((ThreadId(0), "mlock", Errno::NoMem)));
         assert_eq!((outcome.killed, outcome.broken), (0, None));
     }
+}
+
+#[test]
+fn groups_have_the_machines_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("groups.pft"), |writer| {
+        let root = writer.add_process(None);
+        let (group, below) = (Group(7), Group(3));
+        let limits = GroupLimits { max: 100, low: 5, ..GroupLimits::default() };
+        for event in [
+            Event::GroupCreate { group, parent: Group::ROOT, limits },
+            Event::GroupCreate { group: below, parent: group, limits },
+            Event::GroupLimit { group, limits },
+            Event::GroupEnter { group: below },
+            Event::GroupEnter { group: Group::ROOT },
+            Event::GroupRemove { group: below },
+            Event::GroupEnter { group: Group(9) },
+        ] {
+            writer.push(root, &event).unwrap();
+        }
+    });
+    let (world, outcome) = play(&replay);
+    let expected = "group_create 0 100; group_create 40 100; group_limit 40 5; group_enter 80; group_enter 0; \
+        group_remove 80";
+    assert_eq!(world.log[&0].join("; "), expected);
+    assert_eq!(outcome.first_failed, Some((ThreadId(0), "group_enter", Errno::NoEnt)));
 }
 
 #[test]

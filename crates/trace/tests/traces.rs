@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role,
-    Signal, TaskHandle,
+    Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
+    TaskHandle,
 };
 use trace::{Reader, Replay};
 
@@ -85,12 +85,7 @@ impl Light {
         // Threads change the space under each other, so only the area's own rights are remembered between calls.
         self.recent = self.space.read().unwrap().find(addr);
         let (start, (_, prot, file)) = self.recent.ok_or(wrong)?;
-        let allowed = match access.mode {
-            Mode::Load => prot.read,
-            Mode::Store => prot.write,
-            Mode::Fetch => prot.exec,
-        };
-        if !allowed {
+        if !prot.contains(access.mode.needs()) {
             return Err(wrong);
         }
         match file {

@@ -4,15 +4,16 @@
 #[path = "../../recorder-plugin/src/window.rs"]
 mod window;
 
+use abi::AccessKind;
 use proptest::prelude::*;
-use trace::event::{self, Mode, Run};
+use trace::event::{self, Run};
 use window::Window;
 
 /// Touch and drain; returns the runs.
 fn play(size: usize, touches: &[(u64, usize)]) -> Vec<Run> {
     let mut window = Window::new(size);
     let mut runs: Vec<Run> =
-        touches.iter().filter_map(|&(page, mode)| window.touch(page, Mode::ALL[mode], 1)).collect();
+        touches.iter().filter_map(|&(page, mode)| window.touch(page, AccessKind::ALL[mode], 1)).collect();
     window.drain(|run| runs.push(run));
     runs
 }
@@ -29,7 +30,15 @@ fn pages_in_turn_become_one_run_each() {
 fn the_longest_unused_makes_room() {
     let runs = play(2, &[(1, 0), (2, 0), (1, 0), (3, 0), (1, 1)]);
     let pages: Vec<_> = runs.iter().map(|run| (run.page, run.mode, run.count)).collect();
-    assert_eq!(pages, [(2, Mode::Load, 1), (1, Mode::Load, 2), (3, Mode::Load, 1), (1, Mode::Store, 1)]);
+    assert_eq!(
+        pages,
+        [
+            (2, AccessKind::Load, 1),
+            (1, AccessKind::Load, 2),
+            (3, AccessKind::Load, 1),
+            (1, AccessKind::Store, 1)
+        ]
+    );
 }
 
 proptest! {

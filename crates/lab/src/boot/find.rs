@@ -69,13 +69,17 @@ pub fn qemu(given: Option<&Path>) -> Result<PathBuf> {
             false => Err(Error::file("run QEMU as", &path, "there is no such file")),
         };
     }
-    in_path(std::env::var_os("PATH"))
+    installed(QEMU)
         .ok_or_else(|| Error::Input(format!("{QEMU} is missing; on Debian: apt-get install qemu-system-x86")))
 }
 
-fn in_path(path: Option<OsString>) -> Option<PathBuf> {
-    let path = path?;
-    std::env::split_paths(&path).map(|dir| dir.join(QEMU)).find(|program| program.is_file())
+/// A program that PATH leads to, or the folders of administrators, which ordinary users' paths often lack.
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
+    in_path(std::env::var_os("PATH"), program).or_else(|| in_path(Some("/usr/sbin:/sbin".into()), program))
+}
+
+fn in_path(path: Option<OsString>, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&path?).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 /// A file as asked for, or as a variable says.
@@ -116,7 +120,7 @@ mod tests {
         let message = kernel(Some(missing)).unwrap_err().to_string();
         assert!(message.contains("no/such") && message.contains("cargo xtask kernel"), "{message}");
         assert!(qemu(Some(missing)).unwrap_err().to_string().contains("no/such"));
-        assert_eq!(in_path(Some("/no/such/dir".into())), None);
-        assert_eq!(in_path(None), None);
+        assert_eq!(in_path(Some("/no/such/dir".into()), QEMU), None);
+        assert_eq!(in_path(None, QEMU), None);
     }
 }

@@ -47,6 +47,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         profile_tree: None,
         lru_gen: Vec::new(),
         fragmented: None,
+        groups: Vec::new(),
         warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]
             .into_iter()
             .chain(report.notes.iter().cloned())

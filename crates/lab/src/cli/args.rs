@@ -1,7 +1,10 @@
 //! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
 
 use super::curve::CurveArgs;
+use super::doctor::DoctorArgs;
+use super::groups::{GroupArg, parse_group};
 use super::many::Many;
+use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::visit::parse_visit;
 use crate::boot::{Ratio, Second};
@@ -157,6 +160,17 @@ Example:
         after_help = "Examples:\n  pagefold list knobs\n  pagefold list costs --machine my-server.toml"
     )]
     List(ListArgs),
+    /// Tell what of QEMU, a Linux kernel and other tools is here, which commands need it, and how to get it
+    #[command(after_help = "Example:\n  pagefold doctor")]
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example:\n  pagefold completions bash > ~/.local/share/bash-completion/completions/pagefold"
+    )]
+    Completions(CompletionsArgs),
+    /// Write man pages, one for each command
+    #[command(after_help = "Example:\n  pagefold man ~/.local/share/man/man1")]
+    Man(ManArgs),
 }
 
 /// What `run` takes.
@@ -323,6 +337,11 @@ pub struct ExperimentArgs {
     /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     pub fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
+    /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
+    /// holds the program (docs/groups.md). May be given several times. Only on the simulated machine
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    pub groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

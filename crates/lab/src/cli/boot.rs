@@ -217,6 +217,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         program: name.to_owned(),
         memory: Some(shape.memory()),
         fragment: None,
+        group: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,

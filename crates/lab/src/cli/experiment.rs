@@ -1,9 +1,10 @@
 //! `run` and `compare`: understand the input, do the runs, print the result.
 
 use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
+use super::groups::GroupArg;
 use super::many::{check_seeds, threads};
 use super::output;
-use crate::engine::{self, Fragmentation, Machine, Program, Visit};
+use crate::engine::{self, Fragmentation, GroupSpec, Machine, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
@@ -48,6 +49,7 @@ pub(super) struct Plan {
     profile_tree: bool,
     visits: Vec<Visit>,
     fragment: Option<Fragmentation>,
+    groups: Vec<GroupSpec>,
 }
 
 /// What is counted beside, and what is done to the run for it.
@@ -83,6 +85,7 @@ fn carry_out(
     plan.also.moves = args.moves;
     plan.also.placement = args.placement;
     plan.fragment(args.fragment.as_ref());
+    plan.group(&args.groups)?;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
     args.out.as_deref().map_or(Ok(()), RunDir::check)?;
@@ -155,6 +158,7 @@ pub(super) fn understand(
         program: args.program.clone(),
         memory,
         fragment: None,
+        group: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,
@@ -173,6 +177,7 @@ pub(super) fn understand(
         profile_tree: false,
         visits: Vec::new(),
         fragment: None,
+        groups: Vec::new(),
     })
 }
 
@@ -192,6 +197,13 @@ impl Plan {
     fn fragment(&mut self, wanted: Option<&Fragmentation>) {
         self.setup.fragment = wanted.map(Fragmentation::to_string);
         self.fragment = wanted.cloned();
+    }
+
+    /// Begin with these control groups.
+    fn group(&mut self, wanted: &[GroupArg]) -> Result<()> {
+        self.setup.group = wanted.iter().map(|group| group.text.clone()).collect();
+        self.groups = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
+        self.machine.check_groups(&self.groups)
     }
 
     /// Count the refaults that there could have been at least, if that is wanted.
@@ -258,6 +270,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
     let run = engine::Run {
         memory: plan.setup.memory,
         fragment: plan.fragment.as_ref(),
+        groups: &plan.groups,
         knobs: &profile.knobs,
         seed: job.seed,
         verify: plan.verify,
@@ -281,6 +294,7 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) ->
         words.extend(["--memory".to_owned(), bytes.to_string()]);
     }
     words.extend(setup.fragment.iter().flat_map(|state| ["--fragment".to_owned(), state.clone()]));
+    words.extend(setup.group.iter().flat_map(|group| ["--group".to_owned(), group.clone()]));
     words.extend(["--profile".to_owned(), profile.name.clone()]);
     // Settings of the profile itself are in its name; giving them again changes nothing.
     for (knob, value) in profile.settings() {

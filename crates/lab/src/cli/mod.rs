@@ -4,13 +4,16 @@ mod args;
 mod boot;
 mod bound;
 mod curve;
+mod doctor;
 mod experiment;
+mod groups;
 mod linux;
 mod many;
 mod optimum;
 mod output;
 mod parts;
 mod reproduce;
+mod shell;
 mod sweep;
 mod tracing;
 mod visit;
@@ -46,6 +49,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Import(args) => tracing::import(&args),
         Command::Info(args) => tracing::info(&args),
         Command::List(args) => list_topic(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }
 

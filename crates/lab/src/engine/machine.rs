@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::suggest;
+use machine_sim::GroupSpec;
 use machine_sim::spec::MachineSpec;
 use std::path::Path;
 
@@ -80,6 +81,12 @@ impl Machine {
             let share = if bytes <= 100 { format!("; did you mean {bytes}%?") } else { String::new() };
             Error::Input(format!("--{error}; {what} ('pagefold list machines'){share}"))
         })
+    }
+
+    /// Can a run on it begin with these groups, too?
+    pub fn check_groups(&self, groups: &[GroupSpec]) -> Result<()> {
+        let all = GroupSpec::of_run(self.spec.groups(), groups);
+        all.map(drop).map_err(|why| Error::Input(format!("--group: {why}")))
     }
 
     /// Bytes of memory that it has if nothing else is said.

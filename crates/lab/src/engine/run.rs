@@ -4,14 +4,14 @@ use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::record::{
-    Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, LevelRecord, LruGenRecord, Measured,
-    OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
+    Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
+    Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
 };
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Fragmentation, Fragmented, MemoryState, OptimumReport, Outcome,
-    ProfileNode, RunConfig, RunError, Visit, Visited, ZoneState,
+    BoundLevel, BoundReport, CauseCount, Fragmentation, Fragmented, GroupOutcome, GroupSpec, MemoryState,
+    OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit, Visited, ZoneState,
 };
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
@@ -29,6 +29,8 @@ pub struct Run<'a> {
     pub memory: Option<u64>,
     /// The state of memory to begin with; `None`: the machine's own.
     pub fragment: Option<&'a Fragmentation>,
+    /// Control groups besides the machine's own.
+    pub groups: &'a [GroupSpec],
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: &'a [(Knob, u64)],
     /// The seed.
@@ -59,6 +61,7 @@ impl<'a> Run<'a> {
             program,
             memory: None,
             fragment: None,
+            groups: &[],
             knobs: &[],
             seed: 1,
             verify: false,
@@ -86,6 +89,7 @@ impl<'a> Run<'a> {
         let mut config = RunConfig::new(self.machine.spec.clone());
         config.memory = self.memory;
         config.fragment = self.fragment.cloned();
+        config.groups = self.groups.to_vec();
         config.knobs = self.knobs.to_vec();
         config.seed = self.seed;
         config.verify = self.verify;
@@ -111,6 +115,9 @@ impl<'a> Run<'a> {
     fn finished(&self, outcome: &Outcome) -> Result<()> {
         let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
         if let Some(oom) = outcome.oom.first() {
+            if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
+                return Err(error);
+            }
             let swap = if self.machine.spec.swap().is_some() { "" } else { " (this machine has no swap)" };
             return Err(Error::Input(format!(
                 "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
@@ -125,9 +132,27 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Pages that were reclaimed.
-fn reclaimed(outcome: &Outcome) -> i64 {
-    [Stat::PgstealKswapd, Stat::PgstealDirect].into_iter().map(|stat| outcome.stat(stat)).sum()
+/// Pages that were reclaimed, for the limits of groups, too.
+fn reclaimed(outcome: &Outcome) -> u64 {
+    let of_node = [Stat::PgstealKswapd, Stat::PgstealDirect].map(|stat| outcome.stat(stat).max(0) as u64);
+    let of_groups = outcome.groups.iter().filter_map(|group| group.value("pgsteal"));
+    of_node.into_iter().chain(of_groups).sum()
+}
+
+/// Why the program has ended, if a group's limit has ended it.
+fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
+    let of =
+        |name: &'static str| move |group: &&GroupOutcome| group.value(name).is_some_and(|value| value > 0);
+    let group = outcome.groups.iter().filter(of("oom_kill")).find(of("oom"))?;
+    let max = match group.value("memory.max") {
+        Some(max) if max != u64::MAX => format!("memory.max is {}", human::bytes(max as f64)),
+        _ => "a limit is too low".to_owned(),
+    };
+    Some(Error::Input(format!(
+        "the control group '{}' is too small to run this program: it ran out of memory with {} resident; its {max}",
+        group.name,
+        human::bytes(rss as f64)
+    )))
 }
 
 /// The simulator's errors as the shell is told them.
@@ -171,7 +196,21 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         profile_tree: outcome.profile.as_ref().map(tree),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
+        groups: outcome.groups.iter().map(group).collect(),
         warnings,
+    }
+}
+
+fn group(group: &GroupOutcome) -> GroupRecord {
+    let named =
+        |values: &[(&str, u64)]| values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    let limit = |&(name, value): &(&str, u64)| (name.to_owned(), (value != u64::MAX).then_some(value));
+    GroupRecord {
+        group: group.name.clone(),
+        limits: group.limits.as_ref().map(|limits| limits.iter().map(limit).collect()),
+        usage: named(&group.usage),
+        stat: named(&group.stat),
+        events: named(&group.events),
     }
 }
 

@@ -254,6 +254,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         program: job.program.clone(),
         memory: Some(memory),
         fragment: None,
+        group: Vec::new(),
         footprint: program.footprint(),
         peak_live: program.peak_live(),
         seed: job.seed,
@@ -319,6 +320,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         profile_tree: None,
         lru_gen: Vec::new(),
         fragmented: None,
+        groups: Vec::new(),
         optimum: None,
         warnings: report.notes.clone(),
     })

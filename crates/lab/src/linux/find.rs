@@ -1,6 +1,6 @@
 //! Where the kernel, its modules, and the guest's first process are.
 
-use crate::boot::find::{above, chosen};
+use crate::boot::find::{above, chosen, installed};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -144,12 +144,7 @@ pub fn init() -> Result<PathBuf> {
 
 /// The program that makes file systems.
 pub fn mke2fs() -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Ordinary users' paths often lack the folders of administrators.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders
-        .map(|folder| folder.join("mke2fs"))
-        .find(|program| program.is_file())
+    installed("mke2fs")
         .ok_or_else(|| Error::Input("mke2fs is missing; on Debian: apt-get install e2fsprogs".into()))
 }
 

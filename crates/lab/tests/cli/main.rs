@@ -1,6 +1,7 @@
 //! The command, end to end, as a shell sees it.
 
 mod files;
+mod groups;
 mod reproductions;
 mod sweeps;
 
@@ -100,6 +101,13 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
             "cannot be reached",
         ),
         ("boot zipf --fragment frag-50", "'--fragment'"),
+        ("boot zipf --group a", "'--group'"),
+        ("run zipf:1M --group a:memory.mx=1M", "did you mean 'memory.max'?"),
+        ("run zipf:1M --group a:memory.max=1Q", "'1Q' is not a size"),
+        ("run zipf:1M --group a --group b", "which processes begin in 'b'"),
+        ("run zipf:1M --group a --group a", "named twice"),
+        ("run zipf:1M --group a:processes=0 --group b:processes=0-", "cannot begin in two groups"),
+        ("run zipf:8M --group tight:memory.max=1M,memory.swap.max=0", "'tight' is too small"),
         ("run zipff", "did you mean 'zipf'?"),
         ("run zipf:12Q", "is not a size"),
         ("run zipf:", "is not a size"),
@@ -334,6 +342,27 @@ fn every_promised_metric_is_measured() {
 }
 
 #[test]
+fn shells_and_man_are_told_of_every_command() {
+    let help = good("--help");
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).map(|line| line.strip_prefix("  "));
+    let names = listed.map_while(|line| line.filter(|line| !line.is_empty()));
+    let commands: Vec<&str> =
+        names.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next()).collect();
+    assert!(commands.contains(&"sweep") && commands.contains(&"doctor"), "{commands:?}");
+    let folder = tempfile::tempdir().unwrap();
+    good(&format!("man {}", folder.path().display()));
+    let completions = ["bash", "zsh", "fish"].map(|shell| good(&format!("completions {shell}")));
+    for command in commands.into_iter().filter(|&command| command != "help") {
+        assert!(completions.iter().all(|text| text.contains(command)), "{command}");
+        let page = folder.path().join(format!("pagefold-{command}.1"));
+        assert!(fs::read_to_string(&page).is_ok_and(|text| text.contains(".SH")), "{page:?}");
+    }
+    assert!(good_json("doctor --json").as_array().unwrap().len() > 4);
+    assert!(bad(&["completions", "elbash"]).contains("elbash"));
+}
+
+#[test]
 fn the_same_seed_prints_the_same_bytes() {
     let line = format!("{COMPARE} --json --no-host-time --verify");
     let first = good(&line);
@@ -341,6 +370,14 @@ fn the_same_seed_prints_the_same_bytes() {
     assert_eq!(first, good(&format!("{line} --jobs 1")), "the number of threads must not matter");
     let other = good(&format!("{line} --seed 2"));
     assert_ne!(first, other);
+    // Whatever is counted besides.
+    for line in [
+        "run btree:4M:2 --machine tiers:1:2 --memory 5M --profile tpp --placement --all",
+        "run zipf:16M --machine small --memory 60% --bound --optimum --moves --all",
+    ] {
+        let line = format!("{line} --json --quiet --no-host-time");
+        assert_eq!(good(&line), good(&line));
+    }
     let json: Value = serde_json::from_str(&first).unwrap();
     assert!(json["oracle"]["checked"].as_u64().unwrap() > 0);
     assert_eq!(json["oracle"]["violations"], 0);

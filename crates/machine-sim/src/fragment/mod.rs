@@ -180,7 +180,7 @@ impl<'a> Maker<'a> {
         if stay > there {
             return Err(format!("{stay} blocks of 2 MiB are to be free, and at start {there} are"));
         }
-        plan::shuffle(&mut blocks, &mut self.rng);
+        self.rng.shuffle(&mut blocks);
         blocks.truncate(there - stay);
         Ok(blocks)
     }
@@ -268,7 +268,7 @@ impl<'a> Maker<'a> {
                 }
             }
         }
-        plan::shuffle(&mut open, &mut self.rng);
+        self.rng.shuffle(&mut open);
         let [unmovable, reclaimable] = [self.target.unmovable, self.target.reclaimable]
             .map(|share| (share * f64::from(total)).round() as usize);
         let more = unmovable.saturating_sub(kernels);

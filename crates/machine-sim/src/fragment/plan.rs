@@ -63,7 +63,7 @@ impl Busy {
         let (mut kept, mut open): (Vec<usize>, Vec<usize>) =
             nodes.into_iter().partition(|&at| self.any(at, frames));
         let occupied = (open.len() as u64).checked_sub(free).ok_or(open.len() as u64)?;
-        shuffle(&mut open, rng);
+        rng.shuffle(&mut open);
         kept.extend(&open[..occupied as usize]);
         Ok(kept)
     }
@@ -85,16 +85,10 @@ impl Busy {
             }
         }
         let filled = (open.len() as u64).checked_sub(free).ok_or(open.len() as u64)?;
-        shuffle(&mut open, rng);
+        rng.shuffle(&mut open);
         occupied.extend(open.iter().map(|&(one, _)| one));
         occupied.extend(open[..filled as usize].iter().map(|&(_, other)| other));
         Ok(occupied)
-    }
-}
-
-pub(crate) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use AccessKind::{Load, Store};
 
-const RW: Prot = Prot::READ.union(Prot::WRITE);
+const RW: Prot = Prot::RW;
 
 fn oracle() -> Oracle {
     let mut oracle = Oracle::default();

@@ -5,12 +5,12 @@ use crate::optimum::How;
 use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
-use mm::api::{AccessKind, FaultError};
+use mm::api::FaultError;
 use mm::frame::{FrameFlags, Owner};
 use mm::hot::PageName;
 use mm::machine::Machine;
 use mm::units::{Pfn, Vpn};
-use program::{Access, Mode, Program, Signal};
+use program::{Access, AccessKind, Program, Signal};
 
 /// Faults that one access may take. More means that the memory manager makes no progress.
 const RETRIES: u32 = 1000;
@@ -25,11 +25,7 @@ impl<P: Program> SimOs<'_, P> {
         if addr >> ADDRESS_BITS != 0 {
             return Err(Signal::Segv { addr });
         }
-        let kind = match access.mode {
-            Mode::Load => AccessKind::Load,
-            Mode::Store => AccessKind::Store,
-            Mode::Fetch => AccessKind::Fetch,
-        };
+        let kind = access.mode;
         let vpn = Vpn::of(addr);
         for _ in 0..RETRIES {
             let cpu = self.machine.here();

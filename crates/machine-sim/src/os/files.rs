@@ -1,7 +1,7 @@
 //! What reads, writes and cuts files: the memory manager does it, and the oracle is told in the order in which it was
 //! done.
 
-use super::{SimOs, errno};
+use super::SimOs;
 use crate::optimum::How;
 use crate::oracle::Moment;
 use crate::sched::Key;
@@ -35,7 +35,7 @@ impl<P: Program> SimOs<'_, P> {
             .world
             .mm
             .write(file, offset, len, self.world.mm.group_of(self.space), &mut source)
-            .map_err(errno);
+            .map_err(Errno::from);
         self.leave();
         // What was copied and not accepted does not make the file longer.
         let end = copying.end.min(self.world.mm.file_size(file));

@@ -214,10 +214,13 @@ impl Placement {
     /// What was found until now.
     pub(crate) fn report(&self) -> PlacementReport {
         let mut least = Way::default();
+        // In one order: sums of rounded numbers depend on it, and runs with one seed print the same.
+        let mut pages: Vec<(&u64, &Page)> = self.pages.iter().collect();
+        pages.sort_unstable_by_key(|&(name, _)| name);
         for of in 0..PRICES {
             let price = self.price(of);
             let mut sum = self.ended[of];
-            for page in self.pages.values() {
+            for (_, page) in &pages {
                 let [fast, slow] = page.ways[of];
                 let best = fast.and(price).or(slow);
                 sum = Way { cost: sum.cost + best.cost, fast_lines: sum.fast_lines + best.fast_lines };

@@ -5,6 +5,7 @@
 //! memory. A range is asked with `contains`, which NaN never is in.
 
 use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError};
+use crate::groups::GroupSpec;
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
 use mm::machine::MAX_CPUS;
 use mm::units::PAGE_SIZE;
@@ -42,7 +43,8 @@ pub(super) fn check(file: &MachineFile) -> Result<(), SpecError> {
     translation(file)?;
     nodes(file)?;
     distances(file)?;
-    devices(file)
+    devices(file)?;
+    GroupSpec::of_run(&[], &file.group).map(drop).or_else(|why| fail("group", why))
 }
 
 fn translation(file: &MachineFile) -> Result<(), SpecError> {

@@ -12,6 +12,7 @@ pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
 use crate::fragment::Fragmentation;
+use crate::groups::GroupSpec;
 use cost::CostFile;
 use mm::machine::{MemoryRange, ZoneKind};
 use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
@@ -192,6 +193,8 @@ struct MachineFile {
     costs: CostFile,
     #[serde(default, deserialize_with = "fragment")]
     fragment: Option<Fragmentation>,
+    #[serde(default)]
+    group: Vec<GroupSpec>,
 }
 
 fn fragment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Fragmentation>, D::Error> {
@@ -251,6 +254,11 @@ impl MachineSpec {
     /// The state that its memory is in when a program begins; `None`: as it starts.
     pub fn fragment(&self) -> Option<&Fragmentation> {
         self.file.fragment.as_ref()
+    }
+
+    /// The control groups that a run on it begins with.
+    pub fn groups(&self) -> &[GroupSpec] {
+        &self.file.group
     }
 
     /// Its name.

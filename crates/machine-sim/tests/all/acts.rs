@@ -27,7 +27,7 @@ pub fn push<O: Os + ?Sized>(os: &mut O, at: u64) -> Result<(), Signal> {
 
 /// Forbid stores to a range for a while.
 pub fn forbid_stores<O: Os>(os: &mut O, at: u64, len: u64) {
-    os.mprotect(at, len, Prot::R).unwrap();
+    os.mprotect(at, len, Prot::READ).unwrap();
     os.compute(50_000);
     os.mprotect(at, len, Prot::RW).unwrap();
 }

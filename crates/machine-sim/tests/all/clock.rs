@@ -27,7 +27,7 @@ impl Program for Spend {
                 Spend::Compute => os.compute(u64::MAX),
                 Spend::Sleep => os.sleep(u64::MAX),
                 Spend::Access => {
-                    os.access(program::Access { addr, count: u32::MAX, mode: program::Mode::Store })?
+                    os.access(program::Access { addr, count: u32::MAX, mode: program::AccessKind::Store })?
                 }
             }
         }

@@ -43,7 +43,7 @@ impl Changes {
     fn change<O: Os>(&self, os: &mut O, at: u64) {
         match self.how {
             How::Unmap => os.munmap(at, PAGE).unwrap(),
-            How::Protect => os.mprotect(at, PAGE, Prot::R).unwrap(),
+            How::Protect => os.mprotect(at, PAGE, Prot::READ).unwrap(),
             How::Forget => os.madvise(at, PAGE, Advice::DontNeed).unwrap(),
             How::PageOut => os.madvise(at, PAGE, Advice::PageOut).unwrap(),
             How::Copy => {

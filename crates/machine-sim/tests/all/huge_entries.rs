@@ -56,7 +56,7 @@ impl Program for Reads {
         let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
         let fd = os.open(spec).unwrap();
         os.pwrite(fd, 0, FILE).unwrap();
-        let map = shown(fd, 0x4000_0000 - PAGE, FILE, self.shared, Prot::R);
+        let map = shown(fd, 0x4000_0000 - PAGE, FILE, self.shared, Prot::READ);
         let at = os.mmap(if self.anywhere { Map { addr: None, ..map } } else { map }).unwrap();
         for page in 0..FILE / PAGE {
             os.load(at + page * PAGE)?;
@@ -294,7 +294,7 @@ impl Program for Rereads {
             os.open(FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true }).unwrap();
         os.pwrite(fd, 0, FILE).unwrap();
         os.fsync(fd).unwrap();
-        os.mmap(shown(fd, SHARED, FILE, false, Prot::R)).unwrap();
+        os.mmap(shown(fd, SHARED, FILE, false, Prot::READ)).unwrap();
         for _ in 0..20 {
             (0..FILE / PAGE).try_for_each(|page| os.load(SHARED + page * PAGE))?;
             os.sleep(1_000_000);

@@ -343,7 +343,7 @@ impl Program for PagedOut {
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let len = self.footprint();
         let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
-        let at = os.mmap(Map::file_shared(fd, len, Prot::R)).unwrap();
+        let at = os.mmap(Map::file_shared(fd, len, Prot::READ)).unwrap();
         for page in 0..len / PAGE {
             os.load(at + page * PAGE)?;
         }

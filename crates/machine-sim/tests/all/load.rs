@@ -5,7 +5,7 @@ use mm::hot::tier_policy;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::named::{Named, Words};
-use program::{Access, Map, MemPolicy, Mode, Os, PolicyMode, Program, Role, Signal};
+use program::{Access, AccessKind, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
 /// Pages that each task reads, far more than its CPU's TLBs hold.
@@ -44,7 +44,7 @@ impl Program for Readers {
         (0..PAGES).try_for_each(|page| os.store(at + page * PAGE))?;
         // In steps so large that no page is met while TLBs know it.
         for step in 0..20 * PAGES {
-            os.access(Access { addr: at + step * 1237 % PAGES * PAGE, count: 64, mode: Mode::Load })?;
+            os.access(Access { addr: at + step * 1237 % PAGES * PAGE, count: 64, mode: AccessKind::Load })?;
         }
         others.into_iter().for_each(|task| os.join(task));
         Ok(())

@@ -11,6 +11,7 @@ mod compaction;
 mod conformance;
 mod flushes;
 mod fragment;
+mod groups;
 mod huge_entries;
 mod large_folios;
 mod load;

@@ -4,7 +4,7 @@ use super::acts::outcome;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
-use program::{Access, Errno, Map, MemPolicy, Mode, Os, PolicyMode, Program, Role, Signal};
+use program::{Access, AccessKind, Errno, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -182,7 +182,7 @@ impl Program for Often {
         let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
         os.mbind(at, PAGES * PAGE, self.0, false).unwrap();
         for step in 0..20 * PAGES {
-            os.access(Access { addr: at + step % PAGES * PAGE, count: 10_000, mode: Mode::Store })?;
+            os.access(Access { addr: at + step % PAGES * PAGE, count: 10_000, mode: AccessKind::Store })?;
         }
         Ok(())
     }

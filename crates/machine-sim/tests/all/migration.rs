@@ -53,7 +53,7 @@ impl Quiet {
         os.mmap(Map { addr: Some(AREA), source, ..Map::anonymous(LARGE) }).unwrap();
         os.store(PART)?;
         if self.0 == What::ReadOnly {
-            os.mprotect(PART, PAGE, Prot::R).unwrap();
+            os.mprotect(PART, PAGE, Prot::READ).unwrap();
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn large_folios(config: &mut RunConfig, rng: &mut Rng) {
 fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
-    let prot = if role == 2 { Prot::RW } else { Prot::R };
+    let prot = if role == 2 { Prot::RW } else { Prot::READ };
     let at = os.mmap(Map::file_shared(fd, pages * PAGE, prot)).unwrap();
     for _ in 0..rounds {
         if role == 1 {
@@ -216,7 +216,7 @@ fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
             os.store(AT + rng.below(pages / 2) * PAGE)?;
         }
         let first = pages / 2 + rng.below(pages / 2 - 8);
-        let prot = if rng.percent(50) { Prot::R } else { Prot::RW };
+        let prot = if rng.percent(50) { Prot::READ } else { Prot::RW };
         os.mprotect(AT + first * PAGE, 8 * PAGE, prot).unwrap();
     }
     Ok(())

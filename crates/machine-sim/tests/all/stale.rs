@@ -35,7 +35,7 @@ impl Quiet {
         match self.0 {
             How::Unmap => os.munmap(AT, len).unwrap(),
             How::Forbid => os.mprotect(AT, len, Prot::NONE).unwrap(),
-            How::Protect => os.mprotect(AT, len, Prot::R).unwrap(),
+            How::Protect => os.mprotect(AT, len, Prot::READ).unwrap(),
             How::Forget => os.madvise(AT, len, Advice::DontNeed).unwrap(),
             How::Replace => {
                 os.mmap(Map { addr: Some(AT), ..Map::anonymous(len) }).unwrap();

@@ -171,7 +171,7 @@ fn files_cut_and_grown_read_zeroes_and_raise_bus_errors() {
 fn advice_forgets_and_rights_hold() {
     let play = Play(|os, _| {
         let at = os.map(Map::anonymous(64 << 12));
-        let read_only = os.map(Map { prot: Prot::R, ..Map::anonymous(4096) });
+        let read_only = os.map(Map { prot: Prot::READ, ..Map::anonymous(4096) });
         (0..64).try_for_each(|page| os.store(at + (page << 12)))?;
         os.advise(at, 16 << 12, Advice::DontNeed);
         os.advise(at + (16 << 12), 16 << 12, Advice::Free);

@@ -1,16 +1,16 @@
 //! System calls: what was decoded is carried out on the memory manager.
 
-use super::convert::{self, errno, range};
+use super::convert::range;
 use super::files::File;
 use super::process::Open;
 use super::{After, Host, Kernel, Task};
-use crate::user::abi::{self, Buffer, Call, Tell};
+use crate::user::calls::{self, Buffer, Call, Tell};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::knobs::Knob;
-use mm::units::{PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn};
+use mm::units::{GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn};
 use program::{Errno, Map, MapSource, Remap};
 
 /// Longest name of a file, in bytes.
@@ -21,7 +21,7 @@ const LONGEST_TEXT: u64 = 4096;
 impl<H: Host> Kernel<H> {
     /// Carry out the system call that `task` makes.
     pub fn call(&self, task: &Task, number: u64, args: [u64; 6]) -> After {
-        let call = abi::decode(number, args, &self.host().user_arena());
+        let call = calls::decode(number, args, &self.host().user_arena());
         match call {
             Ok(Call::Exit(exit)) => {
                 self.exit(task, &exit);
@@ -33,13 +33,13 @@ impl<H: Host> Kernel<H> {
             // Programs may find it strange that calls fail; a process that is to end may do so in this way, too.
             Ok(Call::Tell(Tell::Panic, _)) => {
                 let signal = Some(program::Signal::Kill);
-                self.exit(task, &abi::Exit { signal, accesses: 0, progress: 0, checked: 0, violations: 0 });
+                self.exit(task, &calls::Exit { signal, accesses: 0, progress: 0, checked: 0, violations: 0 });
                 return After::Ended;
             }
             _ => {}
         }
         let answer = call.and_then(|call| self.answer(task, &call));
-        After::Return(abi::encode_answer(answer))
+        After::Return(calls::encode_answer(answer))
     }
 
     fn answer(&self, task: &Task, call: &Call) -> Result<u64, Errno> {
@@ -86,7 +86,7 @@ impl<H: Host> Kernel<H> {
     ) -> Result<T, Errno> {
         match task.process().is_dead() {
             true => Err(Errno::NoMem),
-            false => call(&self.mm, task.space()).map_err(errno),
+            false => call(&self.mm, task.space()).map_err(Errno::from),
         }
     }
 
@@ -101,11 +101,11 @@ impl<H: Host> Kernel<H> {
             }
             Call::Mprotect { addr, len, prot } => {
                 let (start, pages) = range(addr, len)?;
-                self.on_space(task, |mm, space| mm.mprotect(space, start, pages, convert::prot(prot)))?;
+                self.on_space(task, |mm, space| mm.mprotect(space, start, pages, prot))?;
             }
             Call::Madvise { addr, len, advice } => {
                 let (start, pages) = range(addr, len)?;
-                self.on_space(task, |mm, space| mm.madvise(space, start, pages, convert::advice(advice)))?;
+                self.on_space(task, |mm, space| mm.madvise(space, start, pages, advice))?;
             }
             Call::Mlock { addr, len, lock } => {
                 let (start, pages) = range(addr, len)?;
@@ -113,7 +113,7 @@ impl<H: Host> Kernel<H> {
             }
             Call::MovePages { addr, len, node } => {
                 let (start, pages) = range(addr, len)?;
-                let node = node.map(convert::node).transpose()?;
+                let node = node.map(NodeId::try_from).transpose()?;
                 let moved = self.on_space(task, |mm, space| mm.move_pages(space, start, pages, node))?;
                 return Ok(moved.failed);
             }
@@ -121,11 +121,11 @@ impl<H: Host> Kernel<H> {
                 return self.on_space(task, |mm, space| mm.migrate_pages(space, from, to));
             }
             Call::Mbind { addr, len, policy, moving } => {
-                let ((start, pages), policy) = (range(addr, len)?, convert::mem_policy(policy)?);
+                let ((start, pages), policy) = (range(addr, len)?, policy.try_into()?);
                 return self.on_space(task, |mm, space| mm.mbind(space, start, pages, policy, moving));
             }
             Call::SetMempolicy(policy) => {
-                let policy = convert::mem_policy(policy)?;
+                let policy = policy.try_into()?;
                 self.on_space(task, |mm, space| mm.set_mempolicy(space, policy))?;
             }
             Call::Msync { addr, len } => {
@@ -133,21 +133,21 @@ impl<H: Host> Kernel<H> {
                 self.on_space(task, |mm, space| mm.msync(space, start, pages))?;
             }
             Call::GroupCreate { parent, limits } => {
-                let (parent, limits) = (convert::group(parent)?, convert::group_limits(limits));
+                let (parent, limits) = (GroupId::try_from(parent)?, limits.into());
                 return self
                     .on_space(task, |mm, _| mm.create_group(parent, limits))
                     .map(|group| group.0.into());
             }
             Call::GroupLimit { group, limits } => {
-                let (group, limits) = (convert::group(group)?, convert::group_limits(limits));
+                let (group, limits) = (GroupId::try_from(group)?, limits.into());
                 self.on_space(task, |mm, _| mm.set_group_limits(group, limits))?;
             }
             Call::GroupEnter(group) => {
-                let group = convert::group(group)?;
+                let group = GroupId::try_from(group)?;
                 self.on_space(task, |mm, space| mm.move_space(space, group))?;
             }
             Call::GroupRemove(group) => {
-                let group = convert::group(group)?;
+                let group = GroupId::try_from(group)?;
                 self.on_space(task, |mm, _| mm.remove_group(group))?;
             }
             Call::SetKnob { name, value } => {
@@ -155,7 +155,7 @@ impl<H: Host> Kernel<H> {
                 self.on_space(task, |mm, _| mm.set_knob(knob, value))?;
             }
             Call::GroupKnob { group, name, value } => {
-                let group = convert::group(group)?;
+                let group = GroupId::try_from(group)?;
                 let knob = Knob::from_name(&self.text(name, LONGEST_NAME)).ok_or(Errno::NoEnt)?;
                 self.on_space(task, |mm, _| mm.set_group_knob(group, knob, value))?;
             }
@@ -182,7 +182,7 @@ impl<H: Host> Kernel<H> {
         let request = MapRequest {
             at: map.addr.map(|_| start),
             pages,
-            prot: convert::prot(map.prot),
+            prot: map.prot,
             backing,
             locked: map.locked,
             populate: map.populate,
@@ -201,7 +201,7 @@ impl<H: Host> Kernel<H> {
     fn fork(&self, task: &Task, role: program::Role) -> Result<u64, Errno> {
         let child = self.on_space(task, |mm, space| mm.fork(space))?;
         let started = self.start_process(child, task.process().descriptors(), role)?;
-        Ok(abi::pair(started.number(), started.process().number()))
+        Ok(calls::pair(started.number(), started.process().number()))
     }
 
     // --- files ---
@@ -235,7 +235,7 @@ impl<H: Host> Kernel<H> {
             }
             Call::Fadvise { fd, offset, len, advice } => {
                 let id = self.file(task, fd)?.0.id;
-                self.on_space(task, |mm, _| mm.fadvise(id, offset, len, convert::file_advice(advice)))?;
+                self.on_space(task, |mm, _| mm.fadvise(id, offset, len, advice))?;
             }
             _ => return Err(Errno::NoSys),
         }
@@ -256,7 +256,7 @@ impl<H: Host> Kernel<H> {
         let name = self.text(name, LONGEST_NAME);
         // Held while the file is made, so that a name never stands for two; making one waits for nothing.
         let file = self.files.lock().find(&name, size, in_memory, |kind| self.mm.create_file(kind, size))?;
-        Ok(abi::pair(task.process().open(Open { file, writable }), file))
+        Ok(calls::pair(task.process().open(Open { file, writable }), file))
     }
 
     /// Where the bytes of a page lie in a buffer that stands for a part of a file from `offset` on.
@@ -270,7 +270,9 @@ impl<H: Host> Kernel<H> {
         let mut sink = |pfn: Pfn, at: u32, bytes: u32| {
             self.host().copy_to_user(self.place(pfn, at, offset, buffer), pfn, at, bytes);
         };
-        self.mm.read(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut sink).map_err(errno)
+        self.mm
+            .read(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut sink)
+            .map_err(Errno::from)
     }
 
     fn pwrite(&self, task: &Task, fd: u32, offset: u64, buffer: Buffer) -> Result<u64, Errno> {
@@ -285,7 +287,9 @@ impl<H: Host> Kernel<H> {
         let mut source = |pfn: Pfn, at: u32, bytes: u32| {
             self.host().copy_from_user(pfn, at, self.place(pfn, at, offset, buffer), bytes);
         };
-        self.mm.write(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut source).map_err(errno)
+        self.mm
+            .write(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut source)
+            .map_err(Errno::from)
     }
 
     /// Text of ring 3, as far as it is text.

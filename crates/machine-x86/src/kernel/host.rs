@@ -1,7 +1,7 @@
 //! What the kernel needs from the machine besides [`mm::Machine`].
 
 use super::Task;
-use crate::user::abi::Tell;
+use crate::user::calls::Tell;
 use alloc::sync::Arc;
 use core::ops::Range;
 use mm::Machine;
@@ -24,7 +24,8 @@ pub enum Key {
 /// The machine, as the kernel sees it.
 pub trait Host: Machine {
     /// Start a task of a program: on a stack of its own in ring 3, with the space of [`Task::space`] loaded, it does
-    /// what [`crate::user::Home::live`] does for [`Task::start`]. The task is handed back with each of its calls and faults.
+    /// what [`crate::user::Home::live`] does for [`Task::start`]. The task is handed back with each of its calls and
+    /// faults.
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno>;
 
     /// The task that runs has no space from now on. `switch` is called once, with interrupts off, at the moment at

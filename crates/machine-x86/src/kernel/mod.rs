@@ -17,7 +17,7 @@ pub use host::{Host, Key};
 pub use process::{Process, Task, Totals};
 
 use crate::user::TaskStart;
-use crate::user::abi;
+use crate::user::calls;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -107,7 +107,7 @@ impl<H: Host> Kernel<H> {
 
     /// Start the first process, number 0, with one task in role 0.
     pub fn start(&self) -> Result<(), Errno> {
-        let space = self.mm.create_space(GroupId(0)).map_err(convert::errno)?;
+        let space = self.mm.create_space(GroupId(0))?;
         self.start_process(space, Descriptors::default(), 0).map(drop)
     }
 
@@ -193,7 +193,7 @@ impl<H: Host> Kernel<H> {
     }
 
     /// A task ends, by itself or by a signal that it did not expect.
-    fn exit(&self, task: &Task, exit: &abi::Exit) {
+    fn exit(&self, task: &Task, exit: &calls::Exit) {
         let (process, number) = (task.process(), task.number());
         if let Some(signal) = exit.signal {
             let name = match signal {

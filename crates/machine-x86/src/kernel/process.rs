@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::user::TaskStart;
-use crate::user::abi::Exit;
+use crate::user::calls::Exit;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};

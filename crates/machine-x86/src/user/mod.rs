@@ -6,8 +6,8 @@
 //! runs in ring 3 out of the *user arena*, memory that the memory manager knows nothing of, and reaches the machine
 //! only through the trait [`Ring`]; so it is tested on the host.
 
-pub mod abi;
 mod buffer;
+pub mod calls;
 pub mod check;
 pub mod choice;
 pub mod life;
@@ -24,7 +24,7 @@ use program::Signal;
 /// Addresses given to the touching methods are the program's own: any value whatever. A touch that the kernel cannot
 /// serve returns the signal instead of ending the task.
 pub trait Ring {
-    /// Enter ring 0: number and arguments as [`abi`] has them; the answer as [`abi::decode_answer`] takes it.
+    /// Enter ring 0: number and arguments as [`abi`] has them; the answer as [`calls::decode_answer`] takes it.
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2];
 
     /// Load the 8-byte word at `addr`, which is aligned.

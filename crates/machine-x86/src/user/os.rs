@@ -1,22 +1,23 @@
 //! The system as a task in ring 3 sees it: calls go to ring 0, memory is touched by real instructions, and the checker,
 //! if there is one, is told of both.
 
-use super::abi::{self, Buffer as Bytes, Call, Exit, Tell};
 use super::buffer::Buffer;
+use super::calls::{self, Buffer as Bytes, Call, Exit, Tell};
 use super::check::access::Touch;
 use super::check::file_io::{Reading, Writing, whole_stamps};
 use super::check::page::Page;
 use super::check::patience::Patience;
-use super::check::space::{Forget, Region, Source};
+use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
 use super::life::{TaskStart, World};
 use super::{Ring, check};
+use abi::Forget;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use program::{
-    Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy, Mode, Os,
-    Prot, Remap, Role, Signal, TaskHandle,
+    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy,
+    Os, Prot, Remap, Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -73,8 +74,8 @@ impl<R: Ring> Patience for Hands<'_, R> {
 }
 
 fn call<R: Ring>(ring: &R, call: Call) -> Result<u64, Errno> {
-    let (number, args) = abi::encode(&call);
-    abi::decode_answer(ring.call(number, args))
+    let (number, args) = calls::encode(&call);
+    calls::decode_answer(ring.call(number, args))
 }
 
 /// Pages of a range given in bytes: the first and their number, if the kernel will not refuse it at once.
@@ -143,9 +144,9 @@ impl<'w, R: Ring> UserOs<'w, R> {
         for i in 0..access.count as u64 {
             let addr = page | (access.addr + 8 * i) & (PAGE - 8);
             match access.mode {
-                Mode::Load => drop(self.ring.load(addr)?),
-                Mode::Store => self.ring.store(addr, addr)?,
-                Mode::Fetch => self.ring.fetch(addr)?,
+                AccessKind::Load => drop(self.ring.load(addr)?),
+                AccessKind::Store => self.ring.store(addr, addr)?,
+                AccessKind::Fetch => self.ring.fetch(addr)?,
             }
         }
         Ok(())
@@ -303,11 +304,10 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         let what = Call::Madvise { addr, len, advice };
-        let forget = match advice {
-            Advice::DontNeed => Forget::Now,
-            Advice::Free => Forget::Perhaps,
-            _ => return self.call(what).map(drop),
-        };
+        let forget = advice.forgets();
+        if forget == Forget::Not {
+            return self.call(what).map(drop);
+        }
         let result = self.changing(pages(addr, len), what, |map, flux, done, patience| {
             map.end_forget(flux, if done { forget } else { Forget::Perhaps }, patience)
         });
@@ -358,7 +358,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         let FileSpec { name, size, in_memory, writable } = spec;
         let name = self.transfer.hold(name);
-        let (fd, number) = abi::unpair(self.call(Call::Open { name, size, in_memory, writable })?);
+        let (fd, number) = calls::unpair(self.call(Call::Open { name, size, in_memory, writable })?);
         if let Some(Watch { checker, process }) = &self.watch {
             let patience = &Hands(self.ring);
             let file = checker.file(number, size, patience);
@@ -464,12 +464,12 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
         let Some(Watch { checker, process }) = &self.watch else {
-            return self.call(Call::Fork(role)).map(|pair| TaskHandle(abi::unpair(pair).0));
+            return self.call(Call::Fork(role)).map(|pair| TaskHandle(calls::unpair(pair).0));
         };
         let patience = &Hands(self.ring);
         let _held = process.forking(patience);
         let begun = process.map(patience).begin_fork();
-        let (task, child) = abi::unpair(self.call(Call::Fork(role))?);
+        let (task, child) = calls::unpair(self.call(Call::Fork(role))?);
         checker.fork(process, child, &begun, patience);
         Ok(TaskHandle(task))
     }

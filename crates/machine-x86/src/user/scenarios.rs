@@ -11,7 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use program::rng::Rng;
-use program::{Advice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
+use program::{
+    AccessKind, Advice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle,
+};
 
 const PAGE: u64 = 4096;
 /// Where watchers look.
@@ -51,73 +53,73 @@ enum Kind {
 }
 
 /// One row: name, what changes, what each watcher does, help.
-type Row = (&'static str, Kind, &'static [Mode], &'static str);
+type Row = (&'static str, Kind, &'static [AccessKind], &'static str);
 
 const TABLE: &[Row] = &[
     (
         "write-fault",
         Kind::WriteFault,
-        &[Mode::Load, Mode::Load, Mode::Load],
+        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
         "pages of a file are reclaimed and written through another mapping while they are read",
     ),
     (
         "pwrite",
         Kind::Pwrite,
-        &[Mode::Load, Mode::Load],
+        &[AccessKind::Load, AccessKind::Load],
         "pages of a file are reclaimed and written by another process's system call while they are read",
     ),
     (
         "map-over",
         Kind::MapOver,
-        &[Mode::Load, Mode::Load, Mode::Load],
+        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
         "a range is mapped to one thing after the other, and to nothing, while it is read",
     ),
     (
         "fork-writers",
         Kind::ForkWriters,
-        &[Mode::Store, Mode::Store, Mode::Load],
+        &[AccessKind::Store, AccessKind::Store, AccessKind::Load],
         "a process forks again and again while its threads write",
     ),
     (
         "truncate",
         Kind::Truncate,
-        &[Mode::Load, Mode::Load, Mode::Store],
+        &[AccessKind::Load, AccessKind::Load, AccessKind::Store],
         "a file is cut and grown while it is read and written through a mapping",
     ),
     (
         "dontneed",
         Kind::DontNeed,
-        &[Mode::Store, Mode::Load, Mode::Store],
+        &[AccessKind::Store, AccessKind::Load, AccessKind::Store],
         "memory is forgotten (MADV_DONTNEED) while it is written",
     ),
     (
         "free",
         Kind::Free,
-        &[Mode::Store, Mode::Load],
+        &[AccessKind::Store, AccessKind::Load],
         "memory may be forgotten (MADV_FREE) and is reclaimed while it is written",
     ),
     (
         "reclaim",
         Kind::Reclaim,
-        &[Mode::Load, Mode::Store, Mode::Load],
+        &[AccessKind::Load, AccessKind::Store, AccessKind::Load],
         "a mapped file larger than memory is read and written at random",
     ),
     (
         "mprotect",
         Kind::Protect,
-        &[Mode::Store, Mode::Store, Mode::Load],
+        &[AccessKind::Store, AccessKind::Store, AccessKind::Load],
         "memory is made read-only and writable again while it is written",
     ),
     (
         "mremap",
         Kind::Remap,
-        &[Mode::Load, Mode::Load, Mode::Load],
+        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
         "a mapping moves to and fro while both places are read",
     ),
     (
         "swap-fork",
         Kind::SwapFork,
-        &[Mode::Store, Mode::Load],
+        &[AccessKind::Store, AccessKind::Load],
         "memory is swapped out, and then shared with a child, while it is written",
     ),
 ];
@@ -181,19 +183,19 @@ fn shared(fd: u32) -> MapSource {
 }
 
 /// Touch pages of a range one after the other.
-fn sweep<O: Os>(os: &mut O, addr: u64, mode: Mode) -> Result<(), Signal> {
+fn sweep<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
     (0..PAGES).try_for_each(|page| touch(os, addr + page * PAGE, mode))
 }
 
-fn touch<O: Os>(os: &mut O, addr: u64, mode: Mode) -> Result<(), Signal> {
+fn touch<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
     match mode {
-        Mode::Store => os.store(addr),
+        AccessKind::Store => os.store(addr),
         _ => os.load(addr),
     }
 }
 
 /// An access that must be refused by SIGSEGV (or, `beyond`, by SIGBUS).
-fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: Mode, beyond: bool) -> Result<(), Signal> {
+fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: AccessKind, beyond: bool) -> Result<(), Signal> {
     match touch(os, addr, mode) {
         Err(Signal::Segv { .. }) if !beyond => Ok(()),
         Err(Signal::Bus { .. }) if beyond => Ok(()),
@@ -206,7 +208,7 @@ fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: Mode, beyond: bool) -> Re
 fn reclaim<O: Os>(os: &mut O, addr: u64, len: u64) -> Result<(), Signal> {
     must(os.madvise(addr, len, Advice::PageOut))?;
     map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
-    sweep(os, OWN, Mode::Store)
+    sweep(os, OWN, AccessKind::Store)
 }
 
 impl Program for Scenario {
@@ -270,10 +272,10 @@ impl Scenario {
         let second = must(os.open(spec("scenario-b", BYTES)))?;
         match self.kind() {
             Kind::WriteFault | Kind::Pwrite => {
-                map_at(os, BASE, Prot::R, shared(first))?;
+                map_at(os, BASE, Prot::READ, shared(first))?;
                 map_at(os, AWAY, Prot::RW, shared(first))?;
             }
-            Kind::MapOver => map_at(os, BASE, Prot::R, shared(first))?,
+            Kind::MapOver => map_at(os, BASE, Prot::READ, shared(first))?,
             Kind::Truncate => map_at(os, BASE, Prot::RW, shared(first))?,
             Kind::Reclaim => {
                 let map = Map::file_shared(first, size, Prot::RW);
@@ -286,7 +288,7 @@ impl Scenario {
             | Kind::Remap
             | Kind::SwapFork => {
                 map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, BASE, Mode::Store)?;
+                sweep(os, BASE, AccessKind::Store)?;
             }
         }
         Ok((first, second))
@@ -318,7 +320,7 @@ impl Scenario {
         match self.kind() {
             Kind::WriteFault => {
                 reclaim(os, BASE, BYTES)?;
-                sweep(os, AWAY, Mode::Store)?;
+                sweep(os, AWAY, AccessKind::Store)?;
             }
             Kind::Pwrite => {
                 reclaim(os, BASE, BYTES)?;
@@ -328,7 +330,7 @@ impl Scenario {
             Kind::ForkWriters => self.child_of(os, 0)?,
             Kind::Truncate => {
                 must(os.ftruncate(first, 0))?;
-                must_be_refused(os, BASE, Mode::Load, true)?;
+                must_be_refused(os, BASE, AccessKind::Load, true)?;
                 self.settle(os);
                 must(os.ftruncate(first, BYTES))?;
                 os.load(BASE)?;
@@ -336,7 +338,7 @@ impl Scenario {
             Kind::DontNeed => {
                 must(os.madvise(BASE, BYTES, Advice::DontNeed))?;
                 map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, OWN, Mode::Store)?;
+                sweep(os, OWN, AccessKind::Store)?;
             }
             Kind::Free => {
                 must(os.madvise(BASE, BYTES, Advice::Free))?;
@@ -350,8 +352,8 @@ impl Scenario {
                 self.stage.window.store(next, Relaxed);
             }
             Kind::Protect => {
-                must(os.mprotect(BASE, BYTES, Prot::R))?;
-                must_be_refused(os, BASE, Mode::Store, false)?;
+                must(os.mprotect(BASE, BYTES, Prot::READ))?;
+                must_be_refused(os, BASE, AccessKind::Store, false)?;
                 os.load(BASE)?;
                 self.settle(os);
                 must(os.mprotect(BASE, BYTES, Prot::RW))?;
@@ -362,8 +364,8 @@ impl Scenario {
                 let remap =
                     Remap { addr: from, old_len: BYTES, new_len: BYTES, may_move: true, fixed: Some(to) };
                 must(os.mremap(remap))?;
-                must_be_refused(os, from, Mode::Load, false)?;
-                sweep(os, to, Mode::Load)?;
+                must_be_refused(os, from, AccessKind::Load, false)?;
+                sweep(os, to, AccessKind::Load)?;
             }
             Kind::SwapFork => {
                 reclaim(os, BASE, BYTES)?;
@@ -381,29 +383,29 @@ impl Scenario {
                 | Kind::Free
                 | Kind::SwapFork
         );
-        if changed { sweep(os, BASE, Mode::Load) } else { Ok(()) }
+        if changed { sweep(os, BASE, AccessKind::Load) } else { Ok(()) }
     }
 
     fn map_over<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
         match round % 4 {
             0 => {
                 reclaim(os, BASE, BYTES)?;
-                map_at(os, BASE, Prot::R, shared(second))?;
+                map_at(os, BASE, Prot::READ, shared(second))?;
             }
             1 => {
                 reclaim(os, BASE, BYTES)?;
                 map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, BASE, Mode::Store)?;
+                sweep(os, BASE, AccessKind::Store)?;
             }
             2 => {
                 must(os.munmap(BASE, BYTES))?;
-                return must_be_refused(os, BASE, Mode::Load, false);
+                return must_be_refused(os, BASE, AccessKind::Load, false);
             }
             _ => {
-                map_at(os, BASE, Prot::R, shared(first))?;
+                map_at(os, BASE, Prot::READ, shared(first))?;
             }
         }
-        sweep(os, BASE, Mode::Load)
+        sweep(os, BASE, AccessKind::Load)
     }
 
     /// Fork a child and wait for its end.
@@ -418,9 +420,9 @@ impl Scenario {
         if self.kind() == Kind::Pwrite {
             return (0..PAGES).try_for_each(|page| must(os.pwrite(fd, page * PAGE, PAGE)).map(drop));
         }
-        sweep(os, BASE, Mode::Load)?;
+        sweep(os, BASE, AccessKind::Load)?;
         (0..PAGES).step_by(2).try_for_each(|page| os.store(BASE + page * PAGE))?;
-        sweep(os, BASE, Mode::Load)
+        sweep(os, BASE, AccessKind::Load)
     }
 
     /// Use the pages again and again until the changes are over.

@@ -10,7 +10,7 @@ mod tlb;
 
 use baton::{AnyKey, Baton};
 use machine_x86::kernel::{After, Disk, Host, Kernel, Key, Outcome, Task, Totals};
-use machine_x86::user::abi::{self, Call, Exit, Tell};
+use machine_x86::user::calls::{self, Call, Exit, Tell};
 use machine_x86::user::{Home, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
@@ -464,8 +464,8 @@ impl HostedRing<'_> {
     /// Do something else than a program.
     fn act(&self, body: Body) {
         let call = |what: Call| {
-            let (number, args) = abi::encode(&what);
-            abi::decode_answer(self.call(number, args))
+            let (number, args) = calls::encode(&what);
+            calls::decode_answer(self.call(number, args))
         };
         body(&call);
         let exit = Exit { signal: None, accesses: 0, progress: 0, checked: 0, violations: 0 };

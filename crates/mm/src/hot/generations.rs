@@ -1,9 +1,9 @@
 //! Young bits: what MGLRU's walks of page tables have found used in two rounds in a row is hot.
 //!
-//! In each round the daemon of promotion has the tables of all spaces walked for the vectors of slower tiers; the walks,
-//! which put what was used into the youngest generation, tell of each folio that they find young. They begin no new
-//! generation: that is for reclaim, as it needs what is cold in order. That costs a look at every entry, and tells of a
-//! page once in a round, however often it was used.
+//! In each round the daemon of promotion has the tables of all spaces walked for the vectors of slower tiers; the
+//! walks, which put what was used into the youngest generation, tell of each folio that they find young. They begin no
+//! new generation: that is for reclaim, as it needs what is cold in order. That costs a look at every entry, and tells
+//! of a page once in a round, however often it was used.
 //!
 //! Source: the idea of klruscand (Kinsey Ho, linux-mm, 2025: MGLRU's walks as source of promotion; a page that is found
 //! twice within a window is promoted).

@@ -13,6 +13,7 @@ use crate::base::Base;
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
+use crate::stat::GroupStat;
 use crate::units::*;
 
 /// The group at the root of the tree.
@@ -36,6 +37,8 @@ struct Group {
     members: AtomicU32,
     /// Pages charged to the group and those below.
     usage: AtomicI64,
+    /// The most that `usage` has been.
+    peak: AtomicU64,
     /// Pages charged while that was more than memory.high, until somebody reclaims for them.
     taken_over_high: AtomicU64,
     /// min(usage, memory.min) and the like, as last told to the parent.
@@ -47,6 +50,8 @@ struct Group {
     /// `vm.swappiness` + 1, and the number of its policy + 1; 0: as everybody has.
     swappiness: AtomicU32,
     policy: AtomicU32,
+    /// What has happened in the group and those below.
+    counts: [AtomicU64; GroupStat::COUNT],
 }
 
 /// Index of the two kinds of protection.
@@ -306,6 +311,30 @@ impl Groups {
         self.at(group).usage()
     }
 
+    /// The most pages that were charged at once to the group and those below it.
+    pub fn peak(&self, group: GroupId) -> u64 {
+        self.at(group).peak.load(Relaxed)
+    }
+
+    /// Something has happened in a group, and so in those above it.
+    #[inline]
+    pub fn count(&self, group: GroupId, stat: GroupStat, by: u64) {
+        if group != ROOT {
+            self.count_upwards(group, stat, by);
+        }
+    }
+
+    fn count_upwards(&self, group: GroupId, stat: GroupStat, by: u64) {
+        for level in self.upwards(group).take_while(|&level| level != ROOT) {
+            self.at(level).counts[stat as usize].fetch_add(by, Relaxed);
+        }
+    }
+
+    /// How often that has happened in the group and those below it.
+    pub fn counted(&self, group: GroupId, stat: GroupStat) -> u64 {
+        self.at(group).counts[stat as usize].load(Relaxed)
+    }
+
     /// Charge `pages`, or say which group, this one or one above, would exceed its maximum; nothing is charged then.
     pub fn try_charge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) -> Result<(), GroupId> {
         if group == ROOT {
@@ -321,6 +350,7 @@ impl Groups {
                 }
                 return Err(level);
             }
+            counter.peak.fetch_max(now.max(0) as u64, Relaxed);
             if now.max(0) as u64 > counter.high.load(Relaxed) {
                 counter.taken_over_high.fetch_add(pages, Relaxed);
             }

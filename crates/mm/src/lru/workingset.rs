@@ -16,7 +16,7 @@ use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
 use crate::primitive::Ordering::Relaxed;
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 /// Bits of a shadow: the number of a group, of a node, and the mark of a page of the working set.
@@ -185,7 +185,7 @@ impl Lru {
         let mut refaulted = 0;
         for &(pfn, shadow) in back {
             let evicted = Evicted::unpack(shadow);
-            refaulted += base.frames[pfn].pages() as i64;
+            refaulted += base.frames[pfn].pages() as u64;
             if rivals.as_ref().is_none_or(|&(group, node, _)| (group, node) != (evicted.group, evicted.node))
             {
                 let found = Rivals::of(self, evicted, file, &swap_free);
@@ -196,7 +196,14 @@ impl Lru {
                 self.activate_refaulted(base, pfn, evicted, file);
             }
         }
-        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], refaulted);
+        self.count_refault(base, base.frames[first].group(), file, refaulted);
+    }
+
+    /// Pages of a group are back.
+    pub(super) fn count_refault<M: Machine>(&self, base: &Base<M>, group: GroupId, file: bool, pages: u64) {
+        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages as i64);
+        let stat = [GroupStat::WorkingsetRefaultAnon, GroupStat::WorkingsetRefaultFile][file as usize];
+        self.groups.count(group, stat, pages);
     }
 
     /// A page of the working set is back.

@@ -28,7 +28,7 @@ const PAGES: u64 = 3;
 const NEIGHBOUR: Vpn = Vpn(0x5100);
 /// Where mremap moves the pages to.
 const AWAY: Vpn = Vpn(0x5080);
-const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+const WRITABLE: Prot = Prot::RW;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {

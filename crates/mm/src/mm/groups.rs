@@ -6,12 +6,53 @@
 use super::Mm;
 use crate::api::{Error, GroupLimits};
 use crate::knobs::Knob;
-use crate::lru::{PolicyKind, ROOT};
+use crate::lru::{LruList, PolicyKind, ROOT};
 use crate::machine::Machine;
 use crate::reclaim::{self, Retries};
+use crate::stat::GroupStat;
 use crate::units::*;
 
+/// What the files of a control group tell of it; all sizes in pages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupAccount {
+    /// The group above; `None`: this is the root.
+    pub parent: Option<GroupId>,
+    /// Was it not removed?
+    pub live: bool,
+    /// memory.current and memory.peak.
+    pub usage: [u64; 2],
+    /// memory.swap.current and memory.swap.peak.
+    pub swap: [u64; 2],
+    /// Pages on its lists and on those of the groups below, in the order of [`LruList`].
+    pub lists: [u64; LruList::COUNT],
+    counts: [u64; GroupStat::COUNT],
+}
+
+impl GroupAccount {
+    /// A counter of memory.stat or memory.events.
+    pub fn counted(&self, stat: GroupStat) -> u64 {
+        self.counts[stat as usize]
+    }
+}
+
 impl<M: Machine> Mm<M> {
+    /// What the files of a group tell of it. One that was removed keeps what was counted until then.
+    pub fn group_account(&self, group: GroupId) -> Option<GroupAccount> {
+        let (lru, swap) = (&self.store.lru, &self.store.swap.groups);
+        if u32::from(group.0) >= lru.groups.bound() {
+            return None;
+        }
+        let on = |list| (0..lru.nodes()).map(|node| lru.vec(NodeId(node as u8), group).pages(list)).sum();
+        Some(GroupAccount {
+            parent: lru.groups.parent(group),
+            live: lru.groups.is_live(group),
+            usage: [lru.groups.usage(group), lru.groups.peak(group)],
+            swap: [swap.usage(group), swap.peak(group)],
+            lists: LruList::ALL.map(on),
+            counts: core::array::from_fn(|i| lru.groups.counted(group, GroupStat::ALL[i])),
+        })
+    }
+
     /// A control group below `parent` (GroupId(0) is the root group).
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
         self.store.lru.create_group(parent, limits, |group| {

@@ -24,7 +24,7 @@ const ROOT: GroupId = GroupId(0);
 const AT: Vpn = Vpn(512 * 40);
 const PAGES: u64 = 4;
 const LARGE: u64 = 512;
-const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+const WRITABLE: Prot = Prot::RW;
 
 struct Bench {
     mm: Mm<TestMachine>,

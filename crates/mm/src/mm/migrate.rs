@@ -7,11 +7,12 @@ use super::Mm;
 use crate::alloc::{Fresh, Mark};
 use crate::api::Error;
 use crate::machine::Machine;
-use crate::mempolicy::{MemPolicy, Place, PolicyMode};
+use crate::mempolicy::{MemPolicy, Place};
 use crate::migrate::{self, Done, Mode, Target, Why};
 use crate::store::Store;
 use crate::table::USER_END;
 use crate::units::*;
+use abi::PolicyMode;
 
 /// Pages of a space that are looked through before the folios found are moved: what one table maps.
 const WINDOW: u64 = TABLE_ENTRIES as u64;

@@ -5,7 +5,7 @@ use crate::alloc::Mark;
 use crate::event::Event;
 use crate::machine::{Machine, Scope};
 use crate::reclaim::Retries;
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::table::Resident;
 use crate::units::*;
 use std_alloc::format;
@@ -45,10 +45,14 @@ impl<M: Machine> Mm<M> {
         let mut candidates: Vec<(u64, SpaceId)> = self.oom_candidates(group);
         candidates.sort_by_key(|&(badness, id)| (core::cmp::Reverse(badness), id));
         let Some(&(_, victim)) = candidates.first() else { return false };
+        if let Some(group) = group {
+            self.store.lru.groups.count(group, GroupStat::Oom, 1);
+        }
         let rss = self.rss(victim);
         let text = self.oom_text(wanted, &candidates);
         if self.spaces.kill(&self.store, victim) {
             self.ground().count(Stat::OomKill, 1);
+            self.store.lru.groups.count(self.group_of(victim), GroupStat::OomKill, 1);
             self.ground().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
             self.oom.lock().push(OomReport { victim, rss, text });
         }

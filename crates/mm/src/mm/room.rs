@@ -13,6 +13,7 @@ use crate::machine::Machine;
 use crate::memory::{Gfp, Shortage};
 use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
 use crate::space::{FaultStop, Stop};
+use crate::stat::GroupStat;
 use crate::units::*;
 
 /// An error that may mean "make room and run me again".
@@ -120,6 +121,7 @@ impl<M: Machine> Mm<M> {
                 Shortage::Group(group) => {
                     // The room that is made is for what is needed: what is read ahead of it might fill it each time.
                     gfp.read_ahead = false;
+                    self.store.lru.groups.count(group, GroupStat::Max, 1);
                     let freed = reclaim::group(&self.store, &self.reclaim, self, group, 1);
                     let wanted = "a control group is at its limit";
                     reclaim::should_retry_group(&self.store, freed, &mut group_retries)
@@ -208,6 +210,7 @@ impl<M: Machine> Mm<M> {
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
         if let Some((over, pages)) = self.store.lru.groups.taken_over_high(group) {
+            self.store.lru.groups.count(over, GroupStat::High, 1);
             reclaim::group(&self.store, &self.reclaim, self, over, pages);
         }
     }

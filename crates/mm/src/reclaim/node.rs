@@ -5,6 +5,7 @@ use crate::alloc::{COSTLY_ORDER, Mark, Reserve, Zone, compact_gap};
 use crate::lru::LruList;
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
+use crate::stat::GroupStat;
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
@@ -51,9 +52,13 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.machine.resched();
             groups.calculate_protection(top, group);
             if !groups.below_min(top, group) {
-                if groups.below_low(top, group) && !sc.memcg_low_reclaim {
+                let is_low = groups.below_low(top, group);
+                if is_low && !sc.memcg_low_reclaim {
                     sc.memcg_low_skipped = true;
                 } else {
+                    if is_low {
+                        groups.count(group, GroupStat::Low, 1);
+                    }
                     self.shrink_vec(node, group, sc);
                     if partial && sc.nr_reclaimed >= sc.nr_to_reclaim {
                         return;

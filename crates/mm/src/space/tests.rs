@@ -46,14 +46,8 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let at = || BASE..BASE + PAGES;
     let pages = || 1..12u64;
-    let prot = || {
-        prop::sample::select(std_alloc::vec![
-            Prot::empty(),
-            Prot::READ,
-            Prot::READ | Prot::WRITE,
-            Prot::all()
-        ])
-    };
+    let prot =
+        || prop::sample::select(std_alloc::vec![Prot::NONE, Prot::READ, Prot::READ | Prot::WRITE, Prot::ALL]);
     let advice = prop::sample::select(std_alloc::vec![Advice::Normal, Advice::Random, Advice::Sequential]);
     prop_oneof![
         4 => (at(), pages(), prot(), 0..5u8, 0..20u64, prop::bool::weighted(0.2)).prop_map(
@@ -330,7 +324,7 @@ fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
     let mut bench = Bench::new();
     let [one, other] = [BASE.next_multiple_of(512), BASE.next_multiple_of(512) + 100];
     for at in [one, other] {
-        bench.apply(&Op::Map { at, pages: 4, prot: Prot::all(), kind: 0, offset: 0, locked: false });
+        bench.apply(&Op::Map { at, pages: 4, prot: Prot::ALL, kind: 0, offset: 0, locked: false });
     }
     bench.touch(one, true);
     let tables = |bench: &Bench| {
@@ -386,7 +380,7 @@ fn a_space_may_end_while_its_reverse_maps_are_walked() {
     use crate::primitive::{AtomicBool, Ordering::*};
 
     let mut bench = Bench::new();
-    let map = Op::Map { at: BASE, pages: 8, prot: Prot::all(), kind: 2, offset: 0, locked: false };
+    let map = Op::Map { at: BASE, pages: 8, prot: Prot::ALL, kind: 2, offset: 0, locked: false };
     bench.apply(&map);
     let fault = |id| {
         let gfp = Gfp::user(GROUP);

@@ -15,6 +15,8 @@ struct Counter {
     parent: AtomicU32,
     max: AtomicU64,
     usage: AtomicU64,
+    /// The most that `usage` has been.
+    peak: AtomicU64,
 }
 
 /// Counters of all groups.
@@ -42,6 +44,7 @@ impl SwapGroups {
         let counter = self.at(group);
         counter.parent.store(parent.0 as u32, Relaxed);
         counter.usage.store(0, Relaxed);
+        counter.peak.store(0, Relaxed);
         counter.max.store(max, Relaxed);
     }
 
@@ -60,6 +63,11 @@ impl SwapGroups {
         self.at(group).usage.load(Relaxed)
     }
 
+    /// The most slots that the group and those below it have had at once.
+    pub fn peak(&self, group: GroupId) -> u64 {
+        self.at(group).peak.load(Relaxed)
+    }
+
     /// Slots that the group may have besides those that it has.
     #[inline]
     pub fn room(&self, group: GroupId) -> u64 {
@@ -75,6 +83,7 @@ impl SwapGroups {
                 self.upwards(group).take(done + 1).for_each(|counter| counter.give_back(slots));
                 return false;
             }
+            counter.peak.fetch_max(now, Relaxed);
         }
         true
     }

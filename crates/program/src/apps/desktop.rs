@@ -10,7 +10,7 @@ use super::Ask;
 use super::parts::{Heap, PAGE, must, open, touch};
 use crate::keys::{Keys, Law};
 use crate::rng::Rng;
-use crate::{FileSpec, Map, MapSource, Mode, Os, Prot, Role, Signal};
+use crate::{AccessKind, FileSpec, Map, MapSource, Os, Prot, Role, Signal};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
@@ -155,13 +155,13 @@ impl Desktop {
         let code = Heap { start: code, len: file.max(1) * PAGE };
         let window = Window { code, heap: Heap { start: anonymous, len: heap * PAGE } };
         for page in 0..self.libraries {
-            touch(os, libraries + page * PAGE, 256, Mode::Fetch)?;
+            touch(os, libraries + page * PAGE, 256, AccessKind::Fetch)?;
         }
         for page in 0..file.max(1) {
-            touch(os, window.code.start + page * PAGE, 1024, Mode::Fetch)?;
+            touch(os, window.code.start + page * PAGE, 1024, AccessKind::Fetch)?;
             os.compute(START);
         }
-        window.heap.touch(os, 0, window.heap.len, Mode::Store)?;
+        window.heap.touch(os, 0, window.heap.len, AccessKind::Store)?;
         os.compute(heap * START);
         Ok(window)
     }
@@ -176,7 +176,9 @@ struct Window {
 impl Window {
     /// Something of its code, and of its heap, some of it again and again.
     fn work<O: Os>(&self, os: &mut O, rng: &mut Rng) -> Result<(), Signal> {
-        for (part, mode) in [(self.code, Mode::Fetch), (self.heap, Mode::Load), (self.heap, Mode::Store)] {
+        for (part, mode) in
+            [(self.code, AccessKind::Fetch), (self.heap, AccessKind::Load), (self.heap, AccessKind::Store)]
+        {
             let pages = part.len / PAGE;
             let mut keys = Keys::new(Law::Zipf, pages, 0);
             for _ in 0..pages {

@@ -4,7 +4,7 @@ use super::Ask;
 use super::parts::{Heap, Job, PAGE, open, part, pieces, read};
 use crate::keys::{Keys, Law};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 use alloc::format;
 
 /// Barrier at which all jobs begin.
@@ -72,7 +72,7 @@ impl Job for Fio {
             let block = keys.next_scattered(&mut rng);
             read(os, fd, block * BLOCK, BLOCK)?;
             // The kernel copies into the buffer, which is in use anyway.
-            buffer.touch(os, 0, 8, Mode::Load)?;
+            buffer.touch(os, 0, 8, AccessKind::Load)?;
             os.compute(WORK);
         }
         os.progress(blocks * READS);

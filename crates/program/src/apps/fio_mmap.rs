@@ -5,7 +5,7 @@ use super::fio::{BLOCK, READS, WORK};
 use super::parts::{Heap, Job, PAGE, open, part};
 use crate::keys::{Keys, Law};
 use crate::rng::Rng;
-use crate::{MapSource, Mode, Os, Prot, Signal};
+use crate::{AccessKind, MapSource, Os, Prot, Signal};
 
 /// Barrier at which all threads begin.
 const BEGIN: u32 = 2;
@@ -51,7 +51,7 @@ impl Job for FioMmap {
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         let fd = open(os, "fio-mmap", self.bytes)?;
         // As fio maps it: for what the job does.
-        let prot = if self.writes > 0 { Prot::RW } else { Prot::R };
+        let prot = if self.writes > 0 { Prot::RW } else { Prot::READ };
         self.file().map_as(os, MapSource::File { fd, offset: 0, shared: true }, prot)
     }
 
@@ -59,14 +59,15 @@ impl Job for FioMmap {
         let (file, tasks, blocks) = (self.file(), self.tasks(os.cpus()), self.bytes / BLOCK);
         let own = part(blocks, task, tasks);
         for block in own.clone() {
-            file.touch(os, block * BLOCK, 8, Mode::Load)?;
+            file.touch(os, block * BLOCK, 8, AccessKind::Load)?;
         }
         os.barrier(BEGIN, tasks);
         let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.law, blocks, 0));
         let uses = (own.end - own.start) * READS;
         for _ in 0..uses {
             let block = keys.next_scattered(&mut rng);
-            let mode = if rng.below(100) < u64::from(self.writes) { Mode::Store } else { Mode::Load };
+            let mode =
+                if rng.below(100) < u64::from(self.writes) { AccessKind::Store } else { AccessKind::Load };
             file.touch(os, block * BLOCK, WORDS * 8, mode)?;
             os.compute(WORK);
         }

@@ -8,7 +8,7 @@ use super::ycsb::Ycsb;
 use crate::keys::scattered;
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use crate::{Group, GroupLimits, Mode, Os, Role, Signal};
+use crate::{AccessKind, Group, GroupLimits, Os, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -110,7 +110,7 @@ impl ManyGroups {
         heap.map(os)?;
         let fd = open(os, &format!("group-{number}"), size)?;
         for page in 0..pages {
-            heap.touch(os, page * PAGE, 8, Mode::Store)?;
+            heap.touch(os, page * PAGE, 8, AccessKind::Store)?;
         }
         for (at, len) in pieces(0..size, PAGE) {
             read(os, fd, at, len)?;
@@ -119,7 +119,7 @@ impl ManyGroups {
         let touches = if number.is_multiple_of(2) { pages * TOUCHES } else { 0 };
         let (mut rng, zipf) = (Rng::new(os.seed()), Zipf::new(pages));
         for _ in 0..touches {
-            let mode = if rng.below(4) == 0 { Mode::Store } else { Mode::Load };
+            let mode = if rng.below(4) == 0 { AccessKind::Store } else { AccessKind::Load };
             heap.touch(os, scattered(zipf.next(&mut rng), pages) * PAGE, 8, mode)?;
             read(os, fd, scattered(zipf.next(&mut rng), pages) * PAGE, PAGE)?;
         }

@@ -11,7 +11,7 @@ use super::Ask;
 use super::parts::{Heap, Job, PAGE, part};
 use crate::keys::{Keys, Law, scattered};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 use alloc::vec::Vec;
 
 /// Barrier at which all objects are there.
@@ -97,7 +97,7 @@ impl Kv {
     }
 
     /// Look a key's pointer up, or enter it.
-    fn pointer<O: Os>(&self, os: &mut O, table: Heap, key: u64, mode: Mode) -> Result<(), Signal> {
+    fn pointer<O: Os>(&self, os: &mut O, table: Heap, key: u64, mode: AccessKind) -> Result<(), Signal> {
         let bucket = scattered(key, self.shared_by_a_table().next_power_of_two());
         table.touch(os, bucket * POINTER, POINTER, mode)
     }
@@ -106,15 +106,15 @@ impl Kv {
     fn operation<O: Os>(&self, os: &mut O, heaps: &[Heap], key: u64, set: bool) -> Result<(), Signal> {
         let [table, keys @ .., values] = heaps else { unreachable!("a store has a table and values") };
         let [key_pieces @ .., value] = self.pieces else { unreachable!("an object has a value") };
-        self.pointer(os, *table, key, Mode::Load)?;
+        self.pointer(os, *table, key, AccessKind::Load)?;
         for (heap, piece) in keys.iter().zip(key_pieces) {
-            heap.touch(os, key * piece, *piece, Mode::Load)?;
+            heap.touch(os, key * piece, *piece, AccessKind::Load)?;
         }
         if set {
-            values.touch(os, key * value, *value, Mode::Store)?;
+            values.touch(os, key * value, *value, AccessKind::Store)?;
         } else {
-            values.touch(os, key * value, *value, Mode::Load)?;
-            values.touch(os, key * value, 8, Mode::Store)?;
+            values.touch(os, key * value, *value, AccessKind::Load)?;
+            values.touch(os, key * value, 8, AccessKind::Store)?;
         }
         os.compute(WORK);
         Ok(())
@@ -122,9 +122,9 @@ impl Kv {
 
     fn load<O: Os>(&self, os: &mut O, heaps: &[Heap], keys: core::ops::Range<u64>) -> Result<(), Signal> {
         for key in keys.clone() {
-            self.pointer(os, heaps[0], key, Mode::Store)?;
+            self.pointer(os, heaps[0], key, AccessKind::Store)?;
             for (heap, piece) in heaps[1..].iter().zip(self.pieces) {
-                heap.touch(os, key * piece, *piece, Mode::Store)?;
+                heap.touch(os, key * piece, *piece, AccessKind::Store)?;
             }
         }
         os.progress(keys.end - keys.start);

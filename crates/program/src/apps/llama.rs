@@ -4,7 +4,7 @@
 
 use super::Ask;
 use super::parts::{Heap, PAGE, must, open, part, touch};
-use crate::{Access, FileSpec, MapSource, Mode, Os, Prot, Role, Signal};
+use crate::{Access, AccessKind, FileSpec, MapSource, Os, Prot, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -112,7 +112,7 @@ impl Thread<'_> {
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         let Maps { model, code, keys, values, vectors, meeting } = self.maps;
         let file = open(os, &format!("model-{}", self.process), model.len)?;
-        model.map_as(os, MapSource::File { fd: file, offset: 0, shared: true }, Prot::R)?;
+        model.map_as(os, MapSource::File { fd: file, offset: 0, shared: true }, Prot::READ)?;
         let program = FileSpec { name: "llama", size: code.len, in_memory: false, writable: false };
         let fd = must(os.open(program))?;
         code.map_as(os, MapSource::File { fd, offset: 0, shared: false }, Prot::RX)?;
@@ -143,7 +143,12 @@ impl Thread<'_> {
             |weights: u64| (u128::from(self.job.pages) * u128::from(weights) / u128::from(all)) as u64;
         // A row of the embedding for each token.
         for token in 0..tokens {
-            self.maps.model.touch(os, place((known + token) * 1031 % EMBEDDING) * PAGE, 512, Mode::Load)?;
+            self.maps.model.touch(
+                os,
+                place((known + token) * 1031 % EMBEDDING) * PAGE,
+                512,
+                AccessKind::Load,
+            )?;
         }
         for number in 0..LAYERS {
             let mut at = EMBEDDING + number * layer;
@@ -171,13 +176,13 @@ impl Thread<'_> {
         self.run_loop(os, op)?;
         for page in pages.start + own.start..pages.start + own.end {
             let addr = maps.model.start + page * PAGE;
-            os.access(Access { addr, count: (PAGE / 8) as u32, mode: Mode::Load })?;
+            os.access(Access { addr, count: (PAGE / 8) as u32, mode: AccessKind::Load })?;
             os.compute(WORK * tokens);
         }
         for token in 0..tokens {
             let out = part(VECTOR, number, job.threads);
             let place = maps.vectors.start + (op % 4 * PROMPT + token) * VECTOR;
-            touch(os, place + out.start, out.end - out.start, Mode::Store)?;
+            touch(os, place + out.start, out.end - out.start, AccessKind::Store)?;
         }
         self.meet(os)
     }
@@ -195,7 +200,7 @@ impl Thread<'_> {
                 os,
                 place(maps.keys, token * row + own.start),
                 (own.end - own.start).min(row),
-                Mode::Store,
+                AccessKind::Store,
             )?;
             // Values stand by component, so that those of one token lie as far apart as the context is long.
             let own = part(each / PAGE, number, job.threads);
@@ -205,12 +210,12 @@ impl Thread<'_> {
         }
         self.meet(os)?;
         let own = part(((known + tokens) * each / CONTEXT).max(8), number, job.threads);
-        touch(os, place(maps.keys, own.start), own.end - own.start, Mode::Load)?;
+        touch(os, place(maps.keys, own.start), own.end - own.start, AccessKind::Load)?;
         for page in part(each / PAGE, number, job.threads) {
             os.access(Access {
                 addr: place(maps.values, page * PAGE),
                 count: tokens as u32,
-                mode: Mode::Load,
+                mode: AccessKind::Load,
             })?;
         }
         self.meet(os)
@@ -220,7 +225,7 @@ impl Thread<'_> {
     fn run_loop<O: Os>(&self, os: &mut O, op: u64) -> Result<(), Signal> {
         for page in op * LOOP..(op + 1) * LOOP {
             let addr = self.maps.code.start + page * PAGE;
-            os.access(Access { addr, count: 64, mode: Mode::Fetch })?;
+            os.access(Access { addr, count: 64, mode: AccessKind::Fetch })?;
         }
         Ok(())
     }

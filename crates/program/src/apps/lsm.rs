@@ -10,7 +10,7 @@
 
 use super::parts::{Heap, Log, must, part, pieces, read, touch, write};
 use super::shape::{INDEX, RUNS, Shape, TABLES};
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -64,7 +64,7 @@ impl Store {
             blocks,
         };
         for block in 0..own {
-            store.shape.index().touch(os, (store.blocks.start + block) * INDEX, INDEX, Mode::Store)?;
+            store.shape.index().touch(os, (store.blocks.start + block) * INDEX, INDEX, AccessKind::Store)?;
             store.block(os, block)?;
         }
         Ok(store)
@@ -84,7 +84,7 @@ impl Store {
     pub(super) fn get<O: Os>(&self, os: &mut O, key: u64) -> Result<(), Signal> {
         let Shape { record, block, .. } = self.shape;
         if let Some(place) = self.newest.get(&key) {
-            return self.table.touch(os, place * record, record, Mode::Load);
+            return self.table.touch(os, place * record, record, AccessKind::Load);
         }
         let in_run = |run: &Vec<u64>| run.binary_search(&key).ok();
         let found = self
@@ -109,7 +109,7 @@ impl Store {
     pub(super) fn put<O: Os>(&mut self, os: &mut O, key: u64) -> Result<(), Signal> {
         let record = self.shape.record;
         self.log.append(os, record)?;
-        self.table.touch(os, self.filled * record, record, Mode::Store)?;
+        self.table.touch(os, self.filled * record, record, AccessKind::Store)?;
         self.newest.insert(key, self.filled);
         self.filled += 1;
         if (self.filled + 1) * record > self.table.len {
@@ -131,9 +131,9 @@ impl Store {
     /// Read a block of the large run.
     fn block<O: Os>(&self, os: &mut O, block: u64) -> Result<(), Signal> {
         let (number, len) = (self.blocks.start + block, self.shape.block);
-        self.shape.index().touch(os, number * INDEX, INDEX, Mode::Load)?;
+        self.shape.index().touch(os, number * INDEX, INDEX, AccessKind::Load)?;
         match self.shape.mapped {
-            true => touch(os, self.shape.mapping().start + number * len, len, Mode::Load),
+            true => touch(os, self.shape.mapping().start + number * len, len, AccessKind::Load),
             false => read(os, self.fd, number * len, len),
         }
     }
@@ -144,7 +144,7 @@ impl Store {
         let each = self.shape.block / record;
         let from = self.run_at(self.runs.len() as u64);
         for place in self.newest.values() {
-            self.table.touch(os, place * record, record, Mode::Load)?;
+            self.table.touch(os, place * record, record, AccessKind::Load)?;
         }
         let bytes = (self.newest.len() as u64).div_ceil(each) * self.shape.block;
         pieces(from..from + bytes, CHUNK).try_for_each(|(at, len)| write(os, self.fd, at, len))?;

@@ -5,7 +5,7 @@ use super::parts::{Heap, Job, Log, PAGE, open, part};
 use super::pool::Pool;
 use crate::keys::{Keys, Law};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 
 /// WiredTiger's leaf page (`leaf_page_max`).
 const LEAF: u64 = 32 << 10;
@@ -81,21 +81,21 @@ impl Job for MongoDb {
         let first = leaves.start + index;
         let documents = (leaves.end - first) * (LEAF / DOCUMENT);
         for leaf in leaves.clone() {
-            pool.touch(os, leaf, (0, 64), Mode::Load)?;
+            pool.touch(os, leaf, (0, 64), AccessKind::Load)?;
         }
         let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.law, documents, 0));
         let operations = documents * OPERATIONS;
         for done in 1..=operations {
             let document = keys.next_scattered(&mut rng);
             let entry = document * ENTRY;
-            pool.touch(os, leaves.start + entry / LEAF % index, (entry % LEAF, ENTRY), Mode::Load)?;
+            pool.touch(os, leaves.start + entry / LEAF % index, (entry % LEAF, ENTRY), AccessKind::Load)?;
             let (leaf, offset) =
                 (first + document / (LEAF / DOCUMENT), document % (LEAF / DOCUMENT) * DOCUMENT);
             if rng.percent(self.writes.into()) {
-                pool.touch(os, leaf, (offset, FIELD), Mode::Store)?;
+                pool.touch(os, leaf, (offset, FIELD), AccessKind::Store)?;
                 log.append(os, JOURNAL_RECORD)?;
             } else {
-                pool.touch(os, leaf, (offset, DOCUMENT), Mode::Load)?;
+                pool.touch(os, leaf, (offset, DOCUMENT), AccessKind::Load)?;
             }
             os.compute(WORK);
             if done % operations.div_ceil(CHECKPOINTS) == 0 {

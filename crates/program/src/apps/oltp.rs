@@ -10,7 +10,7 @@ use super::parts::{Heap, Job, Log, PAGE, open, part};
 use super::pool::Pool;
 use super::warehouse::{Access, Table, Warehouse};
 use crate::rng::Rng;
-use crate::{MapSource, Mode, Os, Prot, Signal};
+use crate::{AccessKind, MapSource, Os, Prot, Signal};
 
 /// Checkpoints in a run: five minutes apart in PostgreSQL; a guess.
 const CHECKPOINTS: u64 = 4;
@@ -76,13 +76,13 @@ impl Session {
     /// Look a row up: the root of the index, the leaf, the row.
     fn row<O: Os>(&mut self, os: &mut O, table: &Table, row: u64, access: Access) -> Result<(), Signal> {
         let place = table.find(row);
-        self.pool.touch(os, table.root(), (0, 64), Mode::Load)?;
+        self.pool.touch(os, table.root(), (0, 64), AccessKind::Load)?;
         let (leaf, index) = place.index;
         // A row that comes has to be entered there.
-        let mode = if access == Access::Insert { Mode::Store } else { Mode::Load };
+        let mode = if access == Access::Insert { AccessKind::Store } else { AccessKind::Load };
         self.pool.touch(os, leaf, (index, 16), mode)?;
         let (page, offset) = place.row;
-        let mode = if access == Access::Read { Mode::Load } else { Mode::Store };
+        let mode = if access == Access::Read { AccessKind::Load } else { AccessKind::Store };
         self.pool.touch(os, page, (offset, table.row_bytes()), mode)?;
         self.changed += u64::from(access != Access::Read);
         os.compute(WORK);
@@ -120,7 +120,7 @@ impl Job for Oltp {
         let mut session = Session { pool: Pool::new(self.pool_of(task), data, self.page), log, changed: 0 };
         let mut warehouse = Warehouse::new(own.clone(), self.page);
         for page in own {
-            session.pool.touch(os, page, (0, 64), Mode::Load)?;
+            session.pool.touch(os, page, (0, 64), AccessKind::Load)?;
         }
         let mut rng = Rng::new(os.seed());
         let transactions = self.footprint() / PAGE / TRANSACTION / u64::from(self.tasks);

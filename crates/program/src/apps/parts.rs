@@ -1,6 +1,6 @@
 //! What several applications are made of: tasks, memory with a fixed place, files, and a log.
 
-use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Prot, Role, Signal};
+use crate::{Access, AccessKind, FileSpec, Map, MapSource, Os, Prot, Role, Signal};
 use alloc::vec::Vec;
 
 pub(super) const PAGE: u64 = 4096;
@@ -78,14 +78,20 @@ impl Heap {
     }
 
     /// Touch every word of `len` bytes from `offset` on.
-    pub(super) fn touch<O: Os>(self, os: &mut O, offset: u64, len: u64, mode: Mode) -> Result<(), Signal> {
+    pub(super) fn touch<O: Os>(
+        self,
+        os: &mut O,
+        offset: u64,
+        len: u64,
+        mode: AccessKind,
+    ) -> Result<(), Signal> {
         assert!(offset + len <= self.len, "{len} bytes at {offset} are not in {self:?}");
         touch(os, self.start + offset, len, mode)
     }
 }
 
 /// Touch every word of `len` bytes from `addr` on.
-pub(super) fn touch<O: Os>(os: &mut O, addr: u64, len: u64, mode: Mode) -> Result<(), Signal> {
+pub(super) fn touch<O: Os>(os: &mut O, addr: u64, len: u64, mode: AccessKind) -> Result<(), Signal> {
     let (mut at, end) = (addr & !7, addr + len);
     while at < end {
         let next = end.min((at / PAGE + 1) * PAGE);

@@ -4,7 +4,7 @@
 //! them depended on which task comes first, and two policies would not be given the same work.
 
 use super::parts::{Heap, must, read, touch, write};
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -47,10 +47,10 @@ impl Pool {
         os: &mut O,
         page: u64,
         (offset, len): (u64, u64),
-        mode: Mode,
+        mode: AccessKind,
     ) -> Result<(), Signal> {
         let frame = self.find(os, page)?;
-        self.frames[frame].dirty |= mode == Mode::Store;
+        self.frames[frame].dirty |= mode == AccessKind::Store;
         touch(os, self.memory.start + frame as u64 * self.page + offset, len.min(self.page - offset), mode)
     }
 
@@ -76,7 +76,7 @@ impl Pool {
         let frame = self.room(os)?;
         self.read += 1;
         read(os, self.fd, page * self.page, self.page)?;
-        touch(os, self.memory.start + frame as u64 * self.page, self.page, Mode::Store)?;
+        touch(os, self.memory.start + frame as u64 * self.page, self.page, AccessKind::Store)?;
         self.frames[frame] = Frame { page, uses: 1, dirty: false };
         self.at.insert(page, frame);
         Ok(frame)
@@ -106,7 +106,7 @@ impl Pool {
     fn clean<O: Os>(&mut self, os: &mut O, frame: usize) -> Result<(), Signal> {
         let Frame { page, dirty, .. } = self.frames[frame];
         if dirty {
-            touch(os, self.memory.start + frame as u64 * self.page, self.page, Mode::Load)?;
+            touch(os, self.memory.start + frame as u64 * self.page, self.page, AccessKind::Load)?;
             write(os, self.fd, page * self.page, self.page)?;
             self.frames[frame].dirty = false;
         }

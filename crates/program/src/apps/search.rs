@@ -4,7 +4,7 @@
 use super::Ask;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 
 /// Passes.
 const PASSES: u64 = 10;
@@ -69,7 +69,7 @@ impl Job for Search {
                 let fd = open(os, &alloc::format!("tree-{task}-{number}"), pages * PAGE)?;
                 for (at, len) in pieces(0..pages * PAGE, BUFFER) {
                     read(os, fd, at, len)?;
-                    buffer.touch(os, 0, len, Mode::Load)?;
+                    buffer.touch(os, 0, len, AccessKind::Load)?;
                 }
                 must(os.close(fd))?;
                 os.compute(pages * WORK);

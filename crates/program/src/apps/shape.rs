@@ -82,7 +82,7 @@ impl Shape {
         self.tables().map(os)?;
         let fd = self.open(os, name)?;
         if self.mapped {
-            self.mapping().map_as(os, MapSource::File { fd, offset: 0, shared: true }, Prot::R)?;
+            self.mapping().map_as(os, MapSource::File { fd, offset: 0, shared: true }, Prot::READ)?;
         }
         must(os.close(fd))
     }

@@ -11,7 +11,7 @@
 use super::Ask;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read, write};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 use core::ops::Range;
 
 /// Barrier between map and reduce.
@@ -89,14 +89,14 @@ impl Sort {
         for (first, pages) in pieces(self.own(task), self.spill(task)) {
             for (at, len) in pieces(first * PAGE..(first + pages) * PAGE, CHUNK) {
                 read(os, input, at, len)?;
-                buffer.touch(os, at - first * PAGE, len, Mode::Store)?;
+                buffer.touch(os, at - first * PAGE, len, AccessKind::Store)?;
             }
             for _ in 0..pages * SORT {
-                buffer.touch(os, rng.below(pages) * PAGE + rng.below(512) * 8, 8, Mode::Store)?;
+                buffer.touch(os, rng.below(pages) * PAGE + rng.below(512) * 8, 8, AccessKind::Store)?;
             }
             os.compute(pages * WORK);
             for (at, len) in pieces(first * PAGE..(first + pages) * PAGE, CHUNK) {
-                buffer.touch(os, at - first * PAGE, len, Mode::Load)?;
+                buffer.touch(os, at - first * PAGE, len, AccessKind::Load)?;
                 write(os, spills, at, len)?;
             }
         }
@@ -151,13 +151,13 @@ impl Sort {
                 }
             }
             for page in fetched..fetched + end - first {
-                buffer.touch(os, page * PAGE % buffer.len, PAGE, Mode::Store)?;
+                buffer.touch(os, page * PAGE % buffer.len, PAGE, AccessKind::Store)?;
             }
             fetched += end - first;
         }
         os.compute(fetched * WORK);
         for page in 0..fetched {
-            buffer.touch(os, page * PAGE % buffer.len, PAGE, Mode::Load)?;
+            buffer.touch(os, page * PAGE % buffer.len, PAGE, AccessKind::Load)?;
             write(os, output, (written + page) * PAGE, PAGE)?;
         }
         must(os.fsync(output))?;

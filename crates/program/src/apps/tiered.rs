@@ -7,7 +7,7 @@ use super::Ask;
 use super::parts::{Heap, Job, part, touch};
 use crate::keys::{Keys, Law, scattered};
 use crate::rng::Rng;
-use crate::{Access, Mode, Os, Signal};
+use crate::{Access, AccessKind, Os, Signal};
 
 /// Which of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl Job for Tiered {
     fn task<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let own = part(self.bytes / 4096, task, self.tasks);
         let heap = self.heap();
-        heap.touch(os, own.start * 4096, (own.end - own.start) * 4096, Mode::Store)?;
+        heap.touch(os, own.start * 4096, (own.end - own.start) * 4096, AccessKind::Store)?;
         os.barrier(0, self.tasks);
         let mut walk = Walk { job: self, rng: Rng::new(os.seed()), base: heap.start };
         let operations = part(self.operations(), task, self.tasks);
@@ -152,12 +152,12 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn word<O: Os>(&self, os: &mut O, offset: u64, mode: Mode) -> Result<(), Signal> {
+    fn word<O: Os>(&self, os: &mut O, offset: u64, mode: AccessKind) -> Result<(), Signal> {
         os.access(Access { addr: self.base + offset.min(self.job.bytes - 8) / 8 * 8, count: 1, mode })
     }
 
     fn range<O: Os>(&self, os: &mut O, offset: u64, len: u64) -> Result<(), Signal> {
-        touch(os, self.base + offset, len.min(self.job.bytes - offset), Mode::Load)
+        touch(os, self.base + offset, len.min(self.job.bytes - offset), AccessKind::Load)
     }
 
     /// A vertex that many lead to, more or less: by Zipf's law, as in graphs whose edges attach to what has edges.
@@ -173,13 +173,13 @@ impl Walk<'_> {
         let (lists, parents) = (8 * vertices, (8 + 8 * GRAPH500_DEGREE) * vertices);
         for i in own {
             let vertex = scattered(i + root * 7919, vertices);
-            self.word(os, 8 * vertex, Mode::Load)?;
+            self.word(os, 8 * vertex, AccessKind::Load)?;
             self.range(os, lists + 8 * GRAPH500_DEGREE * vertex, 8 * GRAPH500_DEGREE)?;
             for _ in 0..GRAPH500_DEGREE / 4 {
                 let other = self.popular(vertices);
-                self.word(os, parents + 8 * other, Mode::Load)?;
+                self.word(os, parents + 8 * other, AccessKind::Load)?;
             }
-            self.word(os, parents + 8 * scattered(i * 31 + 17, vertices), Mode::Store)?;
+            self.word(os, parents + 8 * scattered(i * 31 + 17, vertices), AccessKind::Store)?;
             os.compute(WORK);
         }
         Ok(())
@@ -191,13 +191,13 @@ impl Walk<'_> {
         let (lists, shares) = (8 * vertices, (8 + 4 * TWITTER_DEGREE) * vertices);
         let scores = shares + 4 * vertices;
         for vertex in own {
-            self.word(os, 8 * vertex, Mode::Load)?;
+            self.word(os, 8 * vertex, AccessKind::Load)?;
             self.range(os, lists + 4 * TWITTER_DEGREE * vertex, 4 * TWITTER_DEGREE)?;
             for _ in 0..TWITTER_DEGREE / 4 {
                 let other = self.popular(vertices);
-                self.word(os, shares + 4 * other, Mode::Load)?;
+                self.word(os, shares + 4 * other, AccessKind::Load)?;
             }
-            self.word(os, scores + 4 * vertex, Mode::Store)?;
+            self.word(os, scores + 4 * vertex, AccessKind::Store)?;
             os.compute(WORK);
         }
         Ok(())
@@ -214,7 +214,7 @@ impl Walk<'_> {
         let (mut low, mut high) = (0, energies);
         while high - low > 1 {
             let middle = (low + high) / 2;
-            self.word(os, grids + 8 * middle, Mode::Load)?;
+            self.word(os, grids + 8 * middle, AccessKind::Load)?;
             if middle <= wanted { low = middle } else { high = middle }
         }
         self.range(os, grids + 8 * energies + 4 * NUCLIDES * low, 4 * ASKED_NUCLIDES)?;
@@ -253,8 +253,8 @@ impl Walk<'_> {
             (level, node) = (level.div_ceil(FANOUT), node / FANOUT);
         }
         for &node in path[..depth].iter().rev() {
-            self.word(os, node * NODE, Mode::Load)?;
-            self.word(os, node * NODE + NODE / 2, Mode::Load)?;
+            self.word(os, node * NODE, AccessKind::Load)?;
+            self.word(os, node * NODE + NODE / 2, AccessKind::Load)?;
         }
         if let Some(records) = records {
             self.range(os, bytes + key.min(records - 1) * RECORD, RECORD)?;
@@ -272,8 +272,8 @@ impl Walk<'_> {
             if self.rng.percent(HOT) { objects - 1 - self.rng.below(hot) } else { self.rng.below(objects) };
         // A line at a time, as vector instructions copy.
         let (addr, count) = (self.base + at * object, (object / LINE) as u32);
-        os.access(Access { addr, count, mode: Mode::Load })?;
-        os.access(Access { addr, count, mode: Mode::Store })?;
+        os.access(Access { addr, count, mode: AccessKind::Load })?;
+        os.access(Access { addr, count, mode: AccessKind::Store })?;
         os.compute(WORK);
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::parts::{Heap, Job, part};
 use super::shape::Shape;
 use crate::keys::{Keys, Law};
 use crate::rng::Rng;
-use crate::{Mode, Os, Signal};
+use crate::{AccessKind, Os, Signal};
 
 /// LevelDB's record: a key of 16 bytes, a value of 200, eight for the order of writes; and its block.
 const LEVELDB: (u64, u64) = (224, 4 << 10);
@@ -98,10 +98,10 @@ impl Java {
             self.at = 0;
             self.collections += 1;
             if self.collections.is_multiple_of(YOUNG) {
-                self.old.touch(os, 0, self.old.len, Mode::Load)?;
+                self.old.touch(os, 0, self.old.len, AccessKind::Load)?;
             }
         }
-        self.young.touch(os, self.at, bytes, Mode::Store)?;
+        self.young.touch(os, self.at, bytes, AccessKind::Store)?;
         self.at += bytes;
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Job for Ycsb {
         let mut store = Store::new(self.shape, os, self.name, task)?;
         let mut java = self.java_of(task);
         if let Some(java) = &java {
-            java.old.touch(os, 0, java.old.len, Mode::Store)?;
+            java.old.touch(os, 0, java.old.len, AccessKind::Store)?;
         }
         let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.law, store.keys(), 0));
         let operations = store.bytes() / 4096 * OPERATIONS;

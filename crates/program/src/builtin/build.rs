@@ -12,7 +12,7 @@
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
-use crate::{Access, Advice, FileSpec, Map, Mode, Os, Program, Role, Signal};
+use crate::{Access, AccessKind, Advice, FileSpec, Map, Os, Program, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -96,7 +96,7 @@ impl KernelBuild {
         let pages = pages / 2 + rng.below(pages);
         let heap = must(os.mmap(Map::anonymous(pages * PAGE)))?;
         for page in 0..pages {
-            os.access(Access { addr: heap + page * PAGE, count: 64, mode: Mode::Store })?;
+            os.access(Access { addr: heap + page * PAGE, count: 64, mode: AccessKind::Store })?;
             os.compute(COMPUTE);
             if page % 64 == 63 {
                 let gone = heap + (page - rng.below(64)) * PAGE;

@@ -93,12 +93,6 @@ impl Churn {
     }
 }
 
-fn shuffle(places: &mut [Place], rng: &mut Rng) {
-    for last in (1..places.len()).rev() {
-        places.swap(last, rng.below(last as u64 + 1) as usize);
-    }
-}
-
 impl Program for Churn {
     fn name(&self) -> &str {
         Churn::LIST[usize::from(self.mixed)].0
@@ -112,7 +106,7 @@ impl Program for Churn {
         let mut rng = Rng::new(os.seed());
         self.prepare(os)?;
         let mut places = self.places();
-        shuffle(&mut places, &mut rng);
+        rng.shuffle(&mut places);
         places.iter().try_for_each(|&place| self.fill(os, place))?;
         let is_locked = |place: &Place| {
             self.mixed && place.bytes == PAGE && (place.addr / (2 * PAGE)).is_multiple_of(LOCKED)
@@ -122,11 +116,11 @@ impl Program for Churn {
         }
         places.retain(|place| !is_locked(place));
         // Not in the order in which they were filled.
-        shuffle(&mut places, &mut rng);
+        rng.shuffle(&mut places);
         let kept = places.len() / 2;
         places.drain(kept..).try_for_each(|place| self.empty(os, place))?;
         for _ in 0..self.rounds {
-            shuffle(&mut places, &mut rng);
+            rng.shuffle(&mut places);
             let some = &places[..kept / 10];
             some.iter().try_for_each(|&place| self.empty(os, place))?;
             some.iter().rev().try_for_each(|&place| self.fill(os, place))?;

@@ -18,7 +18,7 @@
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
-use crate::{Access, FileSpec, Map, Mode, Os, Program, Prot, Role, Signal};
+use crate::{Access, AccessKind, FileSpec, Map, Os, Program, Prot, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -84,9 +84,9 @@ impl LruFileMmapRead {
         must(os.ftruncate(fd, pages * PAGE))?;
         must(os.close(fd))?;
         let fd = must(os.open(file(false)))?;
-        let addr = must(os.mmap(Map::file_shared(fd, pages * PAGE, Prot::R)))?;
+        let addr = must(os.mmap(Map::file_shared(fd, pages * PAGE, Prot::READ)))?;
         for page in 0..pages {
-            os.access(Access { addr: addr + page * PAGE, count: WORDS, mode: Mode::Load })?;
+            os.access(Access { addr: addr + page * PAGE, count: WORDS, mode: AccessKind::Load })?;
             os.compute(LOOP * WORDS as u64);
         }
         os.progress(pages);

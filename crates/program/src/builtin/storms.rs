@@ -2,14 +2,14 @@
 
 use super::{BASE, Builtin, CHILD, PAGE, must};
 use crate::rng::Rng;
-use crate::{Access, Mode, Os, Signal};
+use crate::{Access, AccessKind, Os, Signal};
 
 /// Accesses to a page.
 const SOME: u32 = 8;
 /// Children that a thread forks in one pass.
 const CHILDREN: u64 = 4;
 
-fn touch<O: Os>(os: &mut O, page: u64, mode: Mode) -> Result<(), Signal> {
+fn touch<O: Os>(os: &mut O, page: u64, mode: AccessKind) -> Result<(), Signal> {
     os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })
 }
 
@@ -20,7 +20,7 @@ impl Builtin {
         let mut rng = Rng::new(os.seed());
         let touches = self.pages() / self.threads as u64 * self.passes as u64;
         for _ in 0..touches {
-            touch(os, rng.below(self.pages()), Mode::Load)?;
+            touch(os, rng.below(self.pages()), AccessKind::Load)?;
         }
         os.progress(touches);
         os.join(child);
@@ -35,7 +35,7 @@ impl Builtin {
                 if page % 2 == 0 {
                     must(os.pwrite(fd, page * PAGE, PAGE))?;
                 } else {
-                    touch(os, page, Mode::Store)?;
+                    touch(os, page, AccessKind::Store)?;
                 }
             }
             os.progress(self.part(thread).end - self.part(thread).start);
@@ -46,12 +46,12 @@ impl Builtin {
     /// Fill this thread's part; then fork children one after the other, and write a page of what each shares.
     pub(super) fn fork_storm<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
-        part.clone().try_for_each(|page| touch(os, page, Mode::Store))?;
+        part.clone().try_for_each(|page| touch(os, page, AccessKind::Store))?;
         os.progress(part.end - part.start);
         for _ in 0..self.passes {
             for number in 0..CHILDREN {
                 let child = must(os.fork(CHILD + thread))?;
-                touch(os, part.start + number, Mode::Store)?;
+                touch(os, part.start + number, AccessKind::Store)?;
                 os.join(child);
             }
         }
@@ -62,6 +62,6 @@ impl Builtin {
     pub(super) fn short_life<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
         os.progress((part.end - part.start).div_ceil(64));
-        part.step_by(64).try_for_each(|page| touch(os, page, Mode::Store))
+        part.step_by(64).try_for_each(|page| touch(os, page, AccessKind::Store))
     }
 }

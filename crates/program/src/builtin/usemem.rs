@@ -10,7 +10,7 @@
 
 use super::{LEAST, PAGE, must};
 use crate::rng::Rng;
-use crate::{Access, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Role, Signal};
+use crate::{Access, AccessKind, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,7 +71,8 @@ impl Usemem {
     pub const HELP: &'static str = "vm-scalability's usemem: usemem:SIZE:OPTIONS, like nproc=4,thread=2,file,readonly,random \
                                     (docs/programs.md)";
 
-    /// With `bytes` for each task, and options as they are written: names with or without a number, commas between them.
+    /// With `bytes` for each task, and options as they are written: names with or without a number, commas between
+    /// them.
     pub fn new(bytes: u64, options: &str) -> Result<Usemem, String> {
         let mut parsed = Options::default();
         for word in options.split(',').filter(|word| !word.is_empty()) {
@@ -107,7 +108,7 @@ impl Usemem {
     }
 
     fn prot(&self) -> Prot {
-        if self.options.readonly { Prot::R } else { Prot::RW }
+        if self.options.readonly { Prot::READ } else { Prot::RW }
     }
 
     /// Map `len` bytes from `offset` of the region on, at `addr` or anywhere.
@@ -184,8 +185,8 @@ impl Usemem {
         Ok(words)
     }
 
-    fn mode(&self) -> Mode {
-        if self.options.readonly { Mode::Load } else { Mode::Store }
+    fn mode(&self) -> AccessKind {
+        if self.options.readonly { AccessKind::Load } else { AccessKind::Store }
     }
 
     fn at_random<O: Os>(&self, os: &mut O, at: u64, len: u64, rng: &mut Rng) -> Result<u64, Signal> {

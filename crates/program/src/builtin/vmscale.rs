@@ -18,7 +18,7 @@
 
 use super::{LEAST, PAGE, THREADS, must};
 use crate::rng::Rng;
-use crate::{Access, FileAdvice, FileSpec, Map, MapSource, Mode, Os, Program, Prot, Role, Signal};
+use crate::{Access, AccessKind, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -316,7 +316,7 @@ impl VmScalability {
                 let size = if matches!(self.case.region, Region::File(_)) { self.bytes } else { 2 * len };
                 let fd = self.sparse(os, 0, size, false)?;
                 if shared {
-                    let map = Map { addr: Some(SHARED), ..Map::file_shared(fd, len, Prot::R) };
+                    let map = Map { addr: Some(SHARED), ..Map::file_shared(fd, len, Prot::READ) };
                     must(os.mmap(map))?;
                 }
             }
@@ -388,9 +388,9 @@ impl VmScalability {
             }
             Region::File(false) | Region::Shm(false) => {
                 let fd = self.open(os, 0, 2 * len, false)?;
-                Map::file_shared(fd, len, Prot::R)
+                Map::file_shared(fd, len, Prot::READ)
             }
-            Region::OwnFile => Map::file_shared(self.sparse(os, task, len, false)?, len, Prot::R),
+            Region::OwnFile => Map::file_shared(self.sparse(os, task, len, false)?, len, Prot::READ),
             Region::Sync(false) => {
                 let fd = self.sparse(os, task, len, true)?;
                 Map {
@@ -407,7 +407,7 @@ impl VmScalability {
     /// Touch a region once. Returns the bytes that were touched.
     fn pass<O: Os>(&self, os: &mut O, at: u64, pages: u64) -> Result<u64, Signal> {
         let writes = matches!(self.case.region, Region::Anon | Region::AnonShared(_) | Region::Sync(_));
-        let mode = if writes { Mode::Store } else { Mode::Load };
+        let mode = if writes { AccessKind::Store } else { AccessKind::Load };
         if self.case.random {
             let mut rng = Rng::new(os.seed());
             let accesses = pages * if self.overcommits() { RANDOM_FAULTS } else { RANDOM };

@@ -4,7 +4,7 @@ use super::{Area, BASE, Builtin, Habit, PAGE};
 use crate::keys::scattered;
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use crate::{Access, Mode, Os, Signal};
+use crate::{Access, AccessKind, Os, Signal};
 
 /// Words of 8 bytes in a page: a pass through all of it.
 const WHOLE: u32 = 512;
@@ -16,8 +16,8 @@ impl Builtin {
         let mut rng = Rng::new(os.seed());
         let share = self.pages() / self.threads as u64;
         match self.habit {
-            Habit::Sequential => self.sequential(os, thread, Mode::Store),
-            Habit::Stream => self.sequential(os, thread, Mode::Load),
+            Habit::Sequential => self.sequential(os, thread, AccessKind::Store),
+            Habit::Stream => self.sequential(os, thread, AccessKind::Load),
             Habit::Zipf => {
                 self.fill(os, thread)?;
                 let zipf = Zipf::new(self.pages());
@@ -48,7 +48,7 @@ impl Builtin {
     /// promise that all of it is touched.
     fn fill<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
-        let mode = if self.area == Area::File { Mode::Load } else { Mode::Store };
+        let mode = if self.area == Area::File { AccessKind::Load } else { AccessKind::Store };
         for page in part.clone() {
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
         }
@@ -65,17 +65,17 @@ impl Builtin {
         for _ in 0..touches {
             let next = if rng.below(5) == 0 { scan.next() } else { None };
             let page = next.unwrap_or_else(|| scattered(zipf.next(rng), self.pages()));
-            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: Mode::Load })?;
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: AccessKind::Load })?;
         }
         os.progress(touches);
         Ok(())
     }
 
     /// A thread's part from end to end, the first time with `first` accesses.
-    fn sequential<O: Os>(&self, os: &mut O, thread: u32, first: Mode) -> Result<(), Signal> {
+    fn sequential<O: Os>(&self, os: &mut O, thread: u32, first: AccessKind) -> Result<(), Signal> {
         let part = self.part(thread);
         for pass in 0..self.passes {
-            let mode = if pass == 0 { first } else { Mode::Load };
+            let mode = if pass == 0 { first } else { AccessKind::Load };
             for page in part.clone() {
                 os.access(Access { addr: BASE + page * PAGE, count: WHOLE, mode })?;
             }
@@ -95,7 +95,7 @@ impl Builtin {
         let touches = share * self.passes as u64;
         for done in 0..touches {
             let page = choose(rng, self.pages(), done);
-            let mode = if rng.below(4) == 0 { Mode::Store } else { Mode::Load };
+            let mode = if rng.below(4) == 0 { AccessKind::Store } else { AccessKind::Load };
             let addr = BASE + page * PAGE + rng.below(64) * 64;
             os.access(Access { addr, count: SOME, mode })?;
         }

@@ -2,7 +2,7 @@
 
 use super::{Area, BASE, Builtin, CHILD, Habit, PAGE, must};
 use crate::rng::Rng;
-use crate::{Access, Advice, FileSpec, Map, MapSource, Mode, Os, Prot, Signal};
+use crate::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Os, Prot, Signal};
 use alloc::collections::VecDeque;
 
 /// Bytes of one pread.
@@ -22,7 +22,7 @@ impl Builtin {
         let (source, prot) = match self.area {
             Area::File => {
                 let fd = must(os.open(self.file_spec(writes)))?;
-                let prot = if writes { Prot::RW } else { Prot::R };
+                let prot = if writes { Prot::RW } else { Prot::READ };
                 (MapSource::File { fd, offset: 0, shared: true }, prot)
             }
             Area::Anon | Area::HugePage => (MapSource::Anonymous, Prot::RW),
@@ -62,7 +62,7 @@ impl Builtin {
     /// Fill this thread's part; then in every pass fork, and write every fourth page while the child works.
     fn fork_write<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let touch = |os: &mut O, page: u64| {
-            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: Mode::Store })
+            os.access(Access { addr: BASE + page * PAGE, count: SOME, mode: AccessKind::Store })
         };
         self.part(thread).try_for_each(|page| touch(os, page))?;
         for _ in 0..self.passes {
@@ -86,7 +86,7 @@ impl Builtin {
     /// A child reads its part and writes every second page of it.
     fn read_and_write<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         for page in self.part(thread) {
-            let mode = if page.is_multiple_of(2) { Mode::Store } else { Mode::Load };
+            let mode = if page.is_multiple_of(2) { AccessKind::Store } else { AccessKind::Load };
             os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })?;
         }
         Ok(())
@@ -106,10 +106,10 @@ impl Builtin {
             }
             let addr = must(os.mmap(Map::anonymous(pages * PAGE)))?;
             for page in 0..pages {
-                os.access(Access { addr: addr + page * PAGE, count: SOME, mode: Mode::Store })?;
+                os.access(Access { addr: addr + page * PAGE, count: SOME, mode: AccessKind::Store })?;
             }
             if rng.below(4) == 0 {
-                must(os.mprotect(addr, pages * PAGE, Prot::R))?;
+                must(os.mprotect(addr, pages * PAGE, Prot::READ))?;
                 os.load(addr)?;
             }
             areas.push_back((addr, pages));
@@ -153,7 +153,7 @@ impl Builtin {
                 assert_eq!(got, want, "the file has the size that it was made with");
                 for _ in 0..want / PAGE {
                     let addr = BASE + rng.below(hot) * PAGE;
-                    os.access(Access { addr, count: SOME, mode: Mode::Load })?;
+                    os.access(Access { addr, count: SOME, mode: AccessKind::Load })?;
                 }
             }
             os.progress((to - from) / PAGE * 2);

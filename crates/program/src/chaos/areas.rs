@@ -1,6 +1,6 @@
 //! What is known of ranges of addresses.
 
-use crate::os::{Mode, Prot, Signal};
+use crate::os::{AccessKind, Prot, Signal};
 use alloc::vec::Vec;
 
 pub(super) const PAGE: u64 = 4096;
@@ -22,23 +22,19 @@ impl Area {
     }
 
     /// Panic if what came of an access contradicts what is known.
-    pub(super) fn judge(&self, addr: u64, mode: Mode, outcome: Result<(), Signal>) {
+    pub(super) fn judge(&self, addr: u64, mode: AccessKind, outcome: Result<(), Signal>) {
         if let Err(text) = self.allows(mode, outcome) {
             panic!("{addr:#x} ({mode:?}) {text}, in {self:?}");
         }
     }
 
     /// May an access have come to this?
-    pub(super) fn allows(&self, mode: Mode, outcome: Result<(), Signal>) -> Result<(), &'static str> {
+    pub(super) fn allows(&self, mode: AccessKind, outcome: Result<(), Signal>) -> Result<(), &'static str> {
         let Some(prot) = self.prot else { return Ok(()) };
-        let allowed = match mode {
-            Mode::Load => prot.read,
-            Mode::Store => prot.write,
-            Mode::Fetch => prot.exec,
-        };
+        let allowed = prot.contains(mode.needs());
         match outcome {
             // Not every machine has a way to fetch what it may only load.
-            Ok(()) if !(allowed || mode == Mode::Fetch && prot.read) => {
+            Ok(()) if !(allowed || mode == AccessKind::Fetch && prot.contains(Prot::READ)) => {
                 Err("could be touched, although its area forbids it")
             }
             Err(Signal::Segv { .. }) if allowed => Err("could not be touched"),
@@ -129,10 +125,10 @@ mod tests {
     fn a_range_is_cut_out_of_what_it_overlaps() {
         let mut areas = Areas::default();
         areas.put(area(0, 10, Prot::RW));
-        areas.put(area(10, 4, Prot::R));
+        areas.put(area(10, 4, Prot::READ));
         assert_eq!(areas.around(areas.at(0).unwrap()), (0, 14));
-        assert_eq!(areas.take(8 * PAGE, 4), vec![area(8, 2, Prot::RW), area(10, 2, Prot::R)]);
-        assert_eq!((areas.at(8 * PAGE), areas.at(12 * PAGE)), (None, Some(area(12, 2, Prot::R))));
+        assert_eq!(areas.take(8 * PAGE, 4), vec![area(8, 2, Prot::RW), area(10, 2, Prot::READ)]);
+        assert_eq!((areas.at(8 * PAGE), areas.at(12 * PAGE)), (None, Some(area(12, 2, Prot::READ))));
         areas.protect(2 * PAGE, 2, Prot::NONE);
         assert_eq!(areas.at(3 * PAGE), Some(area(2, 2, Prot::NONE)));
         assert_eq!((areas.len(), areas.at(4 * PAGE)), (4, Some(area(4, 4, Prot::RW))));
@@ -143,15 +139,19 @@ mod tests {
     #[test]
     fn what_contradicts_the_rights_is_found() {
         let (segv, bus) = (Err(Signal::Segv { addr: 0 }), Err(Signal::Bus { addr: 0 }));
-        let read_only = area(0, 1, Prot::R);
-        assert!(read_only.allows(Mode::Load, Ok(())).is_ok() && read_only.allows(Mode::Store, segv).is_ok());
+        let read_only = area(0, 1, Prot::READ);
         assert!(
-            read_only.allows(Mode::Load, segv).is_err() && read_only.allows(Mode::Store, Ok(())).is_err()
+            read_only.allows(AccessKind::Load, Ok(())).is_ok()
+                && read_only.allows(AccessKind::Store, segv).is_ok()
         );
-        assert!(read_only.allows(Mode::Load, bus).is_err());
-        assert!(Area { file: true, ..read_only }.allows(Mode::Load, bus).is_ok());
-        assert!(area(0, 1, Prot::RX).allows(Mode::Fetch, segv).is_err());
-        assert!(area(0, 1, Prot::NONE).allows(Mode::Fetch, Ok(())).is_err());
-        assert!(Area { prot: None, ..read_only }.allows(Mode::Store, Ok(())).is_ok());
+        assert!(
+            read_only.allows(AccessKind::Load, segv).is_err()
+                && read_only.allows(AccessKind::Store, Ok(())).is_err()
+        );
+        assert!(read_only.allows(AccessKind::Load, bus).is_err());
+        assert!(Area { file: true, ..read_only }.allows(AccessKind::Load, bus).is_ok());
+        assert!(area(0, 1, Prot::RX).allows(AccessKind::Fetch, segv).is_err());
+        assert!(area(0, 1, Prot::NONE).allows(AccessKind::Fetch, Ok(())).is_err());
+        assert!(Area { prot: None, ..read_only }.allows(AccessKind::Store, Ok(())).is_ok());
     }
 }

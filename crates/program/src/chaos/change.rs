@@ -31,7 +31,7 @@ impl<O: Os> Task<'_, O> {
         let prot = match self.rng.below(100) {
             0..8 => Prot::RX,
             n if n < if file { 50 } else { 75 } => Prot::RW,
-            _ => Prot::R,
+            _ => Prot::READ,
         };
         if self.rng.percent(30) && self.own.len() > 0 {
             return self.map_over(prot, source, file);

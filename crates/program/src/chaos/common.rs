@@ -6,7 +6,7 @@
 //! beginning, and none has begun until its end.
 
 use super::areas::{Area, Areas, PAGE};
-use crate::os::{Mode, Prot, Signal};
+use crate::os::{AccessKind, Prot, Signal};
 use alloc::vec::Vec;
 use spin::Mutex;
 
@@ -123,7 +123,7 @@ impl Common {
     }
 
     /// Panic if an access contradicts what was known of its page and has not changed since.
-    pub(super) fn judge(&self, known: &Known, addr: u64, mode: Mode, outcome: Result<(), Signal>) {
+    pub(super) fn judge(&self, known: &Known, addr: u64, mode: AccessKind, outcome: Result<(), Signal>) {
         let wrong = match known.area {
             Some(area) => area.allows(mode, outcome),
             None if outcome.is_ok() => Err("could be touched, although nothing is mapped there"),
@@ -154,14 +154,17 @@ mod tests {
         let change = common.begin(&[(START, 4)]).unwrap();
         assert!(common.begin(&[(START + 3 * PAGE, 1)]).is_none() && !common.look(START, 1).0.sure);
         let beside = common.begin(&[(START + 4 * PAGE, 1)]).unwrap();
-        common.end(change, map(4, Prot::R));
+        common.end(change, map(4, Prot::READ));
         common.end(beside, None::<fn(&mut Areas)>);
-        assert_eq!((prot(&common), common.look(START + 4 * PAGE, 1).0.rights()), (Some(Some(Prot::R)), None));
+        assert_eq!(
+            (prot(&common), common.look(START + 4 * PAGE, 1).0.rights()),
+            (Some(Some(Prot::READ)), None)
+        );
         let fork = common.begin(&[(START, 8)]).unwrap();
         let child = Common::doubtful(8);
         assert_eq!(prot(&child), Some(None));
         common.copy_to(&child, fork);
-        assert_eq!(prot(&child), Some(Some(Prot::R)));
+        assert_eq!(prot(&child), Some(Some(Prot::READ)));
     }
 
     #[test]
@@ -169,8 +172,8 @@ mod tests {
     fn an_access_that_no_change_explains_is_wrong() {
         let common = Common::default();
         let (known, _) = common.look(START, 1);
-        common.judge(&known, START, Mode::Load, Err(Signal::Segv { addr: START }));
-        common.judge(&known, START, Mode::Load, Ok(()));
+        common.judge(&known, START, AccessKind::Load, Err(Signal::Segv { addr: START }));
+        common.judge(&known, START, AccessKind::Load, Ok(()));
     }
 
     #[test]
@@ -178,7 +181,7 @@ mod tests {
         let common = Common::default();
         let (known, _) = common.look(START, 1);
         let change = common.begin(&[(START, 1)]).unwrap();
-        common.judge(&known, START, Mode::Load, Ok(()));
+        common.judge(&known, START, AccessKind::Load, Ok(()));
         common.end(change, None::<fn(&mut Areas)>);
     }
 }

@@ -228,7 +228,6 @@ impl<O: Os> Task<'_, O> {
     }
 
     fn rights(&mut self) -> Prot {
-        const RWX: Prot = Prot { exec: true, ..Prot::RW };
-        self.one_of(&[Prot::R, Prot::RW, Prot::RW, Prot::RW, Prot::NONE, Prot::RX, RWX])
+        self.one_of(&[Prot::READ, Prot::RW, Prot::RW, Prot::RW, Prot::NONE, Prot::RX, Prot::ALL])
     }
 }

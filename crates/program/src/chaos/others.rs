@@ -121,16 +121,8 @@ impl<O: Os> Task<'_, O> {
     }
 
     pub(super) fn file_advice(&mut self) {
-        const ALL: [FileAdvice; 6] = [
-            FileAdvice::Normal,
-            FileAdvice::Random,
-            FileAdvice::Sequential,
-            FileAdvice::WillNeed,
-            FileAdvice::DontNeed,
-            FileAdvice::NoReuse,
-        ];
         let Some(file) = self.file() else { return };
-        let advice = self.one_of(&ALL);
+        let advice = self.one_of(&FileAdvice::ALL);
         let from = self.rng.below(self.chaos.pages) * PAGE;
         let advised = self.os.fadvise(file, from, self.rng.below(self.chaos.pages) * PAGE, advice);
         self.surely(Act::Fadvise, &advised);

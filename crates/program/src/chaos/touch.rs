@@ -15,18 +15,18 @@ const ENOUGH: u64 = 3;
 struct Sweep {
     addr: u64,
     pages: u64,
-    mode: Mode,
+    mode: AccessKind,
     /// Accesses to each page, as one.
     words: u32,
 }
 
 impl<O: Os> Task<'_, O> {
-    fn mode(&mut self, prot: Option<Prot>) -> Mode {
-        let fetch = if prot.is_some_and(|prot| prot.exec) { 40 } else { 3 };
+    fn mode(&mut self, prot: Option<Prot>) -> AccessKind {
+        let fetch = if prot.is_some_and(|prot| prot.contains(Prot::EXEC)) { 40 } else { 3 };
         match self.rng.below(100) {
-            n if n < fetch => Mode::Fetch,
-            n if n < 60 => Mode::Load,
-            _ => Mode::Store,
+            n if n < fetch => AccessKind::Fetch,
+            n if n < 60 => AccessKind::Load,
+            _ => AccessKind::Store,
         }
     }
 
@@ -66,7 +66,7 @@ impl<O: Os> Task<'_, O> {
         for _ in 0..times {
             let (known, pages) = common.look(addr, pages.min(longest));
             let mode = match known.rights() {
-                Some(Prot { exec: true, .. }) if words == 8 => Mode::Fetch,
+                Some(prot) if words == 8 && prot.contains(Prot::EXEC) => AccessKind::Fetch,
                 _ => mode,
             };
             let sweep = Sweep { addr, pages, mode, words };
@@ -102,14 +102,14 @@ impl<O: Os> Task<'_, O> {
         common::START + self.chaos.pages * PAGE
     }
 
-    fn count(&self, mode: Mode, shared: bool, done: u64, signalled: u64) {
+    fn count(&self, mode: AccessKind, shared: bool, done: u64, signalled: u64) {
         let act = match (mode, shared) {
-            (Mode::Load, false) => Act::Load,
-            (Mode::Store, false) => Act::Store,
-            (Mode::Fetch, false) => Act::Fetch,
-            (Mode::Load, true) => Act::SharedLoad,
-            (Mode::Store, true) => Act::SharedStore,
-            (Mode::Fetch, true) => Act::SharedFetch,
+            (AccessKind::Load, false) => Act::Load,
+            (AccessKind::Store, false) => Act::Store,
+            (AccessKind::Fetch, false) => Act::Fetch,
+            (AccessKind::Load, true) => Act::SharedLoad,
+            (AccessKind::Store, true) => Act::SharedStore,
+            (AccessKind::Fetch, true) => Act::SharedFetch,
         };
         self.chaos.covered.add(act, Came::Done, done);
         self.chaos.covered.add(act, Came::Signalled, signalled);
@@ -128,7 +128,7 @@ impl<O: Os> Task<'_, O> {
         Ok(())
     }
 
-    fn touch_one(&mut self, area: Area, mode: Mode) -> Result<Result<(), Signal>, Signal> {
+    fn touch_one(&mut self, area: Area, mode: AccessKind) -> Result<Result<(), Signal>, Signal> {
         let addr = area.addr + self.rng.below(area.pages * PAGE / 8) * 8;
         let outcome = self.os.access(Access { addr, count: 1, mode });
         if outcome == Err(Signal::Kill) {

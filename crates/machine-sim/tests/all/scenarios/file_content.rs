@@ -17,7 +17,7 @@ fn readers_and(
     let fd = Cell::new(0);
     let mut prepare = |os: &mut dyn Os| {
         fd.set(open(os, "text", LEN));
-        os.mmap(view(fd.get(), Prot::R, true)).unwrap();
+        os.mmap(view(fd.get(), Prot::READ, true)).unwrap();
     };
     scene.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
 }
@@ -29,7 +29,7 @@ fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<()
     }
     let writer = os.fork(WRITER).unwrap();
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     let mut tasks = threads(os, 3);
     tasks.push(writer);
     scene.wait_for(os, 4);
@@ -181,7 +181,7 @@ fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), 
         return scene.read_on(os, AT, PAGES);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     let mut tasks = threads(os, 2);
     tasks.push(os.fork(WRITER).unwrap());
     scene.wait_for(os, 3);

@@ -25,17 +25,17 @@ fn readers_and(
 }
 
 fn read_only(fd: u32) -> Map {
-    view(fd, Prot::R, true)
+    view(fd, Prot::READ, true)
 }
 
 fn private(fd: u32) -> Map {
-    view(fd, Prot::R, false)
+    view(fd, Prot::READ, false)
 }
 
 fn map_another_file(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, read_only, &mut |os, text, round| {
         let other = open(os, "other", LEN);
-        os.mmap(view(if round % 2 == 0 { other } else { text }, Prot::R, true)).unwrap();
+        os.mmap(view(if round % 2 == 0 { other } else { text }, Prot::READ, true)).unwrap();
         load_all(os, AT);
         os.close(other).unwrap();
     })
@@ -100,7 +100,7 @@ fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
         scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::RW).unwrap();
         store_all(os, AT);
-        os.mprotect(AT, LEN, Prot::R).unwrap();
+        os.mprotect(AT, LEN, Prot::READ).unwrap();
         scene.press(os);
         os.madvise(AT, LEN, Advice::DontNeed).unwrap();
     })
@@ -131,7 +131,7 @@ fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
         scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::NONE).unwrap();
         os.compute(WHILE);
-        os.mprotect(AT, LEN, Prot::R).unwrap();
+        os.mprotect(AT, LEN, Prot::READ).unwrap();
     })
 }
 
@@ -156,7 +156,7 @@ fn protect_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(),
     let writers = threads(os, 3);
     scene.wait_for(os, 3);
     scene.rounds(os, &mut |os, round| {
-        os.mprotect(AT, LEN, Prot::R).unwrap();
+        os.mprotect(AT, LEN, Prot::READ).unwrap();
         if round % 2 == 1 {
             os.compute(WHILE);
         }

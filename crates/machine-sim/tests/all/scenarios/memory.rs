@@ -129,7 +129,7 @@ fn frames_become(
 ) -> Result<(), Signal> {
     let mut prepare = |os: &mut dyn Os| {
         let fd = open(os, "text", LEN);
-        os.mmap(view(fd, Prot::R, true)).unwrap();
+        os.mmap(view(fd, Prot::READ, true)).unwrap();
     };
     scene.among_readers(os, role, &mut prepare, deed)
 }

@@ -25,7 +25,7 @@ fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Res
     }
     let mut tasks: Vec<_> = (0..3).map(|i| os.fork(CHILD + i).unwrap()).collect();
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     tasks.extend(threads(os, 4));
     scene.wait_for(os, 7);
     scene.rounds(os, &mut |os, _| {
@@ -59,12 +59,12 @@ fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(),
         return read_and_nap(scene, os);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     let tasks = threads(os, 4);
     scene.wait_for(os, 4);
     scene.rounds(os, &mut |os, round| match round % 3 {
         0 => assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)),
-        1 => assert_eq!(os.mmap(view(fd, Prot::R, true)), Ok(AT)),
+        1 => assert_eq!(os.mmap(view(fd, Prot::READ, true)), Ok(AT)),
         _ => os.fsync(fd).unwrap(),
     });
     join_all(scene, os, tasks);
@@ -88,7 +88,7 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
     }
     if role >= short_lives {
         let fd = open(os, "text", LEN);
-        os.mmap(view(fd, Prot::R, true)).unwrap();
+        os.mmap(view(fd, Prot::READ, true)).unwrap();
         load_all(os, AT);
         os.mmap(anonymous(Prot::RW)).unwrap();
         store_all(os, AT);
@@ -99,7 +99,7 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
     }
     let mut tasks = vec![os.fork(CHILD).unwrap()];
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     tasks.extend(threads(os, 2));
     scene.wait_for(os, 3);
     scene.rounds(os, &mut |os, _| {
@@ -137,7 +137,7 @@ fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal>
     }
     let mut tasks: Vec<_> = (0..2).map(|i| os.fork(CHILD + i).unwrap()).collect();
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     tasks.extend(threads(os, 3));
     scene.wait_for(os, 5);
     scene.rounds(os, &mut |_, _| {});
@@ -156,7 +156,7 @@ fn long_pressure(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
         return scene.read_on(os, AT, PAGES);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     let tasks = threads(os, 3);
     scene.wait_for(os, 3);
     scene.rounds(os, &mut |os, round| {
@@ -181,7 +181,7 @@ fn nothing_but_owed_pages(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<
         return scene.read_on(os, AT, LARGE / PAGE);
     }
     let fd = open(os, "large", LARGE);
-    os.mmap(Map { len: LARGE, ..view(fd, Prot::R, true) }).unwrap();
+    os.mmap(Map { len: LARGE, ..view(fd, Prot::READ, true) }).unwrap();
     let tasks = threads(os, 3);
     scene.wait_for(os, 3);
     for _ in 0..2 {
@@ -211,7 +211,7 @@ fn out_of_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
         return scene.read_on(os, AT, PAGES);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::R, true)).unwrap();
+    os.mmap(view(fd, Prot::READ, true)).unwrap();
     let tasks = threads(os, 2);
     scene.wait_for(os, 2);
     let child = os.fork(CHILD).unwrap();

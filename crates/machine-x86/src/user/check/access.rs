@@ -9,7 +9,7 @@ use super::{File, Memory, Process, Tally, Violation};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
-use program::{Mode, Prot, Signal};
+use program::{AccessKind, Prot, Signal};
 
 const PAGE: u64 = 4096;
 
@@ -107,20 +107,12 @@ fn segv_or_bus(signal: Signal) -> Option<bool> {
     }
 }
 
-fn needs(prot: Prot, mode: Mode) -> bool {
-    match mode {
-        Mode::Load => prot.read,
-        Mode::Store => prot.write,
-        Mode::Fetch => prot.exec,
-    }
-}
-
 /// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded, and a
 /// program's fetches are carried out as loads.
-fn passes(prot: Prot, mode: Mode) -> bool {
+fn passes(prot: Prot, mode: AccessKind) -> bool {
     match mode {
-        Mode::Load | Mode::Fetch => prot != Prot::NONE,
-        Mode::Store => needs(prot, mode),
+        AccessKind::Load | AccessKind::Fetch => prot != Prot::NONE,
+        AccessKind::Store => prot.contains(mode.needs()),
     }
 }
 
@@ -131,7 +123,7 @@ impl<M: Memory> Touch<'_, M> {
         &mut self,
         process: &Process,
         addr: u64,
-        mode: Mode,
+        mode: AccessKind,
     ) -> Result<Result<(), Signal>, Violation> {
         let page = addr / PAGE;
         let map = patience::read(&process.map, self.patience);
@@ -141,15 +133,15 @@ impl<M: Memory> Touch<'_, M> {
             (file, moment, file.has(index))
         });
         let outcome = match (mode, found.region) {
-            (Mode::Load, Some((region, at))) => self.load(region, at, page * PAGE, found.in_flux()),
-            (Mode::Store, Some((region, at))) => {
+            (AccessKind::Load, Some((region, at))) => self.load(region, at, page * PAGE, found.in_flux()),
+            (AccessKind::Store, Some((region, at))) => {
                 let origin = match region.file(at) {
                     Some((file, index)) if region.own(at).is_none() => Origin::file(file.number, index),
                     _ => Origin::process(process.number, page),
                 };
                 Ok(self.store(region, at, page * PAGE, origin, &found))
             }
-            (Mode::Fetch, Some(_)) => Ok(self.memory.fetch(addr)),
+            (AccessKind::Fetch, Some(_)) => Ok(self.memory.fetch(addr)),
             (mode, None) => {
                 found.stored(mode);
                 Ok(self.stray(addr, mode, Origin::process(process.number, page)))
@@ -181,20 +173,20 @@ impl<M: Memory> Touch<'_, M> {
     }
 
     /// Touch where nothing is mapped, as far as the checker knows.
-    fn stray(&self, addr: u64, mode: Mode, origin: Origin) -> Result<(), Signal> {
+    fn stray(&self, addr: u64, mode: AccessKind, origin: Origin) -> Result<(), Signal> {
         match mode {
-            Mode::Load => self.memory.load(addr & !7).map(drop),
-            Mode::Store => {
+            AccessKind::Load => self.memory.load(addr & !7).map(drop),
+            AccessKind::Store => {
                 let mark = Mark::stamp(origin, 1);
                 (0..SECTORS)
                     .try_for_each(|s| self.memory.store(addr / PAGE * PAGE + s * SECTOR, mark.word(s)))
             }
-            Mode::Fetch => self.memory.fetch(addr),
+            AccessKind::Fetch => self.memory.fetch(addr),
         }
     }
 
     /// The access went through. Was that right?
-    fn allowed(&mut self, region: Option<(&Region, u64)>, mode: Mode) -> Result<(), String> {
+    fn allowed(&mut self, region: Option<(&Region, u64)>, mode: AccessKind) -> Result<(), String> {
         self.tally.checked += 1;
         match region {
             None => Err("expected a fault, nothing is mapped there".into()),
@@ -209,7 +201,7 @@ impl<M: Memory> Touch<'_, M> {
     fn refused(
         &mut self,
         region: Option<(&Region, u64)>,
-        mode: Mode,
+        mode: AccessKind,
         signal: Signal,
         has: bool,
     ) -> Result<(), String> {
@@ -221,7 +213,7 @@ impl<M: Memory> Touch<'_, M> {
         let Some(prot) = region.prot else { return Ok(()) };
         match beyond {
             true if has => Err("SIGBUS where the mapping has a page".into()),
-            false if needs(prot, mode) => Err("SIGSEGV where the mapping allows the access".into()),
+            false if prot.contains(mode.needs()) => Err("SIGSEGV where the mapping allows the access".into()),
             _ => Ok(()),
         }
     }
@@ -295,12 +287,12 @@ impl<M: Memory> Touch<'_, M> {
             (None, Some((file, index))) => match file.page(index) {
                 Some(page) => (page, false),
                 // Beyond all that the file ever was.
-                None => return self.stray(addr, Mode::Store, origin),
+                None => return self.stray(addr, AccessKind::Store, origin),
             },
-            (None, None) => return self.stray(addr, Mode::Store, origin),
+            (None, None) => return self.stray(addr, AccessKind::Store, origin),
         };
         let behind = file.filter(|_| private).map(|(file, index)| Behind::new(file, index));
-        found.stored(Mode::Store);
+        found.stored(AccessKind::Store);
         let store = page.lock(self.patience).store(origin, found.in_flux() && private);
         let mut stored = 0;
         let outcome = (0..SECTORS).try_for_each(|sector| {

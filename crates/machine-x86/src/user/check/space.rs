@@ -7,11 +7,12 @@
 use super::file::{File, Moment};
 use super::page::{Before, Forked, Page};
 use super::patience::Patience;
+use abi::Forget;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use program::{Mode, Prot};
+use program::{AccessKind, Prot};
 
 /// What stands behind a mapping.
 #[derive(Clone)]
@@ -138,15 +139,6 @@ struct Flux {
 #[derive(Clone, Copy)]
 pub struct InFlux(u64);
 
-/// What a call did to the content of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Forget {
-    /// It is gone (MADV_DONTNEED).
-    Now,
-    /// It may go (MADV_FREE, or a call that failed halfway).
-    Perhaps,
-}
-
 /// Where an access goes.
 pub struct Found<'a> {
     /// The mapping, and the page's place in it.
@@ -167,8 +159,8 @@ impl Found<'_> {
     }
 
     /// An access begins.
-    pub fn stored(&self, mode: Mode) {
-        if let (Mode::Store, Some(flux)) = (mode, self.flux) {
+    pub fn stored(&self, mode: AccessKind) {
+        if let (AccessKind::Store, Some(flux)) = (mode, self.flux) {
             flux.stored.store(true, Relaxed);
         }
     }
@@ -331,7 +323,8 @@ impl Map {
                 }
                 match forget {
                     Forget::Now if !raced => locked.forget(region.file(0).is_some()),
-                    _ => locked.perhaps_forget(),
+                    Forget::Now | Forget::Perhaps => locked.perhaps_forget(),
+                    Forget::Not => {}
                 }
             }
         }

@@ -2,12 +2,13 @@
 
 use super::access::Touch;
 use super::file_io::{Reading, Writing};
-use super::space::{Forget, Region, Source};
+use super::space::{Region, Source};
 use super::stamp::{SECTOR, SECTORS};
 use super::*;
+use abi::Forget;
 use core::sync::atomic::AtomicU64;
 use program::rng::Rng;
-use program::{Mode, Prot};
+use program::{AccessKind, Prot};
 use std::collections::BTreeMap;
 use std::sync::RwLock as StdLock;
 use std::{thread, vec};
@@ -94,7 +95,12 @@ impl World {
         (world, frames)
     }
 
-    fn touch_as(&self, process: &Process, addr: u64, mode: Mode) -> Result<Result<(), Signal>, Violation> {
+    fn touch_as(
+        &self,
+        process: &Process,
+        addr: u64,
+        mode: AccessKind,
+    ) -> Result<Result<(), Signal>, Violation> {
         let mut tally = Tally::default();
         let mut touch = Touch { memory: &self.memory, patience: &PATIENCE, tally: &mut tally };
         let outcome = touch.access(process, addr, mode);
@@ -102,15 +108,15 @@ impl World {
         outcome
     }
 
-    fn touch(&self, addr: u64, mode: Mode) -> Result<Result<(), Signal>, Violation> {
+    fn touch(&self, addr: u64, mode: AccessKind) -> Result<Result<(), Signal>, Violation> {
         self.touch_as(&self.process, addr, mode)
     }
 
-    fn fine(&self, addr: u64, mode: Mode) {
+    fn fine(&self, addr: u64, mode: AccessKind) {
         assert_eq!(self.touch(addr, mode), Ok(Ok(())));
     }
 
-    fn wrong(&self, addr: u64, mode: Mode, text: &str) {
+    fn wrong(&self, addr: u64, mode: AccessKind, text: &str) {
         let Violation(told) = self.touch(addr, mode).expect_err(text);
         assert!(told.contains(text), "{told}");
     }
@@ -131,73 +137,73 @@ fn put(frame: &Frame, words: &[u64]) {
 #[test]
 fn old_content_is_found() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Load);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Load);
+    world.fine(BASE, AccessKind::Store);
     let old = words(&frames[0]);
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &old);
     world.wrong(
         BASE,
-        Mode::Load,
+        AccessKind::Load,
         "expected process 0 page 0x1 version 2; found process 0 page 0x1 version 1",
     );
     put(&frames[0], &[0; 8]);
-    world.wrong(BASE, Mode::Load, "found zeroes in sector 0");
+    world.wrong(BASE, AccessKind::Load, "found zeroes in sector 0");
 }
 
 #[test]
 fn partly_old_sectors_are_found() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let old = words(&frames[0]);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     frames[0][5].store(old[5], SeqCst);
-    world.wrong(BASE, Mode::Load, "in sector 5");
+    world.wrong(BASE, AccessKind::Load, "in sector 5");
 }
 
 #[test]
 fn sectors_in_the_wrong_order_are_found() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let all = words(&frames[0]);
     put(&frames[0], &[all[1], all[0], all[2], all[3], all[4], all[5], all[6], all[7]]);
-    world.wrong(BASE, Mode::Load, "of another sector");
+    world.wrong(BASE, AccessKind::Load, "of another sector");
 }
 
 #[test]
 fn another_page_is_found() {
     let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE + PAGE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE + PAGE, AccessKind::Store);
     world.memory.map(BASE / PAGE, Some(&frames[1]));
-    world.wrong(BASE, Mode::Load, "found process 0 page 0x2 version 1");
+    world.wrong(BASE, AccessKind::Load, "found process 0 page 0x2 version 1");
 }
 
 #[test]
 fn a_lost_store_is_found() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let copy = frame();
     put(&copy, &words(&frames[0]));
     // The store goes to a frame that the page no longer has.
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     world.memory.map(BASE / PAGE, Some(&copy));
-    world.wrong(BASE, Mode::Load, "version 1");
+    world.wrong(BASE, AccessKind::Load, "version 1");
 }
 
 #[test]
 fn accesses_that_must_be_refused_are_found() {
     let (world, _) = World::with(2, Source::Anonymous);
-    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::R, Source::Anonymous));
-    world.wrong(BASE, Mode::Store, "expected a fault, the mapping allows only");
+    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::READ, Source::Anonymous));
+    world.wrong(BASE, AccessKind::Store, "expected a fault, the mapping allows only");
     world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
-    world.wrong(BASE, Mode::Load, "expected a fault");
+    world.wrong(BASE, AccessKind::Load, "expected a fault");
     let mut map = world.process.map(&PATIENCE);
     let flux = map.begin_take(1, 2);
     map.end_take(flux, true, &PATIENCE);
     drop(map);
-    world.wrong(BASE + PAGE, Mode::Load, "nothing is mapped there");
+    world.wrong(BASE + PAGE, AccessKind::Load, "nothing is mapped there");
 }
 
 #[test]
@@ -205,8 +211,8 @@ fn accesses_that_must_go_through_are_found() {
     let file = Arc::new(File::new(1, PAGE));
     let (world, _) = World::with(1, Source::File { file, offset: 0, shared: true });
     world.memory.map(BASE / PAGE, None);
-    world.wrong(BASE, Mode::Load, "SIGSEGV where the mapping allows the access");
-    assert!(matches!(world.touch(0x9000, Mode::Load), Ok(Err(Signal::Segv { .. }))));
+    world.wrong(BASE, AccessKind::Load, "SIGSEGV where the mapping allows the access");
+    assert!(matches!(world.touch(0x9000, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
 }
 
 // --- what may be ----------------------------------------------------------------------------------------------
@@ -215,59 +221,59 @@ fn accesses_that_must_go_through_are_found() {
 fn a_private_mapping_shows_the_file_until_it_is_stored_to() {
     let file = Arc::new(File::new(3, PAGE));
     let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     let held = file.change(&PATIENCE);
     let writing = Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| {
         frames[0][(at / SECTOR) as usize].store(word, SeqCst);
     });
     writing.end(0, Some(PAGE));
     drop(held);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &[0; 8]);
-    world.wrong(BASE, Mode::Load, "expected file 3 page 0x0 version 1; found zeroes");
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE, Mode::Load);
+    world.wrong(BASE, AccessKind::Load, "expected file 3 page 0x0 version 1; found zeroes");
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE, AccessKind::Load);
 }
 
 #[test]
 fn freed_memory_is_old_or_zero_and_zero_for_good() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let old = words(&frames[0]);
     let flux = world.process.map(&PATIENCE).begin_change(1, 1);
     world.process.map(&PATIENCE).end_forget(flux, Forget::Perhaps, &PATIENCE);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
-    world.fine(BASE, Mode::Load);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &[0; 8]);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &old);
-    world.wrong(BASE, Mode::Load, "expected zeroes");
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE, Mode::Load);
+    world.wrong(BASE, AccessKind::Load, "expected zeroes");
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE, AccessKind::Load);
 }
 
 #[test]
 fn forgotten_memory_is_zero_unless_somebody_stored_meanwhile() {
     let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE + PAGE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE + PAGE, AccessKind::Store);
     let flux = world.process.map(&PATIENCE).begin_change(1, 2);
-    world.fine(BASE + PAGE, Mode::Store);
+    world.fine(BASE + PAGE, AccessKind::Store);
     world.process.map(&PATIENCE).end_forget(flux, Forget::Now, &PATIENCE);
-    world.wrong(BASE, Mode::Load, "expected zeroes");
+    world.wrong(BASE, AccessKind::Load, "expected zeroes");
     put(&frames[0], &[0; 8]);
-    world.fine(BASE, Mode::Load);
-    world.fine(BASE + PAGE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
+    world.fine(BASE + PAGE, AccessKind::Load);
     put(&frames[1], &[0; 8]);
-    world.fine(BASE + PAGE, Mode::Load);
+    world.fine(BASE + PAGE, AccessKind::Load);
 }
 
 #[test]
 fn a_moved_mapping_keeps_its_content() {
     let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let flux = world.process.map(&PATIENCE).begin_take(1, 2);
     world.memory.map(1, None);
     world.memory.map(2, None);
@@ -276,27 +282,27 @@ fn a_moved_mapping_keeps_its_content() {
         world.memory.map(page, Some(frame));
     }
     world.process.map(&PATIENCE).end_move(flux, 8, 3, &PATIENCE);
-    (8..11).for_each(|page| world.fine(page * PAGE, Mode::Load));
-    world.fine(8 * PAGE, Mode::Store);
-    world.fine(8 * PAGE, Mode::Load);
-    assert!(matches!(world.touch(BASE, Mode::Load), Ok(Err(Signal::Segv { .. }))));
+    (8..11).for_each(|page| world.fine(page * PAGE, AccessKind::Load));
+    world.fine(8 * PAGE, AccessKind::Store);
+    world.fine(8 * PAGE, AccessKind::Load);
+    assert!(matches!(world.touch(BASE, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
     put(&frames[1], &words(&frames[0]));
-    world.wrong(9 * PAGE, Mode::Load, "expected zeroes");
+    world.wrong(9 * PAGE, AccessKind::Load, "expected zeroes");
 }
 
 #[test]
 fn a_cut_takes_the_files_pages_and_private_copies() {
     let file = Arc::new(File::new(1, 2 * PAGE));
     let (world, frames) = World::with(2, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, Mode::Store);
-    world.fine(BASE + PAGE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
+    world.fine(BASE + PAGE, AccessKind::Store);
     let held = file.change(&PATIENCE);
     let cut = file.begin_cut(1, &held).unwrap();
     put(&frames[1], &[0; 8]);
-    world.fine(BASE + PAGE, Mode::Load);
+    world.fine(BASE + PAGE, AccessKind::Load);
     world.checker.end_cut(&file, cut, true, &PATIENCE);
-    world.fine(BASE, Mode::Load);
-    world.fine(BASE + PAGE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
+    world.fine(BASE + PAGE, AccessKind::Load);
     world.memory.map(2, None);
     let beyond = world.memory.load(BASE + PAGE);
     assert!(beyond.is_err() && !file.has(1));
@@ -306,16 +312,16 @@ fn a_cut_takes_the_files_pages_and_private_copies() {
 fn what_is_found_in_a_confused_page_is_what_it_holds() {
     let file = Arc::new(File::new(1, PAGE));
     let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let kept = words(&frames[0]);
     let held = file.change(&PATIENCE);
     let cut = file.begin_cut(0, &held).unwrap();
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     world.checker.end_cut(&file, cut, true, &PATIENCE);
     put(&frames[0], &kept);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &[0; 8]);
-    world.wrong(BASE, Mode::Load, "found zeroes");
+    world.wrong(BASE, AccessKind::Load, "found zeroes");
 }
 
 #[test]
@@ -329,12 +335,12 @@ fn a_copy_made_by_populating_is_the_file_at_that_time() {
     Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
         .end(0, Some(PAGE));
     drop(held);
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     // It may as well be no copy; if it shows the file now, it is none.
     put(&frames[0], &words(&other));
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     put(&frames[0], &[0; 8]);
-    world.wrong(BASE, Mode::Load, "found zeroes");
+    world.wrong(BASE, AccessKind::Load, "found zeroes");
 }
 
 #[test]
@@ -359,7 +365,7 @@ fn what_is_populated_again_may_be_a_copy_only_now() {
     populate();
     write(&second);
     put(&frames[0], &words(&first));
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
 }
 
 /// The fault makes the copy; before the store is tried again, another thread forbids it.
@@ -377,9 +383,9 @@ fn a_store_that_is_refused_may_leave_a_copy() {
         let flux = world.process.map(&PATIENCE).begin_change(1, 1);
         world.memory.map(1, None);
         if store {
-            assert!(matches!(world.touch(BASE, Mode::Store), Ok(Err(Signal::Segv { .. }))));
+            assert!(matches!(world.touch(BASE, AccessKind::Store), Ok(Err(Signal::Segv { .. }))));
         }
-        world.process.map(&PATIENCE).end_protect(flux, Prot::R, true, &PATIENCE);
+        world.process.map(&PATIENCE).end_protect(flux, Prot::READ, true, &PATIENCE);
         world.memory.map(1, Some(&frames[0]));
     };
     let (copied, later) = (frame(), frame());
@@ -387,13 +393,17 @@ fn a_store_that_is_refused_may_leave_a_copy() {
     forbid(true);
     write(&later);
     put(&frames[0], &words(&copied));
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     // If nobody was refused, there is no copy.
     put(&frames[0], &words(&later));
-    world.fine(BASE, Mode::Load);
+    world.fine(BASE, AccessKind::Load);
     forbid(false);
     put(&frames[0], &words(&copied));
-    world.wrong(BASE, Mode::Load, "expected file 1 page 0x0 version 2; found file 1 page 0x0 version 1");
+    world.wrong(
+        BASE,
+        AccessKind::Load,
+        "expected file 1 page 0x0 version 2; found file 1 page 0x0 version 1",
+    );
 }
 
 #[test]
@@ -425,18 +435,18 @@ fn reads_of_files_are_judged() {
 #[test]
 fn a_child_reads_what_its_parent_had_and_not_what_it_stores_later() {
     let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, Mode::Store);
+    world.fine(BASE, AccessKind::Store);
     let begun = world.process.map(&PATIENCE).begin_fork();
     world.checker.fork(&world.process, 7, &begun, &PATIENCE);
     let child = world.checker.process(7, &PATIENCE);
-    assert_eq!(world.touch_as(&child, BASE, Mode::Load), Ok(Ok(())));
+    assert_eq!(world.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
     let kept = words(&frames[0]);
-    world.fine(BASE, Mode::Store);
-    assert!(world.touch_as(&child, BASE, Mode::Load).is_err());
+    world.fine(BASE, AccessKind::Store);
+    assert!(world.touch_as(&child, BASE, AccessKind::Load).is_err());
     put(&frames[0], &kept);
-    assert_eq!(world.touch_as(&child, BASE, Mode::Store), Ok(Ok(())));
-    assert_eq!(world.touch_as(&child, BASE, Mode::Load), Ok(Ok(())));
-    world.wrong(BASE, Mode::Load, "found process 7 page 0x1 version 2");
+    assert_eq!(world.touch_as(&child, BASE, AccessKind::Store), Ok(Ok(())));
+    assert_eq!(world.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
+    world.wrong(BASE, AccessKind::Load, "found process 7 page 0x1 version 2");
     world.checker.leave(&child, &PATIENCE);
 }
 
@@ -449,7 +459,7 @@ fn storm(world: &World, pages: u64, rounds: u64, meanwhile: impl FnOnce() + Send
             scope.spawn(move || {
                 let mut rng = Rng::new(seed);
                 for _ in 0..rounds {
-                    let mode = if rng.percent(40) { Mode::Store } else { Mode::Load };
+                    let mode = if rng.percent(40) { AccessKind::Store } else { AccessKind::Load };
                     if let Err(Violation(text)) = world.touch(BASE + rng.below(pages) * PAGE, mode) {
                         panic!("{text}");
                     }
@@ -570,7 +580,7 @@ fn children_that_are_forked_at_the_same_time_are_fine() {
             world.checker.fork(&world.process, number, &begun, &PATIENCE);
             let process = world.checker.process(number, &PATIENCE);
             let mut tally = Tally::default();
-            for mode in [Mode::Load, Mode::Store, Mode::Load] {
+            for mode in [AccessKind::Load, AccessKind::Store, AccessKind::Load] {
                 for page in 1..5 {
                     let mut touch = Touch { memory: &memory, patience: &PATIENCE, tally: &mut tally };
                     assert_eq!(touch.access(&process, page * PAGE, mode), Ok(Ok(())));

@@ -58,7 +58,7 @@ impl Lru {
         if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
             return;
         }
-        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages);
+        self.count_refault(base, frame.group(), file, pages as u64);
         if form::is_reworked(&base.knobs) {
             return self.refault_reworked(base, frame, evicted, faulted);
         }

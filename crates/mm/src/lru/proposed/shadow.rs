@@ -7,7 +7,6 @@ use crate::lru::Lru;
 use crate::lru::policy::{Evicted, STAMP_BITS};
 use crate::machine::Machine;
 use crate::policy::{Past, View};
-use crate::stat::Stat;
 use crate::units::*;
 
 /// Bits of a stamp that are the policy's.
@@ -40,8 +39,7 @@ impl Lru {
     /// A page is back. The policy of its vector is told, if it is the vector that it left.
     pub(in crate::lru) fn refault_proposed<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow) {
         let (frame, evicted) = (&base.frames[pfn], Evicted::unpack(shadow));
-        let file = is_file(frame) as usize;
-        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file], frame.pages() as i64);
+        self.count_refault(base, frame.group(), is_file(frame), frame.pages() as u64);
         if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
             return;
         }

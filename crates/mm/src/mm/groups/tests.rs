@@ -309,3 +309,60 @@ fn a_group_swaps_as_its_own_swappiness_says() {
         assert_eq!(mm.validate(), Ok(()));
     }
 }
+
+#[test]
+fn a_group_counts_what_happens_in_it_and_below() {
+    let (mm, above) = bench(GroupLimits::default());
+    let inside = mm.create_group(above, GroupLimits { max: 60, ..GroupLimits::default() }).unwrap();
+    let beside = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    let space = with_pages(mm, inside, 100);
+    let account = |group| mm.group_account(group).unwrap();
+    let own = account(inside);
+    assert_eq!((own.parent, own.live), (Some(above), true));
+    assert!(own.usage[0] <= 60 && own.usage[1] == 60, "{own:?}");
+    assert!(own.swap[0] >= 40 && own.swap[1] >= own.swap[0], "{own:?}");
+    assert_eq!(own.lists.iter().sum::<u64>(), own.usage[0], "{own:?}");
+    assert!(own.counted(GroupStat::Pgfault) >= 100 && own.counted(GroupStat::Max) > 0, "{own:?}");
+    let stolen = own.counted(GroupStat::PgstealDirect);
+    assert!(stolen >= 40 && own.counted(GroupStat::PgscanDirect) >= stolen, "{own:?}");
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok(), "which was swapped out first");
+    assert_eq!(account(inside).counted(GroupStat::Pgmajfault), 1);
+    assert!(account(inside).counted(GroupStat::WorkingsetRefaultAnon) >= 1);
+    let all =
+        GroupStat::ALL.iter().map(|&stat| (account(above).counted(stat), account(inside).counted(stat)));
+    assert!(all.into_iter().all(|(above, inside)| above == inside), "nothing else is below it");
+    for none in [ROOT, beside] {
+        assert!(GroupStat::ALL.iter().all(|&stat| account(none).counted(stat) == 0), "{none:?}");
+    }
+    // What has been counted outlives the group.
+    mm.switch(None);
+    mm.exit_space(space);
+    mm.remove_group(inside).unwrap();
+    let gone = account(inside);
+    assert_eq!((gone.live, gone.usage, gone.counted(GroupStat::Pgmajfault)), (false, [0, 60], 1));
+    assert_eq!(mm.group_account(GroupId(99)), None);
+    assert_eq!(mm.validate(), Ok(()));
+}
+
+#[test]
+fn events_of_a_group_are_counted() {
+    let (mm, group) = bench(GroupLimits { high: 50, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 60);
+    let counted = |group, stat| mm.group_account(group).unwrap().counted(stat);
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
+    assert!(counted(group, GroupStat::High) > 0);
+    // Below memory.low, where nobody else has anything.
+    let low = mm.create_group(ROOT, GroupLimits { low: 100, ..GroupLimits::default() }).unwrap();
+    let kept = with_pages(mm, low, 50);
+    mm.set_group_limits(group, GroupLimits { min: 100, ..GroupLimits::default() }).unwrap();
+    reclaim_node(mm, 4);
+    assert!(counted(low, GroupStat::Low) > 0 && counted(group, GroupStat::Low) == 0);
+    assert!(mm.group_usage(low).0 < 50);
+    // Nothing more goes, so the process does.
+    let held = mm.create_group(low, GroupLimits { swap_max: 0, ..GroupLimits::default() }).unwrap();
+    let space = with_pages(mm, held, 30);
+    mm.set_group_limits(held, GroupLimits { max: 0, swap_max: 0, ..GroupLimits::default() }).unwrap();
+    assert!(mm.killed(space) && !mm.killed(kept));
+    assert_eq!([GroupStat::Oom, GroupStat::OomKill].map(|stat| counted(held, stat)), [1, 1]);
+    assert_eq!(mm.validate(), Ok(()));
+}

@@ -7,7 +7,7 @@ use crate::stat::Stat;
 use crate::testing::TestMachine;
 
 const AT: Vpn = Vpn(512 * 40);
-const WRITABLE: Prot = Prot::READ.union(Prot::WRITE);
+const WRITABLE: Prot = Prot::RW;
 
 #[test]
 fn nobody_goes_while_another_cpu_has_pages() {

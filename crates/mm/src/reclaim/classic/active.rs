@@ -5,7 +5,7 @@ use crate::frame::{FrameFlags, List};
 use crate::lru::{LruList, Putback, Scan, evictable};
 use crate::machine::{Machine, Scope, Work};
 use crate::reclaim::{Reclaim, ScanControl};
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
@@ -24,6 +24,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let (st, base) = (self.st, self.st.memory().ground());
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(base, node, group, &scan);
+        st.lru.groups.count(group, GroupStat::Pgrefill, held.scanned);
         if !sc.is_group() {
             st.count(Stat::Pgrefill, held.scanned as i64);
         }

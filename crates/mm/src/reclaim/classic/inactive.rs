@@ -7,7 +7,7 @@ use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{Met, Reclaim, ScanControl, Throttle};
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 /// Folios of one type that were isolated together.
@@ -37,7 +37,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = st.lru.isolate_batch(st.memory().ground(), node, group, &scan);
-        self.count_scan(sc, file, held.scanned);
+        self.count_scan((sc, group), file, held.scanned);
         if held.taken == 0 {
             return 0;
         }
@@ -79,7 +79,7 @@ impl<M: Machine> Reclaim<'_, M> {
             self.put_back_proposed(held.folios);
         }
         self.note_isolated(node, file, -(held.taken as i64));
-        self.count_steal(sc, file, shrunk.reclaimed);
+        self.count_steal((sc, group), file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;
         st.lru.note_cost(node, group, file, shrunk.pageout, rotated);
         if shrunk.met.unqueued_dirty == held.taken {
@@ -92,7 +92,10 @@ impl<M: Machine> Reclaim<'_, M> {
         shrunk.reclaimed
     }
 
-    pub(in crate::reclaim) fn count_scan(self, sc: &ScanControl, file: bool, pages: u64) {
+    /// Pages of a group's vector were looked at.
+    pub(in crate::reclaim) fn count_scan(self, (sc, group): (&ScanControl, GroupId), file: bool, pages: u64) {
+        let by = if sc.kswapd { GroupStat::PgscanKswapd } else { GroupStat::PgscanDirect };
+        self.st.lru.groups.count(group, by, pages);
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgscanKswapd } else { Stat::PgscanDirect };
             self.st.count(by, pages as i64);
@@ -100,7 +103,15 @@ impl<M: Machine> Reclaim<'_, M> {
         self.st.count(if file { Stat::PgscanFile } else { Stat::PgscanAnon }, pages as i64);
     }
 
-    pub(in crate::reclaim) fn count_steal(self, sc: &ScanControl, file: bool, pages: u64) {
+    /// Pages of a group's vector were freed.
+    pub(in crate::reclaim) fn count_steal(
+        self,
+        (sc, group): (&ScanControl, GroupId),
+        file: bool,
+        pages: u64,
+    ) {
+        let by = if sc.kswapd { GroupStat::PgstealKswapd } else { GroupStat::PgstealDirect };
+        self.st.lru.groups.count(group, by, pages);
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgstealKswapd } else { Stat::PgstealDirect };
             self.st.count(by, pages as i64);

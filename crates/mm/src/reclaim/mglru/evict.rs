@@ -13,6 +13,7 @@ use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl};
+use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 /// What a folio that reclaim did not free is marked with.
@@ -74,8 +75,12 @@ impl<M: Machine> Reclaim<'_, M> {
         if groups.below_min(sc.top(), group) {
             return Turn::Young;
         }
-        if groups.below_low(sc.top(), group) && !at_tail {
+        let is_low = groups.below_low(sc.top(), group);
+        if is_low && !at_tail {
             return Turn::Tail;
+        }
+        if is_low {
+            groups.count(group, GroupStat::Low, 1);
         }
         if self.st.lru.policy_in(group) != PolicyKind::MgLru {
             // Its front end knows of no aging: each visit takes a share, and others have their turn.
@@ -167,7 +172,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let st = self.st;
         let wanted = Wanted { highest: sc.reclaim_idx, swappiness };
         let mut got = st.lru.isolate_oldest(st.memory().ground(), node, group, wanted);
-        self.count_isolated(sc, &got);
+        self.count_isolated((sc, group), &got);
         if got.taken == 0 {
             return got.progress;
         }
@@ -177,7 +182,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut folios = core::mem::take(&mut got.folios);
         for again in [false, true] {
             let shrunk = self.shrink_folio_list(node, &mut folios, sc, Heed::Chances);
-            self.note_shrunk(node, sc, &got, &shrunk);
+            self.note_shrunk((node, group), sc, &got, &shrunk);
             let mut clean = self.mark_kept(&mut folios, again);
             self.put_back(&mut folios);
             if clean.is_empty() {
@@ -188,17 +193,24 @@ impl<M: Machine> Reclaim<'_, M> {
         got.progress
     }
 
-    fn count_isolated(self, sc: &ScanControl, got: &Evictable) {
-        self.count_scan(sc, got.file, got.taken);
+    fn count_isolated(self, (sc, group): (&ScanControl, GroupId), got: &Evictable) {
+        self.count_scan((sc, group), got.file, got.taken);
+        self.st.lru.groups.count(group, GroupStat::Pgrefill, got.sorted);
         if !sc.is_group() {
-            self.st.count(crate::stat::Stat::Pgrefill, got.sorted as i64);
+            self.st.count(Stat::Pgrefill, got.sorted as i64);
         }
     }
 
-    fn note_shrunk(self, node: NodeId, sc: &mut ScanControl, got: &Evictable, shrunk: &Shrunk) {
+    fn note_shrunk(
+        self,
+        (node, group): (NodeId, GroupId),
+        sc: &mut ScanControl,
+        got: &Evictable,
+        shrunk: &Shrunk,
+    ) {
         sc.met.unqueued_dirty += shrunk.met.unqueued_dirty;
         sc.nr_reclaimed += shrunk.reclaimed;
-        self.count_steal(sc, got.file, shrunk.reclaimed);
+        self.count_steal((sc, group), got.file, shrunk.reclaimed);
         let args = [node.0 as u64, got.progress, shrunk.reclaimed, sc.priority as u64];
         self.st.event(Event::MmVmscanLruShrinkInactive, args);
     }

@@ -77,7 +77,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut reclaimed = 0;
         for (file, folios) in [false, true].into_iter().zip(&mut got.folios) {
             let taken = got.taken[file as usize];
-            self.count_scan(sc, file, taken);
+            self.count_scan((sc, group), file, taken);
             if taken > 0 {
                 let held = Held { folios, file, scanned: taken, taken };
                 reclaimed += self.shrink_isolated((node, group), held, sc, heed);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const ARENA: Range<u64> = 0xffff_a000_0000_0000..0xffff_a000_0100_0000;
 
 fn prot() -> impl Strategy<Value = Prot> {
-    (0u64..8).prop_map(prot_of)
+    (0u64..8).prop_map(Prot::from_bits)
 }
 
 fn inside() -> impl Strategy<Value = Buffer> {
@@ -97,7 +97,7 @@ fn file_call() -> impl Strategy<Value = Call> {
         }),
         any::<u32>().prop_map(|fd| Call::Fsync { fd }),
         (any::<u32>(), any::<u64>()).prop_map(|(fd, size)| Call::Ftruncate { fd, size }),
-        (any::<u32>(), any::<u64>(), any::<u64>(), prop::sample::select(&FILE_ADVICE[..]))
+        (any::<u32>(), any::<u64>(), any::<u64>(), prop::sample::select(&FileAdvice::ALL[..]))
             .prop_map(|(fd, offset, len, advice)| Call::Fadvise { fd, offset, len, advice }),
     ]
 }
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_return(answer in prop_oneof![any::<u64>().prop_map(Ok), prop::sample::select(&ERRNOS[..]).prop_map(Err)]) {
+    fn answers_return(answer in prop_oneof![any::<u64>().prop_map(Ok), prop::sample::select(&Errno::ALL[..]).prop_map(Err)]) {
         prop_assert_eq!(decode_answer(encode_answer(answer)), answer);
     }
 }

@@ -5,7 +5,7 @@
 //! later step meets one that leads elsewhere. What the fields mean to memory management (is there such a descriptor, is
 //! the range mapped) is judged behind, as on any system.
 //!
-//! In the answer, the first register is 0 or the number of an error (see [`ERRNOS`]), the second the value of the call.
+//! In the answer, the first register is 0 or the number of an error, the second the value of the call.
 
 use core::ops::Range;
 use program::{
@@ -243,29 +243,6 @@ pub enum Call {
     Exit(Exit),
 }
 
-/// All errors, by their number in the answer less 1.
-pub const ERRNOS: [Errno; 10] = [
-    Errno::NoMem,
-    Errno::Inval,
-    Errno::Access,
-    Errno::NoEnt,
-    Errno::BadF,
-    Errno::Fault,
-    Errno::Busy,
-    Errno::NoSpc,
-    Errno::Again,
-    Errno::NoSys,
-];
-
-const FILE_ADVICE: [FileAdvice; 6] = [
-    FileAdvice::Normal,
-    FileAdvice::Random,
-    FileAdvice::Sequential,
-    FileAdvice::WillNeed,
-    FileAdvice::DontNeed,
-    FileAdvice::NoReuse,
-];
-
 /// Flags of mmap and mremap.
 mod flag {
     pub const FIXED: u64 = 1 << 3;
@@ -292,10 +269,7 @@ pub const fn unpair(value: u64) -> (u32, u32) {
 pub fn encode_answer(answer: Result<u64, Errno>) -> [u64; 2] {
     match answer {
         Ok(value) => [0, value],
-        Err(errno) => {
-            let at = ERRNOS.iter().position(|&known| known == errno).expect("all errors are listed");
-            [at as u64 + 1, 0]
-        }
+        Err(errno) => [errno.number(), 0],
     }
 }
 
@@ -303,7 +277,7 @@ pub fn encode_answer(answer: Result<u64, Errno>) -> [u64; 2] {
 pub fn decode_answer([error, value]: [u64; 2]) -> Result<u64, Errno> {
     match error {
         0 => Ok(value),
-        error => Err(ERRNOS.get(error as usize - 1).copied().unwrap_or(Errno::NoSys)),
+        error => Err(Errno::from_number(error).unwrap_or(Errno::NoSys)),
     }
 }
 
@@ -326,29 +300,17 @@ pub const fn signal_of(number: u64, addr: u64) -> Option<Signal> {
     }
 }
 
-fn prot_bits(prot: Prot) -> u64 {
-    prot.read as u64 | (prot.write as u64) << 1 | (prot.exec as u64) << 2
-}
-
-fn prot_of(bits: u64) -> Prot {
-    Prot { read: bits & 1 != 0, write: bits & 2 != 0, exec: bits & 4 != 0 }
-}
-
-fn index_of<T: PartialEq>(all: &[T], one: &T) -> u64 {
-    all.iter().position(|known| known == one).expect("all values are listed") as u64
-}
-
 /// A call as number and arguments.
 pub fn encode(call: &Call) -> (u64, [u64; 6]) {
     match *call {
         Call::Mmap(map) => (0, encode_map(&map)),
         Call::Munmap { addr, len } => (1, [addr, len, 0, 0, 0, 0]),
-        Call::Mprotect { addr, len, prot } => (2, [addr, len, prot_bits(prot), 0, 0, 0]),
+        Call::Mprotect { addr, len, prot } => (2, [addr, len, prot.bits(), 0, 0, 0]),
         Call::Mremap(Remap { addr, old_len, new_len, may_move, fixed }) => {
             let flags = if may_move { flag::MAY_MOVE } else { 0 } | fixed.map_or(0, |_| flag::FIXED);
             (3, [addr, old_len, new_len, flags, fixed.unwrap_or(0), 0])
         }
-        Call::Madvise { addr, len, advice } => (4, [addr, len, index_of(&Advice::ALL, &advice), 0, 0, 0]),
+        Call::Madvise { addr, len, advice } => (4, [addr, len, advice.number(), 0, 0, 0]),
         Call::NeverDefer(never) => (5, [never as u64, 0, 0, 0, 0, 0]),
         Call::Mlock { addr, len, lock } => (6, [addr, len, lock as u64, 0, 0, 0]),
         Call::MovePages { addr, len, node } => {
@@ -356,11 +318,9 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         }
         Call::MigratePages { from, to } => (32, [from, to, 0, 0, 0, 0]),
         Call::Mbind { addr, len, policy: MemPolicy { mode, nodes }, moving } => {
-            (33, [addr, len, index_of(&PolicyMode::ALL, &mode), nodes, moving as u64, 0])
+            (33, [addr, len, mode.number(), nodes, moving as u64, 0])
         }
-        Call::SetMempolicy(MemPolicy { mode, nodes }) => {
-            (34, [index_of(&PolicyMode::ALL, &mode), nodes, 0, 0, 0, 0])
-        }
+        Call::SetMempolicy(MemPolicy { mode, nodes }) => (34, [mode.number(), nodes, 0, 0, 0, 0]),
         Call::Msync { addr, len } => (7, [addr, len, 0, 0, 0, 0]),
         Call::Open { name, size, in_memory, writable } => {
             (8, [name.addr, name.len, size, in_memory as u64 | (writable as u64) << 1, 0, 0])
@@ -370,9 +330,7 @@ pub fn encode(call: &Call) -> (u64, [u64; 6]) {
         Call::Pwrite { fd, offset, buffer } => (11, [fd as u64, offset, buffer.addr, buffer.len, 0, 0]),
         Call::Fsync { fd } => (12, [fd as u64, 0, 0, 0, 0, 0]),
         Call::Ftruncate { fd, size } => (13, [fd as u64, size, 0, 0, 0, 0]),
-        Call::Fadvise { fd, offset, len, advice } => {
-            (14, [fd as u64, offset, len, index_of(&FILE_ADVICE, &advice), 0, 0])
-        }
+        Call::Fadvise { fd, offset, len, advice } => (14, [fd as u64, offset, len, advice.number(), 0, 0]),
         Call::GroupCreate { parent, limits } => (26, encode_group(parent, limits)),
         Call::GroupLimit { group, limits } => (27, encode_group(group, limits)),
         Call::GroupEnter(group) => (28, [group.0 as u64, 0, 0, 0, 0, 0]),
@@ -411,7 +369,7 @@ fn encode_map(map: &Map) -> [u64; 6] {
         MapSource::File { fd, offset, shared } => (2 + shared as u64, fd, offset),
     };
     let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-    let flags = prot_bits(map.prot)
+    let flags = map.prot.bits()
         | flag(map.addr.is_some(), flag::FIXED)
         | flag(map.populate, flag::POPULATE)
         | flag(map.locked, flag::LOCKED)
@@ -431,10 +389,6 @@ fn descriptor(word: u64) -> Result<u32, Errno> {
     u32::try_from(word).map_err(|_| Errno::BadF)
 }
 
-fn one_of<T: Copy>(all: &[T], at: u64) -> Result<T, Errno> {
-    usize::try_from(at).ok().and_then(|at| all.get(at)).copied().ok_or(Errno::Inval)
-}
-
 /// Bytes at `addr`, all of them inside `arena`.
 fn buffer(arena: &Range<u64>, addr: u64, len: u64) -> Result<Buffer, Errno> {
     let end = addr.checked_add(len).ok_or(Errno::Fault)?;
@@ -452,11 +406,15 @@ fn decode_map([addr, len, bits, fd, offset, _]: [u64; 6]) -> Result<Map, Errno> 
     Ok(Map {
         addr: (bits & flag::FIXED != 0).then_some(addr),
         len,
-        prot: prot_of(bits),
+        prot: Prot::from_bits(bits),
         source,
         populate: bits & flag::POPULATE != 0,
         locked: bits & flag::LOCKED != 0,
     })
+}
+
+fn policy_of(mode: u64, nodes: u64) -> Result<MemPolicy, Errno> {
+    Ok(MemPolicy { mode: PolicyMode::from_number(mode).ok_or(Errno::Inval)?, nodes })
 }
 
 fn limits_of([_, max, high, low, min, swap_max]: [u64; 6]) -> GroupLimits {
@@ -470,7 +428,7 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
     Ok(match call {
         0 => Call::Mmap(decode_map(args)?),
         1 => Call::Munmap { addr: a, len: b },
-        2 => Call::Mprotect { addr: a, len: b, prot: prot_of(flags(c, 0b111)?) },
+        2 => Call::Mprotect { addr: a, len: b, prot: Prot::from_bits(flags(c, Prot::ALL.bits())?) },
         3 => {
             let flags = flags(d, flag::MREMAP)?;
             let fixed = (flags & flag::FIXED != 0).then_some(e);
@@ -482,7 +440,7 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
                 fixed,
             })
         }
-        4 => Call::Madvise { addr: a, len: b, advice: one_of(&Advice::ALL, c)? },
+        4 => Call::Madvise { addr: a, len: b, advice: Advice::from_number(c).ok_or(Errno::Inval)? },
         5 => Call::NeverDefer(flags(a, 1)? != 0),
         6 => Call::Mlock { addr: a, len: b, lock: flags(c, 1)? != 0 },
         7 => Call::Msync { addr: a, len: b },
@@ -496,7 +454,12 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
         11 => Call::Pwrite { fd: descriptor(a)?, offset: b, buffer: buffer(arena, c, d)? },
         12 => Call::Fsync { fd: descriptor(a)? },
         13 => Call::Ftruncate { fd: descriptor(a)?, size: b },
-        14 => Call::Fadvise { fd: descriptor(a)?, offset: b, len: c, advice: one_of(&FILE_ADVICE, d)? },
+        14 => Call::Fadvise {
+            fd: descriptor(a)?,
+            offset: b,
+            len: c,
+            advice: FileAdvice::from_number(d).ok_or(Errno::Inval)?,
+        },
         26 => Call::GroupCreate { parent: Group(number(a)?), limits: limits_of(args) },
         27 => Call::GroupLimit { group: Group(number(a)?), limits: limits_of(args) },
         28 => Call::GroupEnter(Group(number(a)?)),
@@ -508,10 +471,10 @@ pub fn decode(call: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call, Err
         }
         32 => Call::MigratePages { from: a, to: b },
         33 => {
-            let policy = MemPolicy { mode: one_of(&PolicyMode::ALL, c)?, nodes: d };
+            let policy = policy_of(c, d)?;
             Call::Mbind { addr: a, len: b, policy, moving: flags(e, 1)? != 0 }
         }
-        34 => Call::SetMempolicy(MemPolicy { mode: one_of(&PolicyMode::ALL, a)?, nodes: b }),
+        34 => Call::SetMempolicy(policy_of(a, b)?),
         35 => Call::GroupKnob { group: Group(number(a)?), name: buffer(arena, b, c)?, value: d },
         15 => Call::Spawn(number(a)?),
         16 => Call::Fork(number(a)?),

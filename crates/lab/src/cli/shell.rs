@@ -1,0 +1,38 @@
+//! `completions` and `man`: what shells and man(1) are told, from the one table of arguments.
+
+use super::args::Cli;
+use super::output;
+use crate::error::{Error, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// What `completions` takes.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// What `man` takes.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The directory that the pages are put into; those of other names stay
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// `pagefold completions`.
+pub(super) fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "pagefold", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+/// `pagefold man`.
+pub(super) fn man(args: &ManArgs) -> Result<()> {
+    std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("create", &args.dir, error))?;
+    let written = clap_mangen::generate_to(Cli::command(), &args.dir);
+    written.map_err(|error| Error::file("write pages to", &args.dir, error))
+}

@@ -1,0 +1,137 @@
+//! What control groups have counted, in the result: means over the runs, as objects and as text.
+
+use crate::human;
+use crate::record::{GroupRecord, RunRecord};
+use crate::table::Grid;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A control group of one profile; numbers are means over the runs that had it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupSummary {
+    /// Its path; groups that the program has made are called by their numbers.
+    pub group: String,
+    /// Limits in bytes by the names of their files, `null` for `max`; `null` if the program has removed the group.
+    pub limits: Option<BTreeMap<String, Option<u64>>>,
+    /// Bytes, by the names of their files.
+    pub usage: BTreeMap<String, f64>,
+    /// memory.stat: bytes on lists, and counts.
+    pub stat: BTreeMap<String, f64>,
+    /// memory.events.
+    pub events: BTreeMap<String, f64>,
+}
+
+/// The groups of one profile's runs, in the order in which the first run that has them made them.
+pub fn summarize<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> Vec<GroupSummary> {
+    let mut order: Vec<&str> = Vec::new();
+    let mut by_name: BTreeMap<&str, Vec<&GroupRecord>> = BTreeMap::new();
+    for group in runs.into_iter().flat_map(|run| &run.groups) {
+        let of_name = by_name.entry(&group.group).or_default();
+        if of_name.is_empty() {
+            order.push(&group.group);
+        }
+        of_name.push(group);
+    }
+    order.into_iter().map(|name| mean(&by_name[name])).collect()
+}
+
+fn mean(records: &[&GroupRecord]) -> GroupSummary {
+    let of = |pick: fn(&GroupRecord) -> &BTreeMap<String, u64>| {
+        let mut sum = BTreeMap::<String, f64>::new();
+        for (name, &value) in records.iter().flat_map(|record| pick(record)) {
+            *sum.entry(name.clone()).or_default() += value as f64;
+        }
+        sum.values_mut().for_each(|value| *value /= records.len() as f64);
+        sum
+    };
+    GroupSummary {
+        group: records[0].group.clone(),
+        limits: records[0].limits.clone(),
+        usage: of(|record| &record.usage),
+        stat: of(|record| &record.stat),
+        events: of(|record| &record.events),
+    }
+}
+
+/// Groups that the table shows of each profile.
+const SHOWN: usize = 10;
+
+/// A table with a line for each group under each profile. Empty if there are none.
+pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>) -> String {
+    let many = profiles.len() > 1;
+    let profile_heading = many.then_some("profile");
+    let headings = ["memory.max", "peak", "swap peak", "pgmajfault", "refaults", "pgscan", "pgsteal"];
+    let events = ["low", "high", "max", "oom_kill"];
+    let mut grid = Grid::new(["group"].into_iter().chain(profile_heading).chain(headings).chain(events));
+    let mut hidden = 0;
+    for profile in profiles {
+        let of_profile = groups.get(profile).map_or(&[][..], Vec::as_slice);
+        hidden = hidden.max(of_profile.len().saturating_sub(SHOWN));
+        for group in of_profile.iter().take(SHOWN) {
+            let name = many.then(|| profile.clone());
+            grid.row([group.group.clone()].into_iter().chain(name).chain(cells(group, &events)));
+        }
+    }
+    if groups.values().all(Vec::is_empty) {
+        return String::new();
+    }
+    let text = grid.render(|column| column <= usize::from(many));
+    match hidden {
+        0 => text,
+        more => format!(
+            "{text}and {} (--json has all)\n",
+            human::plural(more as u64, "group more", "groups more")
+        ),
+    }
+}
+
+fn cells(group: &GroupSummary, events: &[&str]) -> Vec<String> {
+    let max = match group.limits.as_ref().map(|limits| limits.get("memory.max").copied().flatten()) {
+        None => "(removed)".to_owned(),
+        Some(None) => "max".to_owned(),
+        Some(Some(bytes)) => human::bytes(bytes as f64),
+    };
+    let usage = |name: &str| human::bytes(group.usage.get(name).copied().unwrap_or(0.0));
+    let stat = |name: &str| group.stat.get(name).copied().unwrap_or(0.0);
+    let refaults = stat("workingset_refault_anon") + stat("workingset_refault_file");
+    let counts = [stat("pgmajfault"), refaults, stat("pgscan"), stat("pgsteal")];
+    let events = events.iter().map(|&name| group.events.get(name).copied().unwrap_or(0.0));
+    let numbers = counts.into_iter().chain(events).map(|value| human::number(value, ""));
+    [max, usage("memory.peak"), usage("memory.swap.peak")].into_iter().chain(numbers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::run;
+
+    fn record(name: &str, peak: u64, max: Option<u64>) -> GroupRecord {
+        let one = |name: &str, value| BTreeMap::from([(name.to_owned(), value)]);
+        GroupRecord {
+            group: name.into(),
+            limits: Some(BTreeMap::from([("memory.max".to_owned(), max)])),
+            usage: one("memory.peak", peak),
+            stat: one("pgscan", peak / 4096),
+            events: one("max", 7),
+        }
+    }
+
+    #[test]
+    fn numbers_are_means_and_the_table_has_a_line_for_each_group() {
+        let mut runs = [run("a", 1, 1, &[]), run("a", 2, 1, &[])];
+        assert_eq!(summarize(&runs), []);
+        runs[0].groups = vec![record("web", 1 << 20, Some(2 << 20)), record("3", 8192, None)];
+        runs[1].groups = vec![record("web", 3 << 20, Some(2 << 20))];
+        let groups = summarize(&runs);
+        assert_eq!(groups.iter().map(|group| group.group.as_str()).collect::<Vec<_>>(), ["web", "3"]);
+        assert_eq!((groups[0].usage["memory.peak"], groups[0].events["max"]), ((2 << 20) as f64, 7.0));
+        let of_profile = BTreeMap::from([("a".to_owned(), groups)]);
+        let text = to_text(&["a".to_owned()], &of_profile);
+        let words = |start: &str| -> Vec<&str> {
+            text.lines().find(|line| line.starts_with(start)).unwrap().split_whitespace().collect()
+        };
+        assert_eq!(words("web")[1..5], ["2.00", "MiB", "2.00", "MiB"]);
+        assert_eq!((words("3")[1], words("group")[1]), ("max", "memory.max"));
+        assert_eq!(to_text(&["a".to_owned()], &BTreeMap::from([("a".to_owned(), Vec::new())])), "");
+    }
+}

@@ -1,0 +1,402 @@
+//! Control groups that a run begins with, and what groups have counted when it ends.
+//!
+//! A group is named by its path below the root, as its directory is: `web`, `web/cache`. Groups above it that nobody
+//! describes are made without limits. Which processes are in it is said by their numbers, in the order in which they
+//! are started; the program's first is number 0. A process that no group names is born where its parent is then.
+
+use crate::machine::SimMachine;
+use crate::spec::Bytes;
+use mm::Mm;
+use mm::api::GroupLimits;
+use mm::lru::LruList;
+use mm::stat::GroupStat;
+use mm::units::{GroupId, PAGE_SIZE};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Most groups that a run may begin with.
+const MOST: usize = 1000;
+/// Most groups above one another, and most bytes of a path.
+const DEEPEST: usize = 16;
+const LONGEST: usize = 255;
+
+/// Processes, by their numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Processes(Vec<RangeInclusive<u32>>);
+
+impl Processes {
+    const FIRST: RangeInclusive<u32> = 0..=0;
+
+    fn contains(&self, process: u32) -> bool {
+        self.0.iter().any(|range| range.contains(&process))
+    }
+
+    /// One that is in both.
+    fn common(&self, other: &Processes) -> Option<u32> {
+        let pairs = self.0.iter().flat_map(|one| other.0.iter().map(move |two| (one, two)));
+        pairs
+            .map(|(one, two)| (*one.start().max(two.start()), *one.end().min(two.end())))
+            .find_map(|(start, end)| (start <= end).then_some(start))
+    }
+}
+
+impl FromStr for Processes {
+    type Err = String;
+
+    /// Read `0`, `1-3`, `4-`, or several of these with `+` between them.
+    fn from_str(text: &str) -> Result<Processes, String> {
+        let range = |part: &str| {
+            let (start, end) = part.split_once('-').unwrap_or((part, part));
+            let start: u32 = start.parse().ok()?;
+            let end: u32 = if end.is_empty() { u32::MAX } else { end.parse().ok()? };
+            (start <= end).then_some(start..=end)
+        };
+        let ranges: Option<Vec<_>> = text.split('+').map(range).collect();
+        let why = || format!("'{text}' names no processes; write numbers like 0, 1-3, 4- or 0+2-3");
+        ranges.map(Processes).ok_or_else(why)
+    }
+}
+
+/// A group as it is described. What is `None` is not said: as the machine has it, else no limit.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupSpec {
+    /// Its path.
+    pub name: String,
+    /// memory.max, in bytes; `u64::MAX` is `max`, as in all of these.
+    pub max: Option<u64>,
+    /// memory.high
+    pub high: Option<u64>,
+    /// memory.low
+    pub low: Option<u64>,
+    /// memory.min
+    pub min: Option<u64>,
+    /// memory.swap.max
+    pub swap_max: Option<u64>,
+    /// Which processes begin in it.
+    pub processes: Option<Processes>,
+}
+
+impl GroupSpec {
+    fn limits(&self) -> GroupLimits {
+        let none = u64::MAX;
+        let [max, high, swap_max] = [self.max, self.high, self.swap_max].map(|limit| limit.unwrap_or(none));
+        let [low, min] = [self.low, self.min].map(Option::unwrap_or_default);
+        abi::GroupLimits { max, high, low, min, swap_max }.into()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        let good = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        let parts = name.split('/');
+        if !parts.clone().all(|part| !part.is_empty() && part.chars().all(good) && !part.starts_with('.')) {
+            return Err(format!("'{name}' is no path of a group; write names like web or web/cache"));
+        }
+        match name.len() > LONGEST || parts.count() > DEEPEST {
+            true => Err(format!("'{name}' is too long: {LONGEST} bytes and {DEEPEST} names are the most")),
+            false => Ok(()),
+        }
+    }
+
+    /// The same, with what `own` says in place of what this one says.
+    fn overridden(&self, own: &GroupSpec) -> GroupSpec {
+        GroupSpec {
+            name: self.name.clone(),
+            max: own.max.or(self.max),
+            high: own.high.or(self.high),
+            low: own.low.or(self.low),
+            min: own.min.or(self.min),
+            swap_max: own.swap_max.or(self.swap_max),
+            processes: own.processes.clone().or_else(|| self.processes.clone()),
+        }
+    }
+
+    fn is_below(&self, other: &GroupSpec) -> bool {
+        self.name.strip_prefix(&other.name).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The groups of a run on a machine that has groups: all of both. Says what is wrong with them.
+    pub fn of_run(machine: &[GroupSpec], own: &[GroupSpec]) -> Result<Vec<GroupSpec>, String> {
+        let mut groups = machine.to_vec();
+        for (i, group) in own.iter().enumerate() {
+            if own[..i].iter().any(|before| before.name == group.name) {
+                return Err(format!("the group '{}' is named twice", group.name));
+            }
+            match groups.iter_mut().find(|known| known.name == group.name) {
+                Some(known) => *known = known.overridden(group),
+                None => groups.push(group.clone()),
+            }
+        }
+        groups.iter().try_for_each(GroupSpec::check)?;
+        if groups.len() > MOST {
+            return Err(format!("there are {} groups, the most is {MOST}", groups.len()));
+        }
+        place_the_rest(&mut groups)?;
+        for (i, group) in groups.iter().enumerate() {
+            for before in &groups[..i] {
+                let both = group.processes.as_ref().zip(before.processes.as_ref());
+                if let Some(process) = both.and_then(|(one, two)| one.common(two)) {
+                    return Err(format!(
+                        "process {process} cannot begin in two groups, '{}' and '{}'",
+                        before.name, group.name
+                    ));
+                }
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// A group of which nobody says who is in it has the whole program, if it is the only one.
+fn place_the_rest(groups: &mut [GroupSpec]) -> Result<(), String> {
+    let has_below = |group: &GroupSpec| groups.iter().any(|other| other.is_below(group));
+    let empty = |group: &GroupSpec| group.processes.is_none() && !has_below(group);
+    let first_is_placed = groups.iter().flat_map(|group| &group.processes).any(|these| these.contains(0));
+    let unsaid: Vec<usize> = (0..groups.len()).filter(|&i| empty(&groups[i])).collect();
+    match unsaid[..] {
+        [] => {}
+        [only] if !first_is_placed => groups[only].processes = Some(Processes(vec![Processes::FIRST])),
+        [.., last] => {
+            let name = &groups[last].name;
+            return Err(format!("which processes begin in '{name}' is not said; write like processes=1-3"));
+        }
+    }
+    Ok(())
+}
+
+/// A limit as a group's file has it: a size, or `max`.
+struct Limit(u64);
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Max(Max),
+            Size(Bytes),
+        }
+        #[derive(Deserialize)]
+        enum Max {
+            #[serde(rename = "max")]
+            Max,
+        }
+        let error = |_| serde::de::Error::custom("is neither a size like \"8G\" or 4096 nor \"max\"");
+        Ok(match Either::deserialize(deserializer).map_err(error)? {
+            Either::Max(Max::Max) => Limit(u64::MAX),
+            Either::Size(bytes) => Limit(bytes.0),
+        })
+    }
+}
+
+/// A group in a machine's file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InFile {
+    name: String,
+    #[serde(default)]
+    memory: MemoryInFile,
+    processes: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryInFile {
+    max: Option<Limit>,
+    high: Option<Limit>,
+    low: Option<Limit>,
+    min: Option<Limit>,
+    #[serde(default)]
+    swap: SwapInFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwapInFile {
+    max: Option<Limit>,
+}
+
+impl<'de> Deserialize<'de> for GroupSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<GroupSpec, D::Error> {
+        let InFile { name, memory, processes } = InFile::deserialize(deserializer)?;
+        let processes = processes.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)?;
+        let MemoryInFile { max, high, low, min, swap } = memory;
+        let [max, high, low, min, swap_max] =
+            [max, high, low, min, swap.max].map(|limit| limit.map(|limit| limit.0));
+        Ok(GroupSpec { name, max, high, low, min, swap_max, processes })
+    }
+}
+
+/// The groups that a run has begun with.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// By number.
+    names: BTreeMap<GroupId, String>,
+    members: Vec<(Processes, GroupId)>,
+}
+
+impl Groups {
+    /// Make them.
+    pub(crate) fn make(mm: &Mm<SimMachine>, specs: &[GroupSpec]) -> Result<Groups, String> {
+        let mut groups = Groups::default();
+        let mut by_path: BTreeMap<&str, GroupId> = BTreeMap::new();
+        for spec in specs {
+            let ends = spec.name.match_indices('/').map(|(at, _)| at).chain([spec.name.len()]);
+            let mut parent = GroupId(0);
+            for path in ends.map(|end| &spec.name[..end]) {
+                if !by_path.contains_key(path) {
+                    let described = specs.iter().find(|spec| spec.name == path);
+                    let limits = described.map(GroupSpec::limits).unwrap_or_default();
+                    let made = mm.create_group(parent, limits);
+                    let group =
+                        made.map_err(|error| format!("group: '{path}' cannot be made ({error:?})"))?;
+                    groups.names.insert(group, path.to_owned());
+                    by_path.insert(path, group);
+                }
+                parent = by_path[path];
+            }
+            groups.members.extend(spec.processes.clone().map(|processes| (processes, parent)));
+        }
+        Ok(groups)
+    }
+
+    /// The group that a process begins in; `None`: where its parent is.
+    pub(crate) fn of_process(&self, process: u32) -> Option<GroupId> {
+        self.members.iter().find(|(these, _)| these.contains(process)).map(|&(_, group)| group)
+    }
+
+    /// A group that the program has made has no name; its number is unique.
+    fn path(&self, mm: &Mm<SimMachine>, group: GroupId) -> String {
+        if let Some(name) = self.names.get(&group) {
+            return name.clone();
+        }
+        match mm.group_account(group).and_then(|account| account.parent) {
+            Some(parent) if parent != GroupId(0) => format!("{}/{}", self.path(mm, parent), group.0),
+            _ => group.0.to_string(),
+        }
+    }
+
+    /// What all groups but the root have counted.
+    pub(crate) fn outcomes(&self, mm: &Mm<SimMachine>) -> Vec<GroupOutcome> {
+        let numbers = (1..=u16::MAX).map(GroupId);
+        numbers.map_while(|group| GroupOutcome::of(mm, group, self.path(mm, group))).collect()
+    }
+}
+
+/// What a group's files say when the run ends; all sizes in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupOutcome {
+    /// Its path; groups that the program has made are called by their numbers.
+    pub name: String,
+    /// memory.max, memory.high, memory.low, memory.min and memory.swap.max by name, `u64::MAX` for `max`; `None`: the
+    /// program has removed the group.
+    pub limits: Option<[(&'static str, u64); 5]>,
+    /// memory.current, memory.peak, memory.swap.current and memory.swap.peak by name.
+    pub usage: [(&'static str, u64); 4],
+    /// memory.stat: bytes on lists, and counts.
+    pub stat: Vec<(&'static str, u64)>,
+    /// memory.events.
+    pub events: Vec<(&'static str, u64)>,
+}
+
+impl GroupOutcome {
+    fn of(mm: &Mm<SimMachine>, group: GroupId, name: String) -> Option<GroupOutcome> {
+        let account = mm.group_account(group)?;
+        let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE);
+        let limits = mm.group_limits(group).ok().map(|limits| {
+            let GroupLimits { max, high, low, min, swap_max } = limits;
+            [
+                ("memory.max", bytes(max)),
+                ("memory.high", bytes(high)),
+                ("memory.low", bytes(low)),
+                ("memory.min", bytes(min)),
+                ("memory.swap.max", bytes(swap_max)),
+            ]
+        });
+        let counted = |events: bool| {
+            let these = GroupStat::ALL.iter().filter(move |stat| stat.is_event() == events);
+            these.map(|&stat| (stat.name(), account.counted(stat)))
+        };
+        let on_lists = LruList::ALL.into_iter().zip(account.lists);
+        let on_lists =
+            on_lists.map(|(list, pages)| (list.stat().name().trim_start_matches("nr_"), bytes(pages)));
+        let sum = |one, two| account.counted(one) + account.counted(two);
+        let sums = [
+            ("pgscan", sum(GroupStat::PgscanKswapd, GroupStat::PgscanDirect)),
+            ("pgsteal", sum(GroupStat::PgstealKswapd, GroupStat::PgstealDirect)),
+        ];
+        Some(GroupOutcome {
+            name,
+            limits,
+            usage: [
+                ("memory.current", bytes(account.usage[0])),
+                ("memory.peak", bytes(account.usage[1])),
+                ("memory.swap.current", bytes(account.swap[0])),
+                ("memory.swap.peak", bytes(account.swap[1])),
+            ],
+            stat: on_lists.chain(sums).chain(counted(false)).collect(),
+            events: counted(true).collect(),
+        })
+    }
+
+    /// A number by the name of its file, or of its line in memory.stat or memory.events.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        let limits = self.limits.iter().flatten();
+        let all = limits.chain(&self.usage).chain(&self.stat).chain(&self.events);
+        all.copied().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str, processes: Option<&str>) -> GroupSpec {
+        let processes = processes.map(|text| text.parse().unwrap());
+        GroupSpec { name: name.into(), processes, ..GroupSpec::default() }
+    }
+
+    #[test]
+    fn processes_are_numbers() {
+        let these: Processes = "0+2-3+7-".parse().unwrap();
+        assert!([0, 2, 3, 7, u32::MAX].into_iter().all(|process| these.contains(process)));
+        assert!([1, 4, 6].into_iter().all(|process| !these.contains(process)));
+        for wrong in ["", "a", "3-1", "0,1", "-2", "0+", "99999999999"] {
+            assert!(wrong.parse::<Processes>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_lone_group_has_the_program_and_of_others_it_is_said() {
+        let of_run = |groups: &[GroupSpec]| GroupSpec::of_run(&[], groups);
+        let placed = |groups: &[GroupSpec]| of_run(groups).unwrap().into_iter().map(|group| group.processes);
+        let first = || Some("0".parse::<Processes>().unwrap());
+        assert!(placed(&[group("a", None)]).eq([first()]));
+        assert!(placed(&[group("a", None), group("a/b", None)]).eq([None, first()]));
+        let named = Some("1-3".parse::<Processes>().unwrap());
+        assert!(placed(&[group("a", None), group("b", Some("1-3"))]).eq([first(), named]));
+        for (groups, expected) in [
+            (&[group("a", None), group("b", None)][..], "which processes begin in 'b'"),
+            (&[group("a", Some("0")), group("b", None)], "which processes begin in 'b'"),
+            (&[group("a", Some("0-2")), group("b", Some("2-"))], "process 2 cannot begin in two groups"),
+            (&[group("a", None), group("a", None)], "named twice"),
+            (&[group("", None)], "no path"),
+            (&[group("/a", None)], "no path"),
+            (&[group("a/../b", None)], "no path"),
+            (&[group("a b", None)], "no path"),
+            (&[group(&"a/".repeat(20).replace("//", "/a/"), None)], "no path"),
+            (&[group(&format!("a{}", "/a".repeat(20)), None)], "too long"),
+        ] {
+            let error = of_run(groups).unwrap_err();
+            assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_run_says_of_a_machines_group_comes_before_what_the_machine_says() {
+        let machine = [GroupSpec { max: Some(8), low: Some(1), ..group("a", None) }];
+        let own = [GroupSpec { max: Some(u64::MAX), ..group("a", None) }, group("b", Some("1"))];
+        let groups = GroupSpec::of_run(&machine, &own).unwrap();
+        assert_eq!((groups.len(), groups[0].max, groups[0].low), (2, Some(u64::MAX), Some(1)));
+    }
+}
