@@ -4,10 +4,10 @@ use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::groups::{GroupArg, parse_group};
 use super::many::Many;
+use super::nodes::NodesArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::visit::parse_visit;
-use crate::boot::{Ratio, Second};
 use crate::engine::{self, Fragmentation, Visit};
 use crate::reproduce::parse_scale;
 use crate::size::{Memory, parse_bytes};
@@ -469,29 +469,6 @@ pub struct BootArgs {
     /// Report 0 host seconds
     #[arg(long, hide = true)]
     pub no_host_time: bool,
-}
-
-/// NUMA nodes of a machine that is booted.
-#[derive(Debug, Args)]
-pub struct NodesArgs {
-    /// NUMA nodes, with half of the memory and of the CPUs each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
-    nodes: u32,
-    /// Two nodes, of which the first has all CPUs, and the second slow memory: A parts of memory are fast, B slow
-    /// (docs/tiers.md)
-    #[arg(long, value_name = "A:B", conflicts_with = "nodes")]
-    tiers: Option<Ratio>,
-}
-
-impl NodesArgs {
-    /// The second node.
-    pub fn second(&self) -> Second {
-        match self.tiers {
-            Some(ratio) => Second::Slow(ratio),
-            None if self.nodes == 2 => Second::Alike,
-            None => Second::Missing,
-        }
-    }
 }
 
 /// What every boot of Linux takes.
