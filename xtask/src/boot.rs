@@ -95,6 +95,32 @@ const SCENARIOS: &[&str] = &[
     "swap-fork",
 ];
 
+/// Two tiers, with demotion and promotion by hint faults, on four CPUs, under the same policies: what each must have
+/// done beside being right.
+const TIERED: &[(&str, &[&str])] = &[
+    ("zipf:24M:4 --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
+    ("phases:24M:4 --memory 24M --profile mglru", &[DEMOTED, HINTED]),
+    ("shared-writers:12M:4 --memory 24M", &[DEMOTED, HINTED]),
+    ("fork-write:24M --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
+    // A file that is read only tells nothing of its users.
+    ("stream:24M:4 --memory 24M --set file.max_order=4", &[DEMOTED]),
+    ("zipf:24M:4 --memory 24M --set hugepages-64kB.enabled=always", &[DEMOTED, HINTED]),
+];
+/// The second node has so much more memory.
+const TIERS: &str = "--tiers 1:2 --cpus 4 --set numa.demotion_enabled=1 --set kernel.numa_balancing=2 --set \
+                     numa_balancing.scan_delay_ms=50 --set numa_balancing.scan_period_min_ms=50";
+
+/// Two nodes alike: pages go where they are used.
+const BALANCED: &str = "--nodes 2 --cpus 4 --set kernel.numa_balancing=1 --set numa_balancing.scan_delay_ms=50 --set \
+                        numa_balancing.scan_period_min_ms=50";
+const ALIKE: &str = "zipf:24M:4 --memory 24M";
+
+/// What must have happened, as counters' names begin.
+const DEMOTED: &str = "pgdemote_";
+const PROMOTED: &str = "pgpromote_success ";
+const HINTED: &str = "numa_hint_faults ";
+const MOVED: &str = "numa_pages_migrated ";
+
 /// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
 const FAULTY: &str = "scenario:dontneed --memory 16M --cpus 4";
 const DROPS: std::ops::RangeInclusive<u32> = 1..=6;
@@ -107,11 +133,29 @@ struct Case {
     /// The words after `pagefold boot`, one line a boot.
     boots: Vec<String>,
     judge: Judge,
+    /// Counters that must not be 0, as their names begin.
+    moved: &'static [&'static str],
 }
 
 impl Case {
     fn good(boot: String) -> Case {
-        Case { boots: vec![boot], judge: ended_well }
+        Case { boots: vec![boot], judge: ended_well, moved: &[] }
+    }
+
+    /// One that must have counted something.
+    fn moving(boot: String, moved: &'static [&'static str]) -> Case {
+        Case { moved, ..Case::good(format!("{boot} --all")) }
+    }
+
+    /// Is what was to happen missing in what a boot says?
+    fn missing(&self, output: &Output) -> Option<String> {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let counted = |name: &&&str| {
+            let mut rows = said.lines().filter(|line| line.starts_with(**name));
+            rows.any(|row| row.split_whitespace().nth(1).is_some_and(|count| count != "0"))
+        };
+        let missing = self.moved.iter().find(|name| !counted(name))?;
+        Some(format!("it counted no {}", missing.trim_end()))
     }
 }
 
@@ -157,8 +201,14 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
             Case::good(format!("scenario:{scenario} --memory 16M --cpus 4 --set tlb.unmap={policy}"))
         }));
     }
+    for policy in DEFERRING {
+        let tiered =
+            |&(program, moved)| Case::moving(format!("{program} {TIERS} --set tlb.unmap={policy}"), moved);
+        cases.extend(TIERED.iter().map(tiered));
+        cases.push(Case::moving(format!("{ALIKE} {BALANCED} --set tlb.unmap={policy}"), &[HINTED, MOVED]));
+    }
     let lost = |number| format!("{FAULTY} --drop {number} --kernel {}", faulty.display());
-    cases.push(Case { boots: DROPS.map(lost).collect(), judge: found_out });
+    cases.push(Case { boots: DROPS.map(lost).collect(), judge: found_out, moved: &[] });
     cases.retain(|case| case.boots[0].contains(filter));
     cases
 }
@@ -219,7 +269,7 @@ fn boot(pagefold: &Path, case: &Case) -> Option<(String, String)> {
         command.arg("boot").args(boot.split(' ')).args(["--quiet", "--timeout", TIMEOUT]);
         match command.stdin(Stdio::null()).output() {
             Ok(output) => {
-                let why = (case.judge)(&output)?;
+                let why = (case.judge)(&output).or_else(|| case.missing(&output))?;
                 wrong = Some((why, String::from_utf8_lossy(&output.stderr).into_owned()));
             }
             Err(error) => return Some((format!("cannot run it: {error}"), String::new())),

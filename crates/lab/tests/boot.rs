@@ -166,7 +166,7 @@ fn a_guest_that_fails_is_a_failed_run_with_a_replay() {
     ] {
         let message = fake.bad(1, "zipf:16M --memory 32M --quiet --seed 9");
         assert!(message.contains(expected), "{expected}: {message}");
-        let replay = "replay: pagefold boot zipf:16M --profile classic --cpus 2 --nodes 1 --memory 33554432 --swap 67108864 \
+        let replay = "replay: pagefold boot zipf:16M --profile classic --cpus 2 --memory 33554432 --swap 67108864 \
                       --seed 9";
         assert!(message.contains(replay), "{message}");
     }

@@ -17,7 +17,7 @@ const LOOK_EVERY: u64 = 50_000_000;
 /// What the host wants, one wish a line in `/config`:
 ///
 /// ```text
-/// program NAME       trace        seed N       cpus N      pages N     pages that the program is left with
+/// program NAME       trace        seed N       cpus N      pages N:N   that the program is left with, node by node
 /// first N            number of the program's first task, from which its random choices follow
 /// insert FILE        a module     swap         there is a second disk, for swapping
 /// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is
@@ -29,7 +29,7 @@ struct Wishes {
     seed: u64,
     first: u32,
     cpus: u32,
-    pages: u64,
+    pages: Vec<u64>,
     modules: Vec<String>,
     swap: bool,
     writes: Vec<(String, String, bool)>,
@@ -49,7 +49,7 @@ impl Wishes {
             seed: 0,
             first: 0,
             cpus: 1,
-            pages: 0,
+            pages: Vec::new(),
             modules: Vec::new(),
             swap: false,
             writes: Vec::new(),
@@ -63,7 +63,7 @@ impl Wishes {
                 "seed" => wishes.seed = number(rest),
                 "first" => wishes.first = number(rest) as u32,
                 "cpus" => wishes.cpus = number(rest) as u32,
-                "pages" => wishes.pages = number(rest),
+                "pages" => wishes.pages = rest.split(':').map(number).collect(),
                 "insert" => wishes.modules.push(rest.into()),
                 "swap" => wishes.swap = true,
                 "counter" => wishes.counters.push(rest.into()),
@@ -106,11 +106,11 @@ pub fn main() -> ! {
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
     let fault_nanos = memory::fault_nanos();
-    let taken = memory::leave(wishes.pages).unwrap_or_else(|free| {
-        report::bad(format_args!("{free} pages are free, fewer than {}", wishes.pages))
+    let taken = memory::leave(&wishes.pages).unwrap_or_else(|(node, free)| {
+        report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", wishes.pages[node]))
     });
-    let bytes = wishes.pages * 4096;
-    say(format_args!("@machine cpus={} nodes=1 memory={bytes}", wishes.cpus));
+    let bytes = wishes.pages.iter().sum::<u64>() * 4096;
+    say(format_args!("@machine cpus={} nodes={} memory={bytes}", wishes.cpus, wishes.pages.len()));
     run(
         &wishes,
         World::new(program, [wishes.seed, wishes.first.into()], wishes.cpus, bytes),
@@ -159,7 +159,7 @@ fn devices(wishes: &Wishes) {
 fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64) -> ! {
     let world: &'static World = Box::leak(Box::new(world));
     let before = counters::read(&wishes.counters);
-    let slab_before = memory::kernels_own();
+    taken.begin();
     let start = sys::now();
     must("the program's first process", world.start(0, true));
     // What the kernel needs beside the program, on average over the run.
@@ -170,9 +170,7 @@ fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64
             Ok(None) => {
                 sys::sleep(LOOK_EVERY);
                 looks += 1;
-                let growth = memory::kernels_own() as i64 - slab_before as i64;
-                sum += growth;
-                taken.balance(growth);
+                sum += taken.balance();
             }
             Err(sys::ECHILD) => break,
             Err(why) => report::failed(format_args!("waiting for the program: error {}", why.0)),
@@ -192,8 +190,8 @@ fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64
     counters::devices();
     say(format_args!("@metric kernel_pages {}", (sum / looks.max(1) as i64).max(0)));
     say(format_args!("@metric fault_nanos {fault_nanos}"));
-    say(format_args!("@metric hidden_pages {}", taken.hidden));
-    say(format_args!("@metric managed_pages {}", taken.managed));
+    say(format_args!("@metric hidden_pages {}", taken.hidden()));
+    say(format_args!("@metric managed_pages {}", taken.managed()));
     let [accesses, progress] = [&world.accesses, &world.progress].map(|sum| sum.load(SeqCst));
     let tasks = world.tasks.load(SeqCst);
     say(format_args!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}"));

@@ -42,6 +42,7 @@ pub mod nr {
     pub const FADVISE: u64 = 221;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
+    pub const MBIND: u64 = 237;
     pub const FALLOCATE: u64 = 285;
     pub const FINIT_MODULE: u64 = 313;
 }

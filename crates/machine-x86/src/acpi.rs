@@ -40,15 +40,15 @@ pub struct PciWindow {
     pub last_bus: u8,
 }
 
-/// What an access of `initiator`'s CPUs to `target`'s memory takes.
+/// A figure of `target`'s memory, as `initiator`'s CPUs see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Latency {
+pub struct Figure {
     /// Domain of the CPUs.
     pub initiator: u32,
     /// Domain of the memory.
     pub target: u32,
-    /// Picoseconds.
-    pub picos: u64,
+    /// Picoseconds of an access, or MB/s.
+    pub value: u64,
 }
 
 /// All that was found.
@@ -66,8 +66,10 @@ pub struct Platform {
     pub memory_domains: Vec<(Span, u32)>,
     /// Relative distances, row by row; the row's length is the square root. Empty if not told.
     pub distances: Vec<u8>,
-    /// Access latencies.
-    pub latencies: Vec<Latency>,
+    /// Latencies of accesses, or else of reads.
+    pub latencies: Vec<Figure>,
+    /// Bandwidths of the same.
+    pub bandwidths: Vec<Figure>,
 }
 
 const HEADER: usize = 36;
@@ -142,12 +144,49 @@ impl Platform {
         let mut rest = table.get(40..).unwrap_or_default();
         while let Some(len) = u32_at(rest, 4) {
             let Some(record) = rest.get(..len as usize).filter(|_| len >= 8) else { return };
-            if u16_at(record, 0) == Some(1)
-                && let Some(found) = latencies(record)
-            {
-                self.latencies.extend(found);
+            if u16_at(record, 0) == Some(1) {
+                self.figures(record);
             }
             rest = &rest[len as usize..];
+        }
+    }
+
+    /// One record of figures, if it is about memory, and not about a cache before it.
+    fn figures(&mut self, record: &[u8]) {
+        const ACCESS_LATENCY: u8 = 0;
+        const READ_LATENCY: u8 = 1;
+        const ACCESS_BANDWIDTH: u8 = 3;
+        const READ_BANDWIDTH: u8 = 4;
+        let list = match record.get(8..10) {
+            Some(&[hierarchy, _]) if hierarchy & 0xf != 0 => return,
+            Some(&[_, ACCESS_LATENCY | READ_LATENCY]) => &mut self.latencies,
+            Some(&[_, ACCESS_BANDWIDTH | READ_BANDWIDTH]) => &mut self.bandwidths,
+            _ => return,
+        };
+        list.extend(figures(record).into_iter().flatten());
+    }
+
+    /// The abstract distance of a domain's memory: DRAM's if it has CPUs, else by its latency and bandwidth beside
+    /// those that the first domain with CPUs and memory has of its own. Of what nothing is told, DRAM's, as in Linux.
+    pub fn memory_distance(&self, domain: u32) -> u32 {
+        let has_cpus = |domain| self.cpu_domains.iter().any(|&(_, of)| of == domain);
+        let own = |list: &[Figure], domain| {
+            list.iter().find(|one| one.initiator == domain && one.target == domain).map(|one| one.value)
+        };
+        let dram = self
+            .domains()
+            .into_iter()
+            .filter(|&domain| has_cpus(domain))
+            .find_map(|domain| Some((own(&self.latencies, domain)?, own(&self.bandwidths, domain)?)));
+        // As the nearest CPUs see it.
+        let seen =
+            |list: &[Figure]| list.iter().filter(|one| one.target == domain).map(|one| one.value).collect();
+        let (latencies, bandwidths): (Vec<u64>, Vec<u64>) = (seen(&self.latencies), seen(&self.bandwidths));
+        match (dram, latencies.iter().min(), bandwidths.iter().max()) {
+            (Some((dram_latency, dram_bandwidth)), Some(&latency), Some(&bandwidth)) if !has_cpus(domain) => {
+                mm::tier::distance_of(latency, bandwidth, dram_latency, dram_bandwidth)
+            }
+            _ => mm::tier::DRAM_DISTANCE,
         }
     }
 
@@ -238,13 +277,9 @@ fn memory_affinity(entry: &[u8]) -> Option<(Span, u32)> {
     (enabled && !span.is_empty()).then_some((span, u32_at(entry, 2)?))
 }
 
-/// Access latencies of one record of HMAT, if it is about memory (not a cache before it) and about latency.
-fn latencies(record: &[u8]) -> Option<Vec<Latency>> {
+/// The figures of one record of HMAT.
+fn figures(record: &[u8]) -> Option<Vec<Figure>> {
     const UNREACHABLE: u16 = 0xffff;
-    let (hierarchy, kind) = (record.get(8)? & 0xf, *record.get(9)?);
-    if hierarchy != 0 || kind > 1 {
-        return None;
-    }
     let initiators = u32_at(record, 12)? as usize;
     let targets = u32_at(record, 16)? as usize;
     let unit = u64_at(record, 24)?;
@@ -255,10 +290,10 @@ fn latencies(record: &[u8]) -> Option<Vec<Latency>> {
     let name = |i: usize| u32_at(lists, i * 4);
     let value = |(cell, raw): (usize, &[u8])| {
         let raw = u16_at(raw, 0).filter(|&raw| raw != 0 && raw != UNREACHABLE)?;
-        Some(Latency {
+        Some(Figure {
             initiator: name(cell / targets)?,
             target: name(initiators + cell % targets)?,
-            picos: unit.checked_mul(raw as u64)?,
+            value: unit.checked_mul(raw as u64)?,
         })
     };
     Some(values.chunks_exact(2).enumerate().filter_map(value).collect())

@@ -55,7 +55,7 @@ pub fn start(info: u64) -> ! {
     let nodes = Nodes::new(&platform, &memory);
     let cpus = nodes.cpus(&platform);
     cpu::init_all(&cpus);
-    log_platform(&platform, cpus.len());
+    log_platform(&platform, cpus.len(), &nodes.memory_distances);
     make_mm(&line, &nodes, &free);
     machine::init_cpu();
     sched::adopt_cpu();
@@ -126,6 +126,7 @@ struct Nodes {
     domains: Vec<u32>,
     memory: Vec<NodeMemory>,
     distances: Vec<u32>,
+    memory_distances: Vec<u32>,
 }
 
 impl Nodes {
@@ -155,7 +156,8 @@ impl Nodes {
             None => REMOTE,
         };
         let distances = pairs.map(distance).collect();
-        Nodes { memory: of_nodes, distances, domains }
+        let memory_distances = domains.iter().map(|&domain| platform.memory_distance(domain)).collect();
+        Nodes { memory: of_nodes, distances, memory_distances, domains }
     }
 
     /// All CPUs that can be used, this one first: number of the local controller, and node.
@@ -171,19 +173,20 @@ impl Nodes {
     }
 }
 
-fn log_platform(platform: &Platform, cpus: usize) {
+fn log_platform(platform: &Platform, cpus: usize, memory_distances: &[u32]) {
     log!("cpus {cpus}, domains {:?}, distances {:?}", platform.domains(), platform.distances);
+    log!("abstract distances {memory_distances:?}");
     for &(span, domain) in &platform.memory_domains {
         log!("memory {:#x} to {:#x} of domain {domain}", span.start, span.end);
     }
     for latency in &platform.latencies {
-        log!("latency from domain {} to {}: {} ps", latency.initiator, latency.target, latency.picos);
+        log!("latency from domain {} to {}: {} ps", latency.initiator, latency.target, latency.value);
     }
 }
 
 fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     let bad = |error: String| -> ! { report::bad(format_args!("{error}")) };
-    let ranges = memory_map::ranges(free, &nodes.memory, line.memory).unwrap_or_else(|error| bad(error));
+    let ranges = memory_map::ranges(free, &nodes.memory, &line.memory).unwrap_or_else(|error| bad(error));
     for range in &ranges {
         log!("{:?} of {}: {} frames from {}", range.kind, range.node, range.frames, range.start);
     }
@@ -195,7 +198,7 @@ fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
         0 => Vec::new(),
         pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
     };
-    let found = X86::new(ranges, nodes.domains.len(), nodes.distances.clone());
+    let found = X86::new(ranges, nodes.distances.clone(), nodes.memory_distances.clone());
     let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| bad(error));
     let device = DeviceId(0);
     machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));

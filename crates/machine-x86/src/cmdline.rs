@@ -54,8 +54,8 @@ pub struct CommandLine {
     pub job: Job,
     /// Seed of random choices.
     pub seed: u64,
-    /// Bytes that the memory manager gets; `None`: all that there are.
-    pub memory: Option<u64>,
+    /// Bytes that the memory manager gets of each node; empty: all that there are.
+    pub memory: Vec<u64>,
     /// Are a program's loads checked against what was stored?
     pub check: bool,
     /// Tunables that differ from their defaults; each value lies in its knob's range.
@@ -72,7 +72,7 @@ impl CommandLine {
         let mut line = CommandLine {
             job: Job::SelfTest,
             seed: 1,
-            memory: None,
+            memory: Vec::new(),
             check: true,
             knobs: Vec::new(),
             swap: 0,
@@ -86,7 +86,10 @@ impl CommandLine {
             match key {
                 "program" => job = Some(parse_job(value)?),
                 "seed" => line.seed = number(word, value)?,
-                "memory" => line.memory = Some(number(word, value)?),
+                "memory" => {
+                    line.memory =
+                        value.split(':').map(|node| number(word, node)).collect::<Result<_, _>>()?;
+                }
                 "check" => line.check = parse_switch(word, value)?,
                 "swap" => line.swap = number(word, value)?,
                 "drop" if cfg!(feature = "faulty") => line.drop = Some(number(word, value)?),
@@ -163,12 +166,12 @@ mod tests {
     #[test]
     fn every_key_is_understood() {
         let line = CommandLine::parse(
-            " program=scan:4096:2 seed=7 memory=67108864  check=0 swap=512 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
+            " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
         );
         let expected = CommandLine {
             job: Job::Program { name: "scan".into(), bytes: 4096, threads: Some(2) },
             seed: 7,
-            memory: Some(64 << 20),
+            memory: vec![64 << 20, 8192],
             check: false,
             knobs: vec![(Knob::TlbUnmap, 3), (Knob::Swappiness, 100)],
             swap: 512,
@@ -189,6 +192,7 @@ mod tests {
             ("program=selftest speed=1", "no key 'speed'"),
             ("program=a:1:2:3", "it is NAME:BYTES[:THREADS]"),
             ("program=a:12x:1", "'12x' is not a number"),
+            ("program=selftest memory=4096:", "'' is not a number"),
             ("program=selftest check=2", "must be 0 or 1"),
             ("program=selftest swap=99999999999", "not a number that fits"),
             ("program=selftest knob.tlb.unmop=1", "no knob 'tlb.unmop'"),

@@ -20,6 +20,8 @@ pub struct X86 {
     /// Distances of nodes, row by row.
     distances: Vec<u32>,
     nodes: usize,
+    /// Abstract distances of their memory.
+    memory_distances: Vec<u32>,
     /// Do CPUs tell address spaces apart?
     has_pcid: bool,
 }
@@ -75,10 +77,11 @@ pub fn init_cpu() {
 }
 
 impl X86 {
-    /// A machine with this memory, and nodes so far apart.
-    pub fn new(memory: Vec<MemoryRange>, nodes: usize, distances: Vec<u32>) -> X86 {
+    /// A machine with this memory, nodes so far apart, and memory at these abstract distances, node by node.
+    pub fn new(memory: Vec<MemoryRange>, distances: Vec<u32>, memory_distances: Vec<u32>) -> X86 {
+        let nodes = memory_distances.len();
         assert_eq!(distances.len(), nodes * nodes);
-        X86 { memory, distances, nodes, has_pcid: cpu_has_pcid() }
+        X86 { memory, distances, nodes, memory_distances, has_pcid: cpu_has_pcid() }
     }
 
     /// Number of nodes.
@@ -114,6 +117,10 @@ impl Machine for X86 {
 
     fn distance(&self, from: NodeId, to: NodeId) -> u32 {
         self.distances[from.index() * self.nodes + to.index()]
+    }
+
+    fn memory_distance(&self, node: NodeId) -> u32 {
+        self.memory_distances[node.index()]
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! From the firmware's memory map to the ranges that the memory manager gets.
 //!
 //! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is
-//! left, in whole blocks, is handed over, and of that only as much as the run asks for: a run on a machine of 64 MiB
-//! must see 64 MiB, however much the emulator gives.
+//! left, in whole blocks, is handed over, and of that only as much of each node as the run asks for: a run on a
+//! machine of 64 MiB must see 64 MiB, however much the emulator gives.
 
 use alloc::format;
 use alloc::string::String;
@@ -106,15 +106,11 @@ pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span
 
 /// The ranges for the memory manager: the parts of `free` by node and kind, each from a block's start.
 ///
-/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. With `limit` the ranges have
-/// exactly so many bytes, shared among the nodes in proportion to what they own. Fails, with a sentence for people, if
-/// a node has less than its share.
-pub fn ranges(free: &[Span], owners: &[NodeMemory], limit: Option<u64>) -> Result<Vec<MemoryRange>, String> {
+/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. Unless `limits` is empty,
+/// each node gives exactly so many bytes. Fails, with a sentence for people, if a node has less.
+pub fn ranges(free: &[Span], owners: &[NodeMemory], limits: &[u64]) -> Result<Vec<MemoryRange>, String> {
     let all = by_owner(free, owners);
-    let ranges = match limit {
-        None => all,
-        Some(limit) => limited(&all, &shares(owners, limit)?)?,
-    };
+    let ranges = if limits.is_empty() { all } else { limited(&all, limits)? };
     match ranges.is_empty() {
         true => Err("the machine has no whole block of memory left for programs; give it more".into()),
         false => Ok(ranges),
@@ -146,40 +142,16 @@ fn range(span: Span, node: NodeId) -> Option<MemoryRange> {
     (frames > 0).then_some(MemoryRange { node, kind, start, frames })
 }
 
-/// Frames that each node is to give.
-fn shares(owners: &[NodeMemory], limit: u64) -> Result<Vec<(NodeId, u64)>, String> {
-    let frames = limit / PAGE_SIZE;
-    if frames == 0 {
-        return Err(format!("memory={limit}: less than one page"));
+fn limited(all: &[MemoryRange], limits: &[u64]) -> Result<Vec<MemoryRange>, String> {
+    if let Some(range) = all.iter().find(|range| range.node.index() >= limits.len()) {
+        return Err(format!(
+            "node {} has memory, and memory= does not say how much it must give",
+            range.node.0
+        ));
     }
-    let mut owned: Vec<(NodeId, u64)> = Vec::new();
-    for owner in owners {
-        match owned.iter_mut().find(|(node, _)| *node == owner.node) {
-            Some((_, bytes)) => *bytes += owner.span.len(),
-            None => owned.push((owner.node, owner.span.len())),
-        }
-    }
-    if owned.is_empty() {
-        owned.push((NodeId(0), 1));
-    }
-    // The firmware's holes are small and lie in one node: nodes of one size get one share.
-    owned.iter_mut().for_each(|(_, bytes)| *bytes = bytes.next_multiple_of(BLOCK));
-    owned.sort_unstable();
-    let total: u128 = owned.iter().map(|(_, bytes)| *bytes as u128).sum();
-    let mut left = frames;
-    let count = owned.len();
-    for (i, (_, share)) in owned.iter_mut().enumerate() {
-        let part =
-            if i + 1 == count { left } else { (frames as u128 * *share as u128 / total.max(1)) as u64 };
-        *share = part;
-        left -= part;
-    }
-    Ok(owned)
-}
-
-fn limited(all: &[MemoryRange], shares: &[(NodeId, u64)]) -> Result<Vec<MemoryRange>, String> {
     let mut ranges = Vec::new();
-    for &(node, share) in shares {
+    for (node, limit) in limits.iter().enumerate() {
+        let (node, share) = (NodeId(node as u8), limit / PAGE_SIZE);
         let mut left = share;
         for range in all.iter().filter(|range| range.node == node) {
             let frames = left.min(range.frames as u64) as u32;
@@ -240,7 +212,7 @@ mod tests {
     fn ranges_begin_at_blocks_and_end_at_nodes_and_kinds() {
         let free = [Span::new(5 * MIB, 100 * MIB), Span::new(DMA32_END, DMA32_END + 64 * MIB)];
         let owners = [owner(0, 0, 64 * MIB), owner(1, 64 * MIB, DMA32_END + 64 * MIB)];
-        let found = ranges(&free, &owners, None).unwrap();
+        let found = ranges(&free, &owners, &[]).unwrap();
         let seen: Vec<_> = found.iter().map(|r| (r.node.0, r.kind, r.start.0 >> 8, r.frames >> 8)).collect();
         assert_eq!(
             seen,
@@ -252,12 +224,12 @@ mod tests {
     fn a_limit_is_kept_to_the_page() {
         let free = [Span::new(8 * MIB, 256 * MIB)];
         let owners = [owner(0, 0, 128 * MIB), owner(1, 128 * MIB, 256 * MIB)];
-        let found = ranges(&free, &owners, Some(100 * MIB + 2 * PAGE_SIZE)).unwrap();
-        assert_eq!(found.iter().map(|r| r.frames).collect::<Vec<_>>(), vec![12801, 12801]);
-        assert!(
-            ranges(&free, &owners, Some(250 * MIB)).unwrap_err().contains("node 0 has 120 of the 125 MiB")
-        );
-        assert!(ranges(&free, &[], Some(5)).unwrap_err().contains("less than one page"));
+        let found = ranges(&free, &owners, &[40 * MIB + PAGE_SIZE, 80 * MIB]).unwrap();
+        assert_eq!(found.iter().map(|r| r.frames).collect::<Vec<_>>(), vec![10241, 20480]);
+        let wrong = |limits: &[u64]| ranges(&free, &owners, limits).unwrap_err();
+        assert!(wrong(&[125 * MIB, MIB]).contains("node 0 has 120 of the 125 MiB"));
+        assert!(wrong(&[MIB]).contains("node 1 has memory"));
+        assert!(wrong(&[5, 5]).contains("no whole block"));
     }
 
     proptest! {
@@ -265,18 +237,20 @@ mod tests {
         fn ranges_are_good_for_the_memory_manager(
             map in prop::collection::vec((0u64..1 << 34, 0u64..1 << 30), 0..6),
             cut in 0u64..1 << 34,
-            limit in prop::option::of(0u64..1 << 30),
+            limits in prop::option::of([0u64..1 << 30, 0u64..1 << 30]),
         ) {
             let free = usable(map.into_iter().map(|(start, len)| Span::new(start, start + len)));
             let owners = [owner(0, 0, cut), owner(1, cut, 1 << 35)];
-            if let Ok(found) = ranges(&free, &owners, limit) {
+            let limits = limits.as_ref().map_or(&[][..], |limits| &limits[..]);
+            if let Ok(found) = ranges(&free, &owners, limits) {
                 let mut end = 0;
                 for range in &found {
                     prop_assert!(range.start.0 >= end && range.start.align_down(MAX_ORDER) == range.start);
                     end = range.start.0 + range.frames;
                 }
                 let frames: u64 = found.iter().map(|range| range.frames as u64).sum();
-                prop_assert!(limit.is_none_or(|limit| frames == limit / PAGE_SIZE));
+                let wanted: u64 = limits.iter().map(|limit| limit / PAGE_SIZE).sum();
+                prop_assert!(limits.is_empty() || frames == wanted);
             }
         }
     }

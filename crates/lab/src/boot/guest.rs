@@ -1,56 +1,13 @@
 //! What to boot: the kernel's command line and QEMU's arguments.
 
 use super::recorded::Recorded;
-use crate::error::{Error, Result};
+use super::shape::{BLOCK, Shape};
 use mm::knobs::Knob;
-use mm::units::{MAX_ORDER, PAGE_SIZE};
+use mm::units::PAGE_SIZE;
 use std::ffi::OsString;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
-/// Memory comes in blocks of the largest order, on every machine.
-const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
-/// Blocks without which the memory manager does not start on a node.
-const LEAST_BLOCKS: u64 = 2;
-
-/// CPUs, nodes, memory and swap space: what the simulated machine must share with the booted one for their counts to
-/// agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// CPUs, the first half (rounded up) of them on the first of two nodes.
-    pub cpus: u32,
-    /// NUMA nodes, 1 or 2, each with the same memory.
-    pub nodes: u32,
-    /// Bytes for the memory manager.
-    pub memory: u64,
-    /// Pages of swap space.
-    pub swap: u64,
-}
-
-impl Shape {
-    /// A machine with about `memory` bytes: rounded so that every node has whole blocks, as the simulator does it, too.
-    pub fn new(cpus: u32, nodes: u32, memory: u64, swap: u64) -> Result<Shape> {
-        let blocks = (memory / u64::from(nodes) + BLOCK / 2) / BLOCK;
-        if blocks < LEAST_BLOCKS {
-            return Err(Error::Input(format!(
-                "--memory: {memory} bytes are too small to run: this machine needs at least {}M",
-                LEAST_BLOCKS * BLOCK * u64::from(nodes) / MIB
-            )));
-        }
-        Ok(Shape { cpus, nodes, memory: blocks * BLOCK * u64::from(nodes), swap })
-    }
-
-    /// CPUs of a node.
-    pub fn cpus_of(&self, node: u32) -> u32 {
-        let first = self.cpus.div_ceil(self.nodes);
-        if node == 0 { first } else { self.cpus - first }
-    }
-
-    /// The simulated machine of this shape, as `--machine` takes it.
-    pub fn machine_name(&self) -> String {
-        format!("booted:{}:{}:{}M", self.cpus, self.nodes, self.swap * PAGE_SIZE / MIB)
-    }
-}
 
 /// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +71,7 @@ impl Guest {
         let mut words = vec![
             format!("program={}", self.task.word()),
             format!("seed={}", self.seed),
-            format!("memory={}", self.shape.memory),
+            format!("memory={}", join(self.shape.memory_by_node(), ":")),
             format!("swap={}", self.shape.swap),
             format!("check={}", u8::from(self.check)),
         ];
@@ -125,12 +82,12 @@ impl Guest {
 
     /// What QEMU is told, which takes the kernel, the disks and a trace's image from these files.
     pub fn arguments(&self, kernel: &Path, disks: Disks<'_>) -> Vec<OsString> {
-        let memory = self.machine_memory() / MIB;
+        let memory = self.memory_by_node();
         let mut args = Arguments::default();
-        // HMAT describes nodes; QEMU refuses it without any.
-        args.add(["-machine", if self.shape.nodes > 1 { "q35,hmat=on" } else { "q35" }]);
+        args.add(["-machine", self.shape.machine_type()]);
         args.add(["-cpu", "max"]);
-        args.add(["-m", &format!("{memory}M")]).add(["-smp", &self.shape.cpus.to_string()]);
+        args.add(["-m", &format!("{}M", memory.iter().sum::<u64>() / MIB)])
+            .add(["-smp", &self.shape.cpus.to_string()]);
         args.add(["-nographic", "-no-reboot", "-nodefaults"]).add(["-serial", "stdio", "-monitor", "none"]);
         args.add(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         args.add(match self.icount {
@@ -140,9 +97,7 @@ impl Guest {
         if self.icount {
             args.add(["-icount", "shift=0,sleep=off"]);
         }
-        if self.shape.nodes > 1 {
-            self.nodes(&mut args, memory / u64::from(self.shape.nodes));
-        }
+        self.shape.describe_nodes(&mut args, &memory);
         args.disks([Some(disks.files), disks.swap], "");
         args.0.extend(["-kernel".into(), kernel.into()]);
         args.0.extend(disks.trace.into_iter().flat_map(|trace| ["-initrd".into(), trace.into()]));
@@ -166,43 +121,18 @@ impl Guest {
         self.shape.swap * PAGE_SIZE
     }
 
-    /// Memory by node, distances, and what a read takes.
-    fn nodes(&self, args: &mut Arguments, megabytes: u64) {
-        let mut cpu = 0;
-        for node in 0..self.shape.nodes {
-            args.add(["-object", &format!("memory-backend-ram,size={megabytes}M,id=m{node}")]);
-            let cpus = self.shape.cpus_of(node);
-            let owner = match cpus {
-                // Memory alone is reached from the first node.
-                0 => "initiator=0".to_owned(),
-                1 => format!("cpus={cpu}"),
-                _ => format!("cpus={cpu}-{}", cpu + cpus - 1),
-            };
-            args.add(["-numa", &format!("node,nodeid={node},memdev=m{node},{owner}")]);
-            cpu += cpus;
-        }
-        let nodes = self.shape.nodes;
-        let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
-        for (from, to) in pairs {
-            let (distance, latency, bandwidth) = if from == to { (10, 80, "12G") } else { (21, 140, "8G") };
-            if from != to {
-                args.add(["-numa", &format!("dist,src={from},dst={to},val={distance}")]);
-            }
-            if self.shape.cpus_of(from) > 0 {
-                let lb = format!("hmat-lb,initiator={from},target={to},hierarchy=memory,data-type=access");
-                args.add(["-numa", &format!("{lb}-latency,latency={latency}")]);
-                args.add(["-numa", &format!("{lb}-bandwidth,bandwidth={bandwidth}")]);
-            }
-        }
+    /// Bytes of the emulated machine.
+    pub fn machine_memory(&self) -> u64 {
+        self.memory_by_node().iter().sum()
     }
 
-    /// Bytes of the emulated machine: what the memory manager gets, and what the kernel keeps for itself.
+    /// Bytes of each node of the emulated machine: what the memory manager gets, and what the kernel keeps for itself.
     ///
     /// The kernel keeps its image and heap (with a record of 64 bytes for every frame, page-table bookkeeping and the
     /// map of swap slots), and the arena of user mode: stacks, and the checker's entry for every page of the program. A
-    /// trace comes on top of that.
-    pub fn machine_memory(&self) -> u64 {
-        let Shape { nodes, memory, swap, .. } = self.shape;
+    /// trace comes on top of that. All of it is on the first node.
+    fn memory_by_node(&self) -> Vec<u64> {
+        let (memory, swap) = (self.shape.memory(), self.shape.swap);
         let program = match &self.task {
             Task::Program { bytes, threads, .. } => bytes / 32 + u64::from(*threads) * (256 << 10),
             Task::Trace(trace) => {
@@ -212,11 +142,19 @@ impl Guest {
             Task::Check(_) | Task::Bench => 0,
         };
         // What the kernel takes for its heap and for user mode grows with all memory, so of each seven bytes handed on
-        // it needs less than one; and all of it is on the first node, which makes the others as large.
+        // it needs less than one.
         let own = 112 * MIB + memory / 7 + swap * 16 + program;
-        // Nodes are of one size and start at multiples of it, so each needs whole blocks.
-        (memory + own * u64::from(nodes)).next_multiple_of(BLOCK * u64::from(nodes))
+        // A node starts where the one before ends, so each needs whole blocks; firmware's tables are at the last one's
+        // end.
+        let more = [own, BLOCK];
+        let nodes = self.shape.memory_by_node().iter().zip(more);
+        nodes.map(|(memory, more)| (memory + more).next_multiple_of(BLOCK)).collect()
     }
+}
+
+/// Numbers in one word.
+pub(crate) fn join(numbers: &[u64], between: &str) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(between)
 }
 
 /// Files of the host that the guest has as disks, or in its memory.
@@ -254,11 +192,12 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::{Ratio, Second};
     use super::*;
 
-    fn guest(cpus: u32, nodes: u32) -> Guest {
+    fn guest(cpus: u32, second: Second) -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
-        let shape = Shape::new(cpus, nodes, 32 << 20, 1024).unwrap();
+        let shape = Shape::new(cpus, second, 32 << 20, 1024).unwrap();
         Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
     }
 
@@ -275,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_told_everything() {
-        let mut guest = guest(2, 1);
+        let mut guest = guest(2, Second::Missing);
         assert_eq!(guest.command_line(), "program=zipf:67108864:4 seed=7 memory=33554432 swap=1024 check=1");
         guest.knobs = vec![(Knob::TlbUnmap, 3)];
         (guest.check, guest.drop) = (false, Some(2));
@@ -286,44 +225,39 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_the_simulator_makes_of_it() {
-        for (nodes, bytes, expected) in [
-            (1, 33 << 20, 32 << 20),
-            (1, 34 << 20, 36 << 20),
-            (2, 44 << 20, 48 << 20),
-            (2, 16 << 20, 16 << 20),
-        ] {
-            assert_eq!(Shape::new(2, nodes, bytes, 0).unwrap().memory, expected, "{nodes} {bytes}");
-        }
-        let error = Shape::new(1, 2, 8 << 20, 0).unwrap_err();
-        assert!(error.to_string().contains("at least 16M") && error.exit_code() == 2, "{error}");
-    }
-
-    #[test]
     fn qemu_is_told_of_cpus_nodes_and_disks() {
-        let one = arguments(&guest(4, 1));
+        let one = arguments(&guest(4, Second::Missing));
         for expected in
             ["-machine q35 ", "-smp 4 ", "thread=multi", "file=s,,1", "-kernel k -append program="]
         {
             assert!(one.contains(expected), "{expected}: {one}");
         }
         assert!(!one.contains("-numa") && !one.contains("icount"));
-        let two = arguments(&Guest { icount: true, ..guest(3, 2) });
+        let two = arguments(&Guest { icount: true, ..guest(3, Second::Alike) });
         for expected in
             ["hmat=on", "cpus=0-1", "cpus=2 ", "dist,src=1,dst=0,val=21", "-icount shift=0,sleep=off"]
         {
             assert!(two.contains(expected), "{expected}: {two}");
         }
-        assert!(arguments(&guest(1, 2)).contains("nodeid=1,memdev=m1,initiator=0"));
+        assert!(arguments(&guest(1, Second::Alike)).contains("nodeid=1,memdev=m1,initiator=0"));
+        let slow = guest(4, Second::Slow(Ratio(1, 3)));
+        assert!(slow.command_line().contains(" memory=8388608:25165824 "));
+        let tiers = arguments(&slow);
+        for expected in
+            ["cpus=0-3", "size=28M,id=m1", "nodeid=1,memdev=m1,initiator=0", "dst=1,val=14", "latency=255"]
+        {
+            assert!(tiers.contains(expected), "{expected}: {tiers}");
+        }
     }
 
     #[test]
     fn the_kernel_has_room_for_itself() {
-        for nodes in [1, 2] {
-            let guest = guest(2, nodes);
-            let memory = guest.machine_memory();
-            assert!(memory / u64::from(nodes) >= guest.shape.memory / u64::from(nodes) + (112 << 20));
-            assert!(memory.is_multiple_of(u64::from(nodes) << 20));
+        for second in [Second::Missing, Second::Alike, Second::Slow(Ratio(1, 3))] {
+            let guest = guest(2, second);
+            let memory = guest.memory_by_node();
+            let given = guest.shape.memory_by_node();
+            assert!(memory[0] >= given[0] + (112 << 20));
+            assert!(memory.iter().zip(given).all(|(has, given)| has > given && has.is_multiple_of(BLOCK)));
         }
     }
 }

@@ -60,8 +60,8 @@ pub fn as_ordered(found: Found, guest: &Guest) -> Result<()> {
     let shape = guest.shape;
     for (what, found, given) in [
         ("CPUs", found.cpus, u64::from(shape.cpus)),
-        ("nodes", found.nodes, u64::from(shape.nodes)),
-        ("bytes of memory", found.memory, shape.memory),
+        ("nodes", found.nodes, u64::from(shape.count())),
+        ("bytes of memory", found.memory, shape.memory()),
     ] {
         if found != given {
             return Err(Error::Failed(format!(
@@ -76,14 +76,15 @@ pub fn as_ordered(found: Found, guest: &Guest) -> Result<()> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::guest::{Shape, Task};
+    use super::super::guest::Task;
     use super::super::protocol::Done;
+    use super::super::shape::{Second, Shape};
     use super::*;
     use crate::record::OracleRecord;
 
     pub(in super::super) fn guest() -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
-        let shape = Shape::new(4, 1, 32 << 20, 1024).unwrap();
+        let shape = Shape::new(4, Second::Missing, 32 << 20, 1024).unwrap();
         Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! find      the kernel's image and QEMU
+//! shape     the machine: CPUs, nodes, memory, swap space
 //! guest     what to boot: the kernel's command line and QEMU's arguments
 //! recorded  a trace on its way into the guest
 //! runner    one boot, from the first line to QEMU's exit status
@@ -28,11 +29,13 @@ pub mod measured;
 pub mod protocol;
 pub mod recorded;
 pub mod runner;
+pub mod shape;
 
 /// Most tasks of a program that nobody gives a number, unless it has as many as the machine has CPUs.
 pub const MOST_USUAL_THREADS: u32 = 12;
 
-pub use guest::{Guest, Shape, Task};
+pub use guest::{Guest, Task};
 pub use protocol::{Report, Verdict};
 pub use recorded::Recorded;
 pub use runner::Runner;
+pub use shape::{Ratio, Second, Shape};

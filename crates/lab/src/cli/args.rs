@@ -4,6 +4,7 @@ use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::groups::{GroupArg, parse_group};
 use super::many::Many;
+use super::nodes::NodesArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::visit::parse_visit;
@@ -416,9 +417,9 @@ pub struct BootArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
-    /// NUMA nodes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
-    pub nodes: u32,
+    /// NUMA nodes.
+    #[command(flatten)]
+    pub nodes: NodesArgs,
     /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
     /// most, like 50% [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
@@ -445,7 +446,7 @@ pub struct BootArgs {
     #[arg(long)]
     pub side_by_side: bool,
     /// Count the instructions of the memory manager's operations, beside Linux's
-    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "memory", "swap"])]
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
     pub bench: bool,
     /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
     #[arg(long, value_name = "FILE")]
@@ -525,6 +526,9 @@ pub struct LinuxArgs {
     /// CPUs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cpus: u32,
+    /// NUMA nodes.
+    #[command(flatten)]
+    pub nodes: NodesArgs,
     /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
     /// [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
@@ -541,6 +545,10 @@ pub struct LinuxArgs {
     /// Also run the booted machine (its kernel is built on first use): three machines, one program, one table
     #[arg(long)]
     pub side_by_side: bool,
+    /// Run the CPUs in turn, with a nanosecond of time for each instruction, so that what else the computer does counts
+    /// for less
+    #[arg(long)]
+    pub icount: bool,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     pub append: String,

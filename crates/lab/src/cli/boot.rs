@@ -6,7 +6,7 @@ use super::many::check_seeds;
 use super::output;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
-    Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task, Verdict, bench, find, measured,
+    Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
@@ -117,11 +117,7 @@ impl<'a> Tools<'a> {
         }
         // The benchmark chooses its machines itself.
         if guest.task != Task::Bench {
-            let shape = guest.shape;
-            add("--cpus", shape.cpus.to_string());
-            add("--nodes", shape.nodes.to_string());
-            add("--memory", shape.memory.to_string());
-            add("--swap", (shape.swap * PAGE_SIZE).to_string());
+            guest.shape.options().into_iter().for_each(|(flag, value)| add(flag, value));
         }
         add("--seed", guest.seed.to_string());
         guest.drop.into_iter().for_each(|number| add("--drop", number.to_string()));
@@ -153,7 +149,7 @@ fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
     // Rounded up to MiB, as the name of the simulated twin counts it.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
-    Shape::new(args.cpus, args.nodes, memory, swap / PAGE_SIZE)
+    Shape::new(args.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
 }
 
 /// The result of booted runs as JSON: that of any run, and what the guest was.
@@ -169,6 +165,7 @@ struct GuestShape {
     cpus: u32,
     nodes: u32,
     memory: u64,
+    memory_by_node: Vec<u64>,
     swap: u64,
     check: bool,
     icount: bool,
@@ -176,8 +173,16 @@ struct GuestShape {
 
 impl GuestShape {
     fn of(guest: &Guest) -> GuestShape {
-        let Shape { cpus, nodes, memory, swap } = guest.shape;
-        GuestShape { cpus, nodes, memory, swap: swap * PAGE_SIZE, check: guest.check, icount: guest.icount }
+        let shape = guest.shape;
+        GuestShape {
+            cpus: shape.cpus,
+            nodes: shape.count(),
+            memory: shape.memory(),
+            memory_by_node: shape.memory_by_node().to_vec(),
+            swap: shape.swap * PAGE_SIZE,
+            check: guest.check,
+            icount: guest.icount,
+        }
     }
 }
 
@@ -210,7 +215,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         command: if args.side_by_side { "side-by-side" } else { "boot" }.to_owned(),
         machine: shape.machine_name(),
         program: name.to_owned(),
-        memory: Some(shape.memory),
+        memory: Some(shape.memory()),
         fragment: None,
         group: Vec::new(),
         footprint,
@@ -332,12 +337,12 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
         })?);
     }
     let mut text: String = report.log.iter().map(|line| format!("{line}\n")).collect();
-    let Shape { cpus, nodes, memory, .. } = guest.shape;
+    let shape = guest.shape;
     text.push_str(&format!(
         "{name}: ok on {}, {}, {}",
-        human::plural(u64::from(cpus), "CPU", "CPUs"),
-        human::plural(u64::from(nodes), "node", "nodes"),
-        human::bytes(memory as f64)
+        human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
+        human::plural(u64::from(shape.count()), "node", "nodes"),
+        human::bytes(shape.memory() as f64)
     ));
     if let Some(check) = report.check.filter(|check| check.checked > 0) {
         text.push_str(&format!("; {} loads checked", human::grouped(check.checked)));
@@ -351,7 +356,7 @@ fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
     interrupt::install()?;
     let mut reports = Vec::new();
     for cpus in [1, 4] {
-        let shape = Shape::new(cpus, 1, DEFAULT_MEMORY, 0)?;
+        let shape = Shape::new(cpus, Second::Missing, DEFAULT_MEMORY, 0)?;
         let guest = Guest { icount: true, check: false, ..tools.guest(Task::Bench, shape) };
         reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
     }

@@ -4,6 +4,7 @@ use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::many::check_seeds;
 use super::output;
+use crate::boot::Second;
 use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
@@ -92,11 +93,13 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     Ok(Job {
         program: case.program.to_owned(),
         cpus: case.cpus,
+        second: Second::Missing,
         memory: memory.resolve(program.peak_live()),
         swap: default_swap(program.footprint()),
         seed: 1,
         runs: args.runs,
         profile: Profile::parse(policy, &settings)?,
+        icount: false,
         append: String::new(),
         timeout: Duration::from_secs(args.guest.timeout),
         all: false,
@@ -133,11 +136,13 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     Ok(Job {
         program: args.program.clone(),
         cpus: args.cpus,
+        second: args.nodes.second(),
         memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
         swap,
         seed: args.seed,
         runs: args.runs,
         profile: Profile::parse(&args.profile, &common)?,
+        icount: args.icount,
         append: args.append.clone(),
         timeout: Duration::from_secs(args.guest.timeout),
         all: args.style.all,

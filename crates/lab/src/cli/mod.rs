@@ -9,6 +9,7 @@ mod experiment;
 mod groups;
 mod linux;
 mod many;
+mod nodes;
 mod optimum;
 mod output;
 mod parts;

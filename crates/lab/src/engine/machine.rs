@@ -35,8 +35,8 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP`, `PRESET:A:B` (two nodes that
-    /// share memory so), `PRESET+cpus=N`, or a file.
+    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (two
+    /// nodes that share memory so), `PRESET+cpus=N`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;

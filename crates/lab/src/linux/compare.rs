@@ -5,7 +5,7 @@ use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions};
 use super::twin::{self, Speed};
-use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task};
+use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
 use crate::engine::{Machine, Program, Run};
 use crate::error::{Error, Result};
 use crate::profile::Profile;
@@ -13,13 +13,10 @@ use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
 use crate::summary::{SCHEMA, Setup};
 use crate::{interrupt, replay};
-use mm::knobs::Knob;
+use mm::knobs::{Knob, Knobs};
 use mm::units::PAGE_SIZE;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Daemons of a simulated machine with one node: kswapd and the flusher; khugepaged comes on request.
-const DAEMONS: u32 = 2;
 
 /// What every boot needs of the host.
 #[derive(Debug)]
@@ -56,6 +53,8 @@ pub struct Job {
     pub program: String,
     /// CPUs.
     pub cpus: u32,
+    /// The second node.
+    pub second: Second,
     /// Bytes of memory; rounded to what machines can have.
     pub memory: u64,
     /// Bytes of swap space.
@@ -66,6 +65,8 @@ pub struct Job {
     pub runs: u32,
     /// The profile.
     pub profile: Profile,
+    /// Does the guest's time count instructions?
+    pub icount: bool,
     /// More words for Linux.
     pub append: String,
     /// The longest that a boot may take.
@@ -113,7 +114,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
     let speed = Speed { fault_nanos: metric("fault_nanos"), read_micros: metric("read_micros") };
     let name = format!("linux:{}", job.cpus);
-    let (machine, twin) = twin::twin(&name, job.cpus, job.swap, speed)?;
+    let (machine, twin) = twin::twin(&name, &subject.shape, speed)?;
     let simulated = subject.simulated(&machine)?;
     let booted = match &tools.booted {
         Some(image) => subject.booted(tools, image, watch)?,
@@ -122,13 +123,15 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let conditions = Conditions {
         kernel: tools.kernel.version.clone(),
         cpus: job.cpus,
-        pages: subject.pages(),
+        pages: subject.shape.memory() / PAGE_SIZE,
+        pages_by_node: subject.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect(),
         kernel_pages: metric("kernel_pages"),
         hidden_pages: metric("hidden_pages"),
         managed_pages: metric("managed_pages"),
         swap: job.swap,
         fault_nanos: speed.fault_nanos,
         read_micros: speed.read_micros,
+        icount: job.icount,
         append: job.append.clone(),
         settings: subject
             .settings
@@ -136,7 +139,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
             .map(|Setting { file, value, .. }| format!("{file} {value}"))
             .collect(),
     };
-    let setup = setup(job, &name, subject.shape.memory, &subject.program);
+    let setup = setup(job, &name, subject.shape.memory(), &subject.program);
     let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
@@ -149,13 +152,20 @@ impl<'a> Subject<'a> {
             Program::Trace(replay) => Some(Recorded::new(replay.source())?),
             Program::Named(_) => None,
         };
-        let shape = Shape::new(job.cpus, 1, job.memory, job.swap / PAGE_SIZE)?;
-        let settings = conditions::settings(&job.profile.knobs, shape.memory / PAGE_SIZE)?;
+        let shape = Shape::new(job.cpus, job.second, job.memory, job.swap / PAGE_SIZE)?;
+        let settings = conditions::settings(&job.profile.knobs, shape.memory() / PAGE_SIZE)?;
         Ok(Subject { job, program, recorded, shape, settings })
     }
 
-    fn pages(&self) -> u64 {
-        self.shape.memory / PAGE_SIZE
+    /// Daemons of the simulated machine, as the memory manager has them: for each node kswapd, and kcompactd if there
+    /// is anybody who wants blocks; the flusher; khugepaged on request.
+    fn daemons(&self) -> u32 {
+        let knobs = Knobs::default();
+        for &(knob, value) in &self.job.profile.knobs {
+            knobs.set(knob, value).expect("the profile was checked");
+        }
+        let of_node = 1 + u32::from(knobs.wants_blocks());
+        self.shape.count() * of_node + 1 + knobs.get(Knob::ThpKhugepaged) as u32
     }
 
     fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
@@ -175,12 +185,11 @@ impl<'a> Subject<'a> {
                 what,
                 kernel: &tools.kernel,
                 init: &tools.init,
-                cpus: job.cpus,
-                pages: self.pages(),
-                swap: job.swap,
+                shape: self.shape,
                 seed,
-                daemons: DAEMONS + conditions::value(&job.profile.knobs, Knob::ThpKhugepaged) as u32,
+                daemons: self.daemons(),
                 settings: &self.settings,
+                icount: job.icount,
                 append: &job.append,
             };
             watch.begins(job, seed);
@@ -200,12 +209,12 @@ impl<'a> Subject<'a> {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
             let run = Run {
-                memory: Some(self.shape.memory),
+                memory: Some(self.shape.memory()),
                 knobs: &profile.knobs,
                 seed,
                 ..Run::new(machine, &self.program)
             };
-            records.push(run.replayable(&profile.name, command(self.job, seed))?);
+            records.push(run.replayable(&profile.name, command(self.job, &self.shape, seed))?);
         }
         Ok(records)
     }
@@ -257,21 +266,18 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
 }
 
 /// The command line that does the comparison for one seed again.
-fn command(job: &Job, seed: u64) -> String {
+fn command(job: &Job, shape: &Shape, seed: u64) -> String {
+    let options =
+        shape.options().into_iter().chain([("--seed", seed.to_string()), ("--runs", "1".to_owned())]);
     let mut words: Vec<String> =
         ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
     for (knob, value) in job.profile.settings() {
         words.extend(["--set".to_owned(), format!("{knob}={value}")]);
     }
-    for (flag, value) in [
-        ("--memory", job.memory),
-        ("--swap", job.swap),
-        ("--cpus", job.cpus.into()),
-        ("--seed", seed),
-        ("--runs", 1),
-    ] {
-        words.extend([flag.to_owned(), value.to_string()]);
+    for (flag, value) in options {
+        words.extend([flag.to_owned(), value]);
     }
+    words.extend(job.icount.then(|| "--icount".to_owned()));
     if !job.append.is_empty() {
         words.extend(["--append".to_owned(), job.append.clone()]);
     }
@@ -283,7 +289,9 @@ fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn W
     let runner = Runner { kernel: &tools.kernel.image, qemu: &tools.qemu, timeout: job.timeout };
     let report = runner.run(guest.arguments(&files), interrupt::requested, |line| watch.line(line));
     report.map_err(|error| match error {
-        Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {}", command(job, guest.seed))),
+        Error::Failed(why) => {
+            Error::Failed(format!("{why}\nreplay: {}", command(job, &guest.shape, guest.seed)))
+        }
         other => other,
     })
 }

@@ -55,6 +55,16 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                     knob.info().name
                 )));
             }
+            Knob::TierPolicy | Knob::TierMigration | Knob::TierBalance if value != 0 => {
+                return Err(Error::Input(format!(
+                    "{}={}: Linux promotes by hint faults only",
+                    knob.info().name,
+                    knob.info()
+                        .words
+                        .get(value as usize)
+                        .map_or(value.to_string(), |word| (*word).to_owned())
+                )));
+            }
             // The ratio is a list of one for each zone; and to compact is something that is done, not a state.
             Knob::LowmemReserveRatio | Knob::CompactMemory => {}
             _ => {
@@ -79,6 +89,15 @@ fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
     let info = knob.info();
     if let Some(name) = info.name.strip_prefix("vm.") {
         return Some((format!("/proc/sys/vm/{name}"), value.to_string()));
+    }
+    if let Some(name) = info.name.strip_prefix("kernel.") {
+        return Some((format!("/proc/sys/kernel/{name}"), value.to_string()));
+    }
+    if let Some(name) = info.name.strip_prefix("numa_balancing.") {
+        return Some((format!("/sys/kernel/debug/sched/numa_balancing/{name}"), value.to_string()));
+    }
+    if let Some(name) = info.name.strip_prefix("numa.") {
+        return Some((format!("/sys/kernel/mm/numa/{name}"), value.to_string()));
     }
     if let Some(name) = info.name.strip_prefix("khugepaged.") {
         return Some((format!("{THP}/khugepaged/{name}"), value.to_string()));
@@ -135,7 +154,12 @@ mod tests {
         assert_eq!(written(&[], "min_free_kbytes").as_deref(), Some("1024"), "by the program's memory");
         assert_eq!(written(&[], "hugepages-64kB/enabled").as_deref(), Some("never"));
         assert_eq!(written(&[], "fault_around_bytes").as_deref(), Some("65536"));
+        assert_eq!(written(&[(Knob::NumaBalancing, 2)], "kernel/numa_balancing").as_deref(), Some("2"));
+        assert_eq!(written(&[], "sched/numa_balancing/hot_threshold_ms").as_deref(), Some("1000"));
+        assert_eq!(written(&[(Knob::DemotionEnabled, 1)], "numa/demotion_enabled").as_deref(), Some("1"));
         assert_eq!(written(&[], "unmap"), None);
+        let error = settings(&[(Knob::TierPolicy, 2)], 16384).unwrap_err();
+        assert!(error.to_string().contains("tier.policy=sampled") && error.exit_code() == 2, "{error}");
     }
 
     #[test]

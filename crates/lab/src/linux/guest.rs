@@ -3,8 +3,8 @@
 use super::archive::Archive;
 use super::conditions::Setting;
 use super::find::Kernel;
-use crate::boot::Recorded;
-use crate::boot::guest::Arguments;
+use crate::boot::guest::{Arguments, join};
+use crate::boot::{Recorded, Shape};
 use crate::error::{Error, Result};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
@@ -17,6 +17,8 @@ const MIB: u64 = 1 << 20;
 const HUGE: u64 = 2 * MIB;
 /// What the kernel takes of the machine's memory before the program begins; what is too much is locked away.
 const KERNELS: u64 = 82 * MIB;
+/// What of that is its image and its records, and counts to no zone.
+const NEVER_MANAGED: u64 = 40 * MIB;
 
 /// What the guest runs.
 pub enum What<'a> {
@@ -34,12 +36,8 @@ pub struct LinuxGuest<'a> {
     pub kernel: &'a Kernel,
     /// The file of its first process.
     pub init: &'a Path,
-    /// CPUs.
-    pub cpus: u32,
-    /// Pages that the program is left with.
-    pub pages: u64,
-    /// Bytes of swap space; 0: none.
-    pub swap: u64,
+    /// CPUs, nodes, memory that the program is left with, and swap space.
+    pub shape: Shape,
     /// The seed.
     pub seed: u64,
     /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from
@@ -47,6 +45,8 @@ pub struct LinuxGuest<'a> {
     pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
+    /// Run the CPUs in turn, with time that counts instructions while any of them works.
+    pub icount: bool,
     /// More words for the kernel.
     pub append: &'a str,
 }
@@ -72,14 +72,21 @@ impl LinuxGuest<'_> {
         (bytes + 6 * MIB).div_ceil(HUGE) + 1
     }
 
-    /// Bytes of the emulated machine.
-    fn machine_memory(&self) -> u64 {
+    /// Bytes of each node of the emulated machine. The kernel takes what it needs from the first.
+    fn memory_by_node(&self) -> Vec<u64> {
         let initial = match &self.what {
             What::Named(..) => 0,
             What::Trace(trace) => trace.image().len() as u64,
         };
-        let records = self.swap / PAGE_SIZE;
-        (self.pages * PAGE_SIZE + KERNELS + self.arena() * HUGE + initial + records).next_multiple_of(MIB)
+        let given = self.shape.memory_by_node();
+        let own = KERNELS + self.arena() * HUGE + initial + self.shape.swap;
+        // A node starts where a block does.
+        let first = (given[0] + own).next_multiple_of(4 * MIB);
+        // Linux shares its reserves out by all pages of the nodes, locked away or not, so they must have the program's
+        // shares; records of pages come on top.
+        let managed = |node: &u64| (first - NEVER_MANAGED) * node / given[0];
+        let others = given.iter().skip(1).map(|node| (managed(node) * 65 / 64).next_multiple_of(MIB));
+        [first].into_iter().chain(others).collect()
     }
 
     /// Bytes of the disk with files: more than any program writes. It is sparse.
@@ -92,18 +99,19 @@ impl LinuxGuest<'_> {
 
     /// What the first process is told.
     pub fn configuration(&self) -> String {
-        let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.cpus)];
-        lines.push(format!("first {}\npages {}", self.daemons, self.pages));
+        let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.shape.cpus)];
+        let pages: Vec<u64> = self.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect();
+        lines.push(format!("first {}\npages {}", self.daemons, join(&pages, ":")));
         lines.push(match &self.what {
             What::Named(name, _) => format!("program {name}"),
             What::Trace(_) => "program trace\ntrace".into(),
         });
         lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
-        if self.swap > 0 {
+        if self.shape.swap > 0 {
             lines.push("swap".into());
         }
         // Both disks stand for one that does not turn.
-        for disk in ["vda", "vdb"].iter().take(1 + usize::from(self.swap > 0)) {
+        for disk in ["vda", "vdb"].iter().take(1 + usize::from(self.shape.swap > 0)) {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0"));
         }
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
@@ -125,7 +133,8 @@ impl LinuxGuest<'_> {
         };
         let files = disk("files", self.files_size())?;
         format(mke2fs, &files)?;
-        let swap = if self.swap > 0 { Some(disk("swap", self.swap)?) } else { None };
+        let swap = self.shape.swap * PAGE_SIZE;
+        let swap = if swap > 0 { Some(disk("swap", swap)?) } else { None };
         let initial = folder.path().join("initial");
         std::fs::write(&initial, self.archive()?).map_err(|error| Error::file("write", &initial, error))?;
         Ok(Files { files, swap, initial, _folder: folder })
@@ -151,9 +160,16 @@ impl LinuxGuest<'_> {
     /// What QEMU is told.
     pub fn arguments(&self, files: &Files) -> Vec<OsString> {
         let mut args = Arguments::default();
-        args.add(["-machine", "q35", "-cpu", "max", "-accel", "tcg,thread=multi"]);
-        args.add(["-m", &format!("{}M", self.machine_memory() / MIB)]);
-        args.add(["-smp", &self.cpus.to_string()]);
+        let memory = self.memory_by_node();
+        args.add(["-machine", self.shape.machine_type(), "-cpu", "max"]);
+        match self.icount {
+            // Asleep: a disk's time is the host's.
+            true => args.add(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on"]),
+            false => args.add(["-accel", "tcg,thread=multi"]),
+        };
+        args.add(["-m", &format!("{}M", memory.iter().sum::<u64>() / MIB)]);
+        args.add(["-smp", &self.shape.cpus.to_string()]);
+        self.shape.describe_nodes(&mut args, &memory);
         args.add(["-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-monitor", "none"]);
         args.add(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let sparse = ",cache=unsafe,discard=unmap,detect-zeroes=unmap";
@@ -169,7 +185,9 @@ impl LinuxGuest<'_> {
     fn command_line(&self) -> String {
         let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
                      cryptomgr.notests mitigations=off transparent_hugepage=never";
-        format!("{words} hugepages={} {}", self.arena(), self.append).trim_end().to_owned()
+        // All on the first node.
+        let node = if self.shape.count() > 1 { "0:" } else { "" };
+        format!("{words} hugepages={node}{} {}", self.arena(), self.append).trim_end().to_owned()
     }
 }
 
@@ -194,6 +212,7 @@ fn format(mke2fs: &Path, disk: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::{Ratio, Second};
 
     fn kernel() -> Kernel {
         Kernel { image: "k".into(), version: "6.12".into(), modules: vec!["/m/virtio_blk.ko.xz".into()] }
@@ -208,12 +227,11 @@ mod tests {
             what: What::Named("zipf:67108864".into(), 64 << 20),
             kernel: &kernel,
             init: Path::new("i"),
-            cpus: 2,
-            pages: 8192,
-            swap: 128 << 20,
+            shape: Shape::new(2, Second::Missing, 32 << 20, 32768).unwrap(),
             seed: 7,
             daemons: 2,
             settings: &settings,
+            icount: false,
             append: "cgroup_disable=memory",
         };
         let text = guest.configuration();
@@ -236,6 +254,14 @@ mod tests {
         assert!(
             guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena()))
         );
-        assert!(guest.machine_memory() > guest.pages * PAGE_SIZE + KERNELS);
+        assert!(guest.memory_by_node()[0] > guest.shape.memory() + KERNELS);
+        let shape = Shape::new(2, Second::Slow(Ratio(1, 2)), 24 << 20, 0).unwrap();
+        let tiers = LinuxGuest { shape, ..guest };
+        assert!(
+            tiers.configuration().contains("\npages 2048:4096\n") && tiers.command_line().contains("=0:")
+        );
+        let memory = tiers.memory_by_node();
+        let share = memory[1] as f64 / (memory[0] - NEVER_MANAGED) as f64;
+        assert!((2.0..2.1).contains(&share), "{memory:?}");
     }
 }

@@ -57,6 +57,9 @@ pub struct Conditions {
     pub cpus: u32,
     /// Pages that the program was left with.
     pub pages: u64,
+    /// The same, node by node.
+    #[serde(default)]
+    pub pages_by_node: Vec<u64>,
     /// Pages that the kernel came to use for itself, on average, and that it was given in addition.
     pub kernel_pages: f64,
     /// Pages that were locked away.
@@ -69,6 +72,9 @@ pub struct Conditions {
     pub fault_nanos: f64,
     /// Microseconds of a disk's read in the guest.
     pub read_micros: f64,
+    /// Did the guest's time count instructions?
+    #[serde(default)]
+    pub icount: bool,
     /// More words for the kernel.
     pub append: String,
     /// What was written into the kernel's files.
@@ -89,10 +95,22 @@ pub struct Beside {
     pub work: Work,
     /// Did both do the same work with every seed?
     pub same_work: bool,
+    /// Seconds by both sides' own clocks, on average.
+    #[serde(default)]
+    pub seconds: Seconds,
     /// Seconds that it took on this computer.
     pub host_seconds: f64,
     /// What a reader of the numbers should know.
     pub warnings: Vec<String>,
+}
+
+/// How long a run took by the clock of its machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// The simulator's.
+    pub simulated: f64,
+    /// Linux's.
+    pub linux: f64,
 }
 
 /// Both sides' work.
@@ -119,6 +137,25 @@ const fn total(metric: &'static str, of: &'static [Stat]) -> Count<'static> {
 const fn timing(of: &'static [Stat; 1]) -> Count<'static> {
     Count { metric: of[0].name(), unit: "", of, timing: true }
 }
+
+/// Of machines with two nodes.
+const NODE_COUNTS: &[Count<'static>] = &[
+    total("pgdemote", &[Stat::PgdemoteKswapd, Stat::PgdemoteDirect]),
+    total("pgpromote_candidate", &[Stat::PgpromoteCandidate]),
+    total("pgpromote_success", &[Stat::PgpromoteSuccess]),
+    total("numa_pte_updates", &[Stat::NumaPteUpdates]),
+    total("numa_hint_faults", &[Stat::NumaHintFaults]),
+    total("numa_hint_faults_local", &[Stat::NumaHintFaultsLocal]),
+    total("numa_pages_migrated", &[Stat::NumaPagesMigrated]),
+    total("pgmigrate_success", &[Stat::PgmigrateSuccess]),
+    total("numa_hit", &[Stat::NumaHit]),
+    total("numa_miss", &[Stat::NumaMiss]),
+    total("numa_foreign", &[Stat::NumaForeign]),
+    total("numa_local", &[Stat::NumaLocal]),
+    total("numa_other", &[Stat::NumaOther]),
+    timing(&[Stat::PgdemoteKswapd]),
+    timing(&[Stat::PgdemoteDirect]),
+];
 
 const COUNTS: &[Count<'static>] = &[
     total("pgfault", &[Stat::Pgfault]),
@@ -147,10 +184,15 @@ const COUNTS: &[Count<'static>] = &[
 
 /// Counters that matter of timing among those that are shown on request.
 const TIMED: &[&str] =
-    &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "numa_", "swap_ra"];
+    &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "swap_ra"];
 
 fn counter(run: &RunRecord, of: &[Stat]) -> f64 {
     of.iter().map(|stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64).sum()
+}
+
+/// Mean seconds of a run.
+fn seconds(runs: &[RunRecord]) -> f64 {
+    mean(&runs.iter().map(|run| run.nanos as f64 / 1e9).collect::<Vec<f64>>())
 }
 
 /// Did nothing happen but what the program did?
@@ -213,15 +255,16 @@ impl Beside {
         let calm = linux.iter().chain(simulated).all(calm);
         let known = |stat: Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
         let moved = |stat: Stat| linux.iter().chain(simulated).any(|run| counter(run, &[stat]) != 0.0);
-        let shown = |stat: Stat| COUNTS.iter().any(|count| count.of == [stat]);
+        let of_nodes = if conditions.pages_by_node.len() > 1 { NODE_COUNTS } else { &[] };
+        let counts = || COUNTS.iter().chain(of_nodes);
+        let shown = |stat: Stat| counts().any(|count| count.of == [stat]);
         let others = Stat::ALL
             .iter()
             .copied()
             .filter(|stat| all && !stat.is_level() && known(*stat) && moved(*stat) && !shown(*stat));
         let others: Vec<(Stat, bool)> =
             others.map(|stat| (stat, TIMED.iter().any(|word| stat.name().contains(word)))).collect();
-        let mut rows: Vec<Row> = COUNTS
-            .iter()
+        let mut rows: Vec<Row> = counts()
             .filter(|count| count.of.iter().all(|stat| known(*stat)))
             .map(|count| Row::of(count, calm, linux, simulated, booted))
             .collect();
@@ -241,6 +284,7 @@ impl Beside {
             rows,
             work: Work { simulated: sum(simulated), linux: sum(linux) },
             same_work: simulated.iter().zip(linux).all(|(one, other)| one.work == other.work),
+            seconds: Seconds { simulated: seconds(simulated), linux: seconds(linux) },
             host_seconds: 0.0,
             warnings: warnings.into_iter().collect(),
             conditions,
@@ -300,7 +344,10 @@ pub fn render(result: &Beside) -> String {
         conditions(&result.conditions),
         grid.render(|column| column == 0 || column == last)
     );
-    text.push_str(&format!("{judged} counts judged, {missed} missed\n"));
+    let Seconds { simulated, linux } = result.seconds;
+    text.push_str(&format!(
+        "{judged} counts judged, {missed} missed; {linux:.1} s by the guest's clock, {simulated:.1} s by the simulated one\n"
+    ));
     if result.same_work {
         text.push_str(&format!("work done: the same on both ({})\n", result.work.simulated.to_text()));
     } else {
@@ -324,6 +371,7 @@ fn conditions(found: &Conditions) -> String {
         kernel,
         cpus,
         pages,
+        pages_by_node,
         kernel_pages,
         hidden_pages,
         managed_pages,
@@ -335,13 +383,22 @@ fn conditions(found: &Conditions) -> String {
     let mut text = format!(
         "linux    {kernel}, {}, {} free pages for the program and {kernel_pages:.0} for the kernel, {managed_pages:.0} managed, {hidden_pages:.0} locked \
          away, \
-         {} of swap\n",
+         {} of swap\n{}",
         human::plural(u64::from(*cpus), "CPU", "CPUs"),
         human::grouped(*pages),
-        human::bytes(*swap as f64)
+        human::bytes(*swap as f64),
+        match &pages_by_node[..] {
+            [fast, slow] => format!(
+                "nodes    {} pages on the first, {} on the second\n",
+                human::grouped(*fast),
+                human::grouped(*slow)
+            ),
+            _ => String::new(),
+        }
     );
     text.push_str(&format!(
-        "speed    {fault_nanos:.0} ns for a fault on new memory, {read_micros:.0} us for a disk's read; the twin is as slow\n"
+        "speed    {fault_nanos:.0} ns for a fault on new memory, {read_micros:.0} us for a disk's read; the twin is as slow{}\n",
+        if found.icount { "; a nanosecond for each instruction" } else { "" }
     ));
     let short = |line: &String| {
         let (file, value) = line.split_once(' ').unwrap_or((line, ""));
@@ -369,12 +426,14 @@ pub(super) mod tests {
             kernel: "6.12".into(),
             cpus: 1,
             pages: 8192,
+            pages_by_node: vec![8192],
             kernel_pages: 30.0,
             hidden_pages: 2_000.0,
             managed_pages: 30_000.0,
             swap: 64 << 20,
             fault_nanos: 9000.0,
             read_micros: 200.0,
+            icount: false,
             append: String::new(),
             settings: vec!["/sys/kernel/mm/lru_gen/enabled 7".into(), "/proc/sys/vm/swappiness 60".into()],
         }

@@ -5,12 +5,16 @@
 //! further in between. So the twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and
 //! its disk as slow as the guest's.
 
+use crate::boot::{Second, Shape};
 use crate::engine::{Machine, Program, Run};
 use crate::error::Result;
 use mm::stat::Stat;
+use mm::units::PAGE_SIZE;
 
 /// Clock of the machine that the twin is made from, in GHz.
 const GHZ: f64 = 3.0;
+/// Memory of the machine on which full speed is measured.
+const FULL_SPEED_MEMORY: u64 = 256 << 20;
 /// Clocks that are believed.
 const SLOWEST: f64 = 0.1;
 
@@ -23,12 +27,13 @@ pub struct Speed {
     pub read_micros: f64,
 }
 
-/// The description of a machine with so many CPUs, bytes of swap space, clock in GHz and latency of its disk.
-fn description(cpus: u32, swap: u64, ghz: f64, micros: f64) -> String {
-    let swapping = match swap {
+/// The description of a machine of this shape, with a clock in GHz and latency of its disk.
+fn description(shape: &Shape, ghz: f64, micros: f64) -> String {
+    let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
     };
+    let nodes = nodes(shape);
     format!(
         "description = \"the twin of a Linux guest\"\n\
          [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults on new memory\"\n\
@@ -37,25 +42,47 @@ fn description(cpus: u32, swap: u64, ghz: f64, micros: f64) -> String {
          l1i_2m = {{ entries = 8, ways = 8 }}\nl2 = {{ entries = 1536, ways = 12 }}\npde = {{ entries = 32, ways = 4 }}\n\
          pdpte = {{ entries = 4, ways = 4 }}\npml4e = {{ entries = 2, ways = 2 }}\nlines = 1024\n\
          source = \"as the preset small\"\n\
-         [[node]]\ncpus = {cpus}\nmemory = [{{ size = \"256M\", zone = \"dma32\" }}]\nlatency_ns = 80\nbandwidth_gbs = 12\n\
-         source = \"as the preset small\"\n\
+         {nodes}\
          [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
          write_mbs = 1000\nqueue_depth = 128\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
          [storage]\nfiles = \"disk\"\n{swapping}"
     )
 }
 
+/// The nodes, with memory as firmware tells the guest of it.
+fn nodes(shape: &Shape) -> String {
+    let (told, preset) = shape.told();
+    let node = |(number, bytes): (usize, &u64)| {
+        let (latency, bandwidth) = if shape.cpus_of(number as u32) > 0 { told.near } else { told.far };
+        format!(
+            "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\nlatency_ns = {latency}\n\
+             bandwidth_gbs = {bandwidth}\nsource = \"as the preset {preset}\"\n",
+            shape.cpus_of(number as u32)
+        )
+    };
+    let mut text: String = shape.memory_by_node().iter().enumerate().map(node).collect();
+    if shape.count() > 1 {
+        let far = told.distance;
+        text.push_str(&format!(
+            "[distance]\nrows = [[10, {far}], [{far}, 10]]\nhop_ns = {}\nsource = \"as the preset {preset}\"\n",
+            told.hop
+        ));
+    }
+    text
+}
+
 /// The twin, and its description.
-pub fn twin(name: &str, cpus: u32, swap: u64, speed: Speed) -> Result<(Machine, String)> {
+pub fn twin(name: &str, shape: &Shape, speed: Speed) -> Result<(Machine, String)> {
     let ghz = (GHZ * fault_at_full_speed()? / speed.fault_nanos.max(1.0)).clamp(SLOWEST, GHZ);
     let micros = speed.read_micros.clamp(10.0, 1e6);
-    let text = description(cpus, swap, ghz, micros);
+    let text = description(shape, ghz, micros);
     Ok((Machine::from_toml(name, &text)?, text))
 }
 
 /// Nanoseconds of a fault on new memory, on the simulated machine at its full speed.
 fn fault_at_full_speed() -> Result<f64> {
-    let machine = Machine::from_toml("full speed", &description(1, 0, GHZ, 100.0))?;
+    let shape = Shape::new(1, Second::Missing, FULL_SPEED_MEMORY, 0)?;
+    let machine = Machine::from_toml("full speed", &description(&shape, GHZ, 100.0))?;
     let program = Program::find("sequential:8M")?;
     let run = Run::new(&machine, &program);
     let record = run.carry_out("classic")?;
@@ -66,14 +93,20 @@ fn fault_at_full_speed() -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::Ratio;
 
     #[test]
     fn a_slow_guest_has_a_slow_twin() {
         let full = fault_at_full_speed().unwrap();
         let speed = Speed { fault_nanos: full * 10.0, read_micros: 250.0 };
-        let (_, text) = twin("t", 2, 64 << 20, speed).unwrap();
+        let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
+        let (_, text) = twin("t", &shape(Second::Missing, 16384), speed).unwrap();
         assert!(text.contains("ghz = 0.300") && text.contains("read_us = 250"), "{text}");
-        let (_, text) = twin("t", 1, 0, Speed { fault_nanos: 0.0, read_micros: 0.0 }).unwrap();
+        let fast = Speed { fault_nanos: 0.0, read_micros: 0.0 };
+        let (_, text) = twin("t", &shape(Second::Missing, 0), fast).unwrap();
         assert!(text.contains("ghz = 3.000") && !text.contains("swap"), "{text}");
+        let (machine, text) = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), fast).unwrap();
+        assert!(text.contains("cpus = 0\nmemory = [{ size = 50331648"), "{text}");
+        assert_eq!(machine.memory(), 64 << 20);
     }
 }

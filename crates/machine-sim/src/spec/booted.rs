@@ -4,42 +4,64 @@
 //! It is the preset `small`, repeated, with what QEMU's emulation of a PC lacks left out: its CPUs have no
 //! address-space numbers, so every switch flushes.
 
-use super::{Bytes, Distances, MachineSpec, lay_out};
+use super::{Bytes, Distances, MachineFile, MachineSpec, lay_out, ratio};
 use mm::machine::MAX_CPUS;
-use mm::units::PAGE_SIZE;
+use mm::units::{MAX_ORDER, PAGE_SIZE};
 
 /// Text before the shape in the name of such a machine.
 const PREFIX: &str = "booted:";
+/// Most parts of memory, which are blocks for booted machines.
+const MOST_PARTS: u64 = 1 << 20;
+const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 
 impl MachineSpec {
     /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or two
-    /// nodes.
+    /// nodes. `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node, and slow memory on the second: of all memory,
+    /// `A` parts are fast, and `B` slow.
     pub fn from_booted_name(name: &str) -> Option<MachineSpec> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let cpus: u32 = parts.next()?.parse().ok().filter(|cpus| (1..=MAX_CPUS as u32).contains(cpus))?;
         let nodes: u32 = parts.next()?.parse().ok().filter(|nodes| (1..=2).contains(nodes))?;
         let swap = Bytes::parse(parts.next()?).filter(|swap| swap.0 / PAGE_SIZE <= u64::from(u32::MAX))?;
-        parts.next().is_none().then(|| booted(name, cpus, nodes, swap))
+        let mut spec = MachineSpec::preset("small").expect("the preset exists");
+        spec.name = name.into();
+        spec.file.description = "the twin of a booted machine".into();
+        spec.file.cpu.asids = 0;
+        spec.file.storage.swap_size = swap;
+        spec.file.node[0].cpus = cpus;
+        let mut parts = parts.peekable();
+        match (nodes, parts.peek()) {
+            (1, None) => {}
+            (2, None) => divide(&mut spec.file, cpus.div_ceil(2)),
+            (2, Some(_)) => tier(&mut spec.file, ratio::parts(parts, MOST_PARTS)?),
+            _ => return None,
+        }
+        let total = spec.file.node.iter().flat_map(|node| &node.memory).map(|range| range.size.0).sum();
+        spec.ranges = lay_out(&spec.file.node, total).expect("the preset's memory can be laid out");
+        Some(spec)
     }
 }
 
-fn booted(name: &str, cpus: u32, nodes: u32, swap: Bytes) -> MachineSpec {
-    let mut spec = MachineSpec::preset("small").expect("the preset exists");
-    spec.name = name.into();
-    let file = &mut spec.file;
-    file.description = "the twin of a booted machine".into();
-    file.cpu.asids = 0;
-    file.storage.swap_size = swap;
-    let first = cpus.div_ceil(nodes);
+/// Two nodes of the same memory, with so many CPUs on the first.
+fn divide(file: &mut MachineFile, first: u32) {
+    let mut second = file.node[0].clone();
+    second.cpus -= first;
     file.node[0].cpus = first;
-    if nodes == 2 {
-        let mut second = file.node[0].clone();
-        second.cpus = cpus - first;
-        file.node.push(second);
-        let rows = vec![vec![10, 21], vec![21, 10]];
-        file.distance = Some(Distances { rows, hop_ns: 60.0, source: "estimate".into() });
+    file.node.push(second);
+    let rows = vec![vec![10, 21], vec![21, 10]];
+    file.distance = Some(Distances { rows, hop_ns: 60.0, source: "estimate".into() });
+}
+
+/// Two nodes with so much memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
+fn tier(file: &mut MachineFile, sizes: [u64; 2]) {
+    let tiers = MachineSpec::preset("tiers").expect("the preset exists").file;
+    let cpus = [file.node[0].cpus, 0];
+    file.node.push(file.node[0].clone());
+    for (node, ((as_fast, cpus), size)) in file.node.iter_mut().zip(tiers.node.iter().zip(cpus).zip(sizes)) {
+        node.cpus = cpus;
+        node.memory[0].size = Bytes(size * BLOCK);
+        (node.latency_ns, node.bandwidth_gbs) = (as_fast.latency_ns, as_fast.bandwidth_gbs);
+        node.source.clone_from(&as_fast.source);
     }
-    let total = file.node.iter().flat_map(|node| &node.memory).map(|range| range.size.0).sum();
-    spec.ranges = lay_out(&spec.file.node, total).expect("the preset's memory can be laid out");
-    spec
+    file.distance = tiers.distance;
 }

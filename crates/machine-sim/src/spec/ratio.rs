@@ -8,10 +8,7 @@ impl MachineSpec {
     pub fn from_ratio_name(name: &str) -> Option<MachineSpec> {
         let mut words = name.split(':');
         let mut spec = MachineSpec::preset(words.next()?).ok()?;
-        let parts: Vec<u64> = words
-            .map(|word| word.parse().ok().filter(|part| (1..=1024).contains(part)))
-            .collect::<Option<_>>()?;
-        let (&[a, b], 2) = (&parts[..], spec.file.node.len()) else { return None };
+        let [a, b] = parts(words, 1024).filter(|_| spec.file.node.len() == 2)?;
         let total = spec.memory();
         let first = total * a / (a + b);
         for (node, bytes) in spec.file.node.iter_mut().zip([first, total - first]) {
@@ -25,6 +22,12 @@ impl MachineSpec {
         spec.ranges = lay_out(&spec.file.node, total).ok()?;
         Some(spec)
     }
+}
+
+/// Two parts of a whole, each at most `most`.
+pub(super) fn parts<'a>(words: impl Iterator<Item = &'a str>, most: u64) -> Option<[u64; 2]> {
+    let part = |word: &str| word.parse().ok().filter(|part| (1..=most).contains(part));
+    words.map(part).collect::<Option<Vec<u64>>>()?.try_into().ok()
 }
 
 #[cfg(test)]

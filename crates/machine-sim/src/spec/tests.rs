@@ -161,9 +161,21 @@ fn the_twin_of_a_booted_machine_has_its_shape() {
     let twin = twin.with_memory(24 << 20).unwrap();
     assert_eq!(twin.memory(), 24 << 20);
     assert_eq!(MachineSpec::from_booted_name("booted:1:2:0").unwrap().swap(), None);
-    for bad in
-        ["booted", "booted:0:1:0", "booted:1:3:0", "booted:1:1", "booted:1:1:x", "booted:1:1:0:0", "random:1"]
-    {
+    let tiers = MachineSpec::from_booted_name("booted:3:2:64M:2:5").unwrap().with_memory(28 << 20).unwrap();
+    assert_eq!(tiers.nodes().iter().map(|node| node.cpus).collect::<Vec<_>>(), [3, 0]);
+    assert_eq!(tiers.ranges().iter().map(|range| range.frames).collect::<Vec<_>>(), [2048, 5120]);
+    let distances = [0, 1].map(|node| tiers.memory_distance(node));
+    assert_eq!(distances, [0, 1].map(|node| MachineSpec::preset("tiers").unwrap().memory_distance(node)));
+    for bad in [
+        "booted",
+        "booted:0:1:0",
+        "booted:1:3:0",
+        "booted:1:1",
+        "booted:1:1:x",
+        "booted:1:2:0:0",
+        "booted:1:1:0:1:2",
+        "random:1",
+    ] {
         assert!(MachineSpec::from_booted_name(bad).is_none(), "{bad}");
     }
 }

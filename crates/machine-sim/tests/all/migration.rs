@@ -158,7 +158,7 @@ impl Program for Busy {
 }
 
 /// Times that a scope of this name was entered, in the whole tree.
-fn entered(node: &ProfileNode, name: &str) -> u64 {
+pub fn entered(node: &ProfileNode, name: &str) -> u64 {
     let here = if node.name == name { node.entered } else { 0 };
     here + node.children.iter().map(|child| entered(child, name)).sum::<u64>()
 }

@@ -2,6 +2,7 @@
 //! are put off.
 
 use super::acts::outcome;
+use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::hot::tier_policy;
 use mm::knobs::Knob;
@@ -182,6 +183,44 @@ fn what_has_no_room_below_is_dropped() {
     let outcome = outcome(&config(1, 2), &program);
     assert!(moved(&outcome)[0] > 1000, "{:?}", moved(&outcome));
     assert!(outcome.stat(Stat::WorkingsetRefaultFile) > 1000);
+}
+
+/// Goes through more than fast memory holds, again and again.
+struct Rounds;
+
+const ROUNDS: u64 = 150;
+
+impl Program for Rounds {
+    fn name(&self) -> &str {
+        "rounds"
+    }
+
+    fn footprint(&self) -> u64 {
+        10 * MIB
+    }
+
+    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
+        let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
+        for _ in 0..ROUNDS {
+            (0..10 * MIB / PAGE).try_for_each(|page| os.store(memory + page * PAGE))?;
+            os.compute(5_000_000);
+        }
+        Ok(())
+    }
+}
+
+/// With each round that promoted something the time between two marks doubles, as a task's does on Linux to which
+/// nobody tells of other uses.
+#[test]
+fn promotions_make_marks_rarer() {
+    let mut config = RunConfig { memory: Some(12 * MIB), profile: true, ..config(1, 2) };
+    config.knobs.extend([(Knob::NumaScanPeriodMinMs, 1), (Knob::NumaScanPeriodMaxMs, 60_000)]);
+    let outcome = outcome(&config, &Rounds);
+    let marks = entered(outcome.profile.as_ref().unwrap(), "task_numa_work");
+    let millis = outcome.nanos / 1_000_000;
+    assert!(outcome.stat(Stat::PgpromoteSuccess) > 100, "{:?}", moved(&outcome));
+    // A part is 4 MiB, and may be marked each millisecond.
+    assert!(marks > 5 && marks * 5 < millis, "{marks} marks in {millis} ms");
 }
 
 #[test]

@@ -118,11 +118,30 @@ fn all_tables_are_read() {
         assert_eq!(found.cpu_domains, [(3, 1)]);
         assert_eq!(found.memory_domains, [(Span::new(0x10_0000, 0x50_0000), 1)]);
         assert_eq!((found.distance(1, 0), found.distance(0, 2)), (Some(21), None));
-        let latency = |target, picos| Latency { initiator: 0, target, picos };
-        assert_eq!(found.latencies, [latency(0, 10_000), latency(1, 30_000)]);
+        let figure = |target, value| Figure { initiator: 0, target, value };
+        assert_eq!(found.latencies, [figure(0, 10_000), figure(1, 30_000)]);
+        assert_eq!(found.bandwidths, [figure(0, 10_000), figure(1, 30_000)]);
         assert_eq!(found.pci, [PciWindow { address: 0xb000_0000, first_bus: 0, last_bus: 255 }]);
         assert_eq!(found.domains(), [1]);
     }
+}
+
+#[test]
+fn memory_without_cpus_is_as_far_as_its_figures_say() {
+    let figure = |target, value| Figure { initiator: 0, target, value };
+    let told = Platform {
+        cpu_domains: vec![(0, 0)],
+        memory_domains: vec![(Span::new(0, 4096), 0), (Span::new(4096, 8192), 1)],
+        latencies: vec![figure(0, 115_000), figure(1, 255_000)],
+        bandwidths: vec![figure(0, 12_000), figure(1, 9_000)],
+        ..Platform::default()
+    };
+    let slow = mm::tier::distance_of(255, 9, 115, 12);
+    assert_eq!([0, 1].map(|domain| told.memory_distance(domain)), [mm::tier::DRAM_DISTANCE, slow]);
+    let with_cpus = Platform { cpu_domains: vec![(0, 0), (1, 1)], ..told.clone() };
+    assert_eq!(with_cpus.memory_distance(1), mm::tier::DRAM_DISTANCE);
+    let untold = Platform { bandwidths: vec![], ..told };
+    assert_eq!(untold.memory_distance(1), mm::tier::DRAM_DISTANCE);
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Node {
             return None;
         }
         let candidates = self.candidates.load(Relaxed);
-        Some(candidates - at[1].swap(candidates, Relaxed))
+        Some(since(candidates, at[1].swap(candidates, Relaxed)))
     }
 
     fn threshold(&self, limits: Limits) -> u64 {
@@ -136,8 +136,14 @@ impl Node {
     fn allows(&self, pages: u64, now_ms: u64, pages_per_second: u64) -> bool {
         let candidates = self.candidates.fetch_add(pages, Relaxed) + pages;
         self.restart(&self.window, now_ms, WINDOW_MS);
-        candidates - self.window[1].load(Relaxed) < pages_per_second
+        since(candidates, self.window[1].load(Relaxed)) < pages_per_second
     }
+}
+
+/// What has come since a time began with so many candidates: none, if another CPU has begun it anew since they were
+/// counted here.
+fn since(candidates: u64, begun_with: u64) -> u64 {
+    candidates.saturating_sub(begun_with)
 }
 
 #[cfg(test)]
@@ -193,6 +199,20 @@ mod tests {
         assert_eq!(promoted(10_000), 100);
         assert_eq!(promoted(10_500), 0);
         assert_eq!(promoted(12_000), 100);
+    }
+
+    /// Between a CPU's count and its look at the window others count, too, and begin the window anew.
+    #[test]
+    fn a_window_may_begin_after_the_count() {
+        let hot = hot();
+        let node = &hot.nodes[0];
+        let begun_by_another = node.candidates.load(Relaxed) + 50;
+        for begun in [&node.window, &node.adjusted] {
+            begun[0].store(10_000, Relaxed);
+            begun[1].store(begun_by_another, Relaxed);
+        }
+        assert!(node.allows(1, 10_001, 10), "of a window without candidates");
+        assert_eq!(node.restart(&node.adjusted, 20_000, 100), Some(0));
     }
 
     #[test]

@@ -53,6 +53,8 @@ struct Mover<'a, 't, M> {
     done: Done,
     /// Pages of folios that were split on the way.
     parts: List,
+    /// What came after the folio for which there was no room.
+    untried: List,
     /// What is not moved, the first at the tail.
     stay: List,
 }
@@ -64,8 +66,8 @@ pub(super) fn run<M: Machine>(
     target: &mut dyn Target<M>,
     (mode, in_use): (Mode, bool),
 ) -> (Done, List) {
-    let mut mover =
-        Mover { st, target, in_use, done: Done::default(), parts: List::new(), stay: List::new() };
+    let (done, parts, untried, stay) = (Done::default(), List::new(), List::new(), List::new());
+    let mut mover = Mover { st, target, in_use, done, parts, untried, stay };
     while !isolated.is_empty() && !mover.done.no_room {
         let mut batch = mover.cut_batch(&mut isolated);
         if mode == Mode::Async {
@@ -84,10 +86,11 @@ pub(super) fn run<M: Machine>(
         mover.tries(&mut batch, Mode::Async, 1);
         mover.fail(batch);
     }
-    let mut parts = core::mem::take(&mut mover.parts);
-    while let Some(head) = isolated.pop_tail(&st.frames).or_else(|| parts.pop_tail(&st.frames)) {
-        mover.done.left += u64::from(st.frames[head].pages());
-        mover.stay.push_head(&st.frames, head);
+    for mut left in [core::mem::take(&mut mover.untried), isolated, core::mem::take(&mut mover.parts)] {
+        while let Some(head) = left.pop_tail(&st.frames) {
+            mover.done.left += u64::from(st.frames[head].pages());
+            mover.stay.push_head(&st.frames, head);
+        }
     }
     (mover.done, mover.stay)
 }
@@ -125,6 +128,9 @@ impl<M: Machine> Mover<'_, '_, M> {
 
     /// Try each folio by itself, and wait for what the mode says.
     fn one_by_one(&mut self, folios: &mut List, mode: Mode) {
+        if self.done.no_room {
+            return;
+        }
         let frames = &self.st.frames;
         let mut failed = List::new();
         while let Some(head) = folios.pop_tail(frames) {
@@ -133,6 +139,9 @@ impl<M: Machine> Mover<'_, '_, M> {
             self.tries(&mut alone, mode, PASSES_SYNC);
             while let Some(head) = alone.pop_tail(frames) {
                 failed.push_head(frames, head);
+            }
+            if self.done.no_room {
+                self.untried = core::mem::take(folios);
             }
         }
         *folios = failed;
@@ -165,7 +174,7 @@ impl<M: Machine> Mover<'_, '_, M> {
                 Err(Stay::NoRoom) => {
                     self.done.no_room = true;
                     failed.push_head(frames, head);
-                    break;
+                    self.untried = core::mem::take(folios);
                 }
             }
         }

@@ -9,7 +9,7 @@
 //! (`migrate_misplaced_folio`) of Linux
 //! 6.12, and `update_task_scan_period` there. Tasks are not moved to their pages here: see docs/tiers.md.
 
-use super::vma::VmaView;
+use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces};
 use crate::alloc::{Fresh, Mark, Reserve};
 use crate::api::Prot;
@@ -38,7 +38,11 @@ pub(super) struct Scan {
     cursor: AtomicU64,
     /// Milliseconds until then; 0: the shortest.
     period: AtomicU64,
-    /// What faults have told since the space was last begun with.
+    /// How often all of the space has been marked.
+    rounds: AtomicU64,
+    /// How often it had been when the period was last adapted.
+    adapted: AtomicU64,
+    /// What faults have told since then.
     told: Told,
 }
 
@@ -60,17 +64,14 @@ const MOSTLY: u64 = 7;
 
 impl Told {
     /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one
-    /// task, or cannot be moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a
-    /// task.)
-    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> u64 {
+    /// task, or cannot be moved; shorter where neither holds. `Err`: twice as long, from now on.
+    /// (`update_task_scan_period`; of a space and not of a task.)
+    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> Result<u64, u64> {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
         let immobile = self.immobile.swap(0, Relaxed);
-        if remote + local == 0 {
-            return period;
-        }
         if local + shared == 0 || immobile > 0 {
-            return (period * 2).min(most);
+            return Err((period * 2).min(most));
         }
         let slot = period.div_ceil(SLOTS);
         // Who tells adds to the one before the other: one may be there alone.
@@ -84,7 +85,7 @@ impl Told {
         } else {
             period.saturating_sub((MOSTLY - own.max(near)) * slot)
         };
-        next.clamp(least, most.max(least))
+        Ok(next.clamp(least, most.max(least)))
     }
 }
 
@@ -129,7 +130,8 @@ impl Spaces {
             let Some(range) = space.range_from(at, wanted) else { break Vpn(0) };
             let start = at.max(range.start);
             let end = Vpn((start.0 + left).next_multiple_of(TABLE_ENTRIES as u64)).min(range.end());
-            let marked = st.gather(id, |gather| mark(st, id, start, end, gather));
+            let is_cow = range.flags & (VmaFlags::SHARED | VmaFlags::MAY_WRITE) == VmaFlags::MAY_WRITE;
+            let marked = st.gather(id, |gather| mark(st, id, (start, end), is_cow, gather));
             st.count(Stat::NumaPteUpdates, marked as i64);
             if marked > 0 {
                 left = left.saturating_sub(end.0 - start.0);
@@ -143,7 +145,7 @@ impl Spaces {
         };
         space.numa.cursor.store(next.0, Relaxed);
         if next == Vpn(0) {
-            space.adapt_period(st, id);
+            space.numa.rounds.fetch_add(1, Relaxed);
         }
         // It takes about 3 % of the time, at most.
         let spent = st.machine.now().saturating_sub(begun);
@@ -164,15 +166,31 @@ impl Space {
         now >= next && self.numa.next.compare_exchange(next, later(), Relaxed, Relaxed).is_ok()
     }
 
-    /// All of the space has been marked once more.
+    /// If all of the space has been marked once more, make the period longer or shorter.
     fn adapt_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+        let rounds = self.numa.rounds.load(Relaxed);
+        if self.numa.adapted.swap(rounds, Relaxed) == rounds {
+            return;
+        }
         let (least, most) = scan_periods(st, id);
         let period = self.numa.period.load(Relaxed).max(least);
-        self.numa.period.store(self.numa.told.next_period(period, (least, most)), Relaxed);
+        let next = self.numa.told.next_period(period, (least, most));
+        self.numa.period.store(next.unwrap_or_else(|longer| longer), Relaxed);
+        if let Err(longer) = next {
+            self.numa.next.store(st.machine.now() + longer * MILLISECOND, Relaxed);
+        }
     }
 
-    /// Pages were used: on their own node? By the task that used them before?
-    pub(super) fn note_locality(&self, pages: u64, local: bool, private: bool) {
+    /// Pages were used: on their own node? By the task that used them before? Nothing is known of who used what was
+    /// just promoted before: it counts as used from elsewhere, and by one task. (`task_numa_fault`)
+    pub(super) fn note_locality<M: Machine>(
+        &self,
+        st: &Store<M>,
+        id: SpaceId,
+        pages: u64,
+        (local, private): (bool, bool),
+    ) {
+        self.adapt_period(st, id);
         self.numa.told.local[usize::from(local)].fetch_add(pages, Relaxed);
         self.numa.told.private[usize::from(private)].fetch_add(pages, Relaxed);
     }
@@ -249,7 +267,13 @@ fn tells_user(vma: &VmaView) -> bool {
 }
 
 /// Mark the entries of a range whose pages could be elsewhere. Returns how many.
-fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &mut Gather) -> u64 {
+fn mark<M: Machine>(
+    st: &Store<M>,
+    id: SpaceId,
+    (start, end): (Vpn, Vpn),
+    is_cow: bool,
+    gather: &mut Gather,
+) -> u64 {
     let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
     let policy = st.hot.policy(&st.knobs);
     let now_ms = st.machine.now() / MILLISECOND;
@@ -264,6 +288,8 @@ fn mark<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn, gather: &m
         let top = st.tiers.is_top(frame.node());
         if !(if top { normal } else { policy.wants_faults() })
             || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY))
+            // What spaces share until one of them writes to it is as near to one as to the other.
+            || (is_cow && st.frames.likely_mapped_shared(head))
         {
             return;
         }
@@ -295,7 +321,7 @@ mod tests {
             set(&told.local, local);
             set(&told.private, private);
             told.immobile.store(immobile, Relaxed);
-            told.next_period(1000, (300, 60_000))
+            told.next_period(1000, (300, 60_000)).unwrap_or_else(|longer| longer)
         };
         // Each task has its own pages: longer, by the tenths above seven, and at least by one.
         assert_eq!([next(0, 100, 0), next(50, 100, 0), next(50, 75, 0)], [2000, 1300, 1100]);
@@ -305,16 +331,16 @@ mod tests {
         assert_eq!([next(60, 30, 0), next(20, 40, 0), next(0, 0, 0)], [900, 700, 300]);
         assert_eq!(next(60, 30, 1), 2000, "nothing could be moved");
         let told = Told::default();
-        assert_eq!(told.next_period(1000, (300, 60_000)), 1000, "nobody has told anything");
+        assert_eq!(told.next_period(1000, (300, 60_000)), Err(2000), "nobody has told anything");
         told.local[0].store(1, Relaxed);
         told.private[1].store(1, Relaxed);
         told.immobile.store(1, Relaxed);
-        assert_eq!(told.next_period(50_000, (300, 60_000)), 60_000, "no longer than the longest");
+        assert_eq!(told.next_period(50_000, (300, 60_000)), Err(60_000), "no longer than the longest");
         // What could not be moved in that round says nothing of the next.
         told.local[0].store(40, Relaxed);
         told.local[1].store(60, Relaxed);
         told.private[0].store(70, Relaxed);
         told.private[1].store(30, Relaxed);
-        assert_eq!(told.next_period(1000, (300, 60_000)), 900);
+        assert_eq!(told.next_period(1000, (300, 60_000)), Ok(900));
     }
 }

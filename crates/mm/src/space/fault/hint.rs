@@ -27,15 +27,17 @@ impl<M: Machine> Fault<'_, M> {
             st.charge(Work::EntrySet, u64::from(run.count));
             (st.frames.head(run.entry.pfn()), st.machine.node())
         };
-        let node = st.frames[head].node();
+        let (node, pages) = (st.frames[head].node(), u64::from(st.frames[head].pages()));
         self.count(Stat::NumaHintFaults);
         if node == here {
             self.count(Stat::NumaHintFaultsLocal);
         }
         if let Some(to) = self.wanted_on(head, node, here) {
             if st.tiers.is_top(node) || st.knobs.get(Knob::TierMigration) == 0 {
-                if !self.space.move_misplaced(st, self.vma, head, to) && st.tiers.is_top(node) {
-                    self.space.note_immobile();
+                match (self.space.move_misplaced(st, self.vma, head, to), st.tiers.is_top(node)) {
+                    (true, false) => self.note_locality(pages, (false, true)),
+                    (false, true) => self.space.note_immobile(),
+                    _ => {}
                 }
             } else if let Some(name) = PageName::of(&st.frames[head]) {
                 // Later, by a daemon: meanwhile the page is used where it is.
@@ -45,6 +47,10 @@ impl<M: Machine> Fault<'_, M> {
             }
         }
         Ok(Served::MINOR)
+    }
+
+    fn note_locality(&self, pages: u64, told: (bool, bool)) {
+        self.space.note_locality(self.st, self.id, pages, told);
     }
 
     /// The node that a page is to be moved to, if any.
@@ -73,7 +79,7 @@ impl<M: Machine> Fault<'_, M> {
             return None;
         }
         let user = st.hot.hints.note_user(head, here, st.machine.task() & 0x00ff_ffff);
-        self.space.note_locality(u64::from(frame.pages()), node == here, user.private);
+        self.note_locality(u64::from(frame.pages()), (node == here, user.private));
         (user.moves && node != here && st.tiers.has_memory(here)).then_some(here)
     }
 }

@@ -28,11 +28,18 @@ impl Bench {
 
     /// Isolate the folio of a page, and move it as this mode does.
     fn move_folio(&self, at: u64, mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
+        self.move_folios(&[at], mode, target)
+    }
+
+    /// The same for the folios of several pages.
+    fn move_folios(&self, pages: &[u64], mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
         let st = &self.mm.store;
-        let head = st.frames.head(self.shown(at).0);
-        migrate::isolate(st, head).unwrap();
         let mut list = crate::frame::List::new();
-        list.push_head(&st.frames, head);
+        for &at in pages {
+            let head = st.frames.head(self.shown(at).0);
+            migrate::isolate(st, head).unwrap();
+            list.push_head(&st.frames, head);
+        }
         migrate::folios(st, list, target, mode, Why::Compaction)
     }
 }
@@ -200,6 +207,38 @@ impl Target<TestMachine> for Pages {
 
     fn give_back(&mut self, st: &Store<TestMachine>, unused: Fresh) {
         st.put(unused.into_pfn());
+    }
+}
+
+/// So many frames, and no more.
+struct Few(u32);
+
+impl Target<TestMachine> for Few {
+    fn take(&mut self, st: &Store<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
+        self.0 = self.0.checked_sub(1)?;
+        OnNode(Some(NodeId(1))).take(st, from, order)
+    }
+
+    fn give_back(&mut self, st: &Store<TestMachine>, unused: Fresh) {
+        st.put(unused.into_pfn());
+    }
+}
+
+/// As Linux counts: where memory is out, what was not tried has not failed.
+#[test]
+fn what_comes_after_a_folio_without_a_frame_has_not_failed() {
+    for mode in [Mode::Async, Mode::SyncLight, Mode::Sync] {
+        let (bench, at) = (simple(1), start_of(Kind::Anon));
+        bench.store_all(at, 6);
+        let pages: Vec<u64> = (at..at + 6).collect();
+        let done = bench.move_folios(&pages, mode, &mut Few(2));
+        assert_eq!((done.moved, done.failed, done.left, done.no_room), (2, 1, 3, true), "{mode:?}");
+        assert_eq!(bench.mm.ground().stats.read(Stat::PgmigrateFail), 1, "{mode:?}");
+        let nodes = pages.iter().map(|&at| bench.mm.store.frames[bench.shown(at).0].node().0);
+        assert_eq!(nodes.collect::<Vec<_>>(), [1, 1, 0, 0, 0, 0], "{mode:?}");
+        assert_eq!(bench.mm.validate(), Ok(()));
+        // All are on their lists again.
+        assert_eq!(bench.move_to(at, 6, Some(1)).moved, 4, "{mode:?}");
     }
 }
 
