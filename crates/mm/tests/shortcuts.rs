@@ -45,6 +45,8 @@ impl Copy {
         for file in ["Cargo.toml", "clippy.toml"] {
             fs::copy(crate_dir.join(file), target.join(file)).unwrap();
         }
+        // What it depends on within the project.
+        copy_tree(&crate_dir.join("../abi"), &root.join("crates/abi"));
         let workspace = fs::read_to_string(crate_dir.join("../../Cargo.toml")).unwrap();
         let member =
             |line: &str| !["members", "exclude", "default-members"].iter().any(|key| line.starts_with(key));
