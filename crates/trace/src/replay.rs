@@ -13,8 +13,8 @@
 use abi::{Errno, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::sync::atomic::{AtomicU64, Ordering};
 use program::{Access, FileSpec, Os, Program, Role, Signal, TaskHandle};
 use spin::Mutex;
@@ -79,6 +79,24 @@ impl Outcome {
         if self.broken.is_none() {
             self.broken.clone_from(&other.broken);
         }
+    }
+
+    /// What a reader of the run's numbers should know, a sentence each. That the trace is broken is none of them.
+    pub fn notes(&self) -> Vec<String> {
+        let skipped = self.first_skipped.map(|(thread, addr)| {
+            format!(
+                "{} of the trace's accesses touched memory that was not mapped and were left out (first: thread {}, address \
+                 {addr:#x})",
+                self.skipped, thread.0
+            )
+        });
+        let failed = self.first_failed.map(|(thread, call, errno)| {
+            format!(
+                "{} system calls of the trace failed (first: {call} of thread {}: {errno:?})",
+                self.failed_calls, thread.0
+            )
+        });
+        skipped.into_iter().chain(failed).collect()
     }
 }
 

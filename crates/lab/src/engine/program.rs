@@ -178,21 +178,7 @@ fn warnings(replay: &trace::Outcome) -> Result<Vec<String>> {
     if let Some(why) = &replay.broken {
         return Err(Error::Input(why.clone()));
     }
-    let mut warnings = Vec::new();
-    if let Some((thread, addr)) = replay.first_skipped {
-        warnings.push(format!(
-            "{} of the trace's accesses touched memory that was not mapped and were left out (first: thread {}, address \
-             {addr:#x})",
-            replay.skipped, thread.0
-        ));
-    }
-    if let Some((thread, call, errno)) = replay.first_failed {
-        warnings.push(format!(
-            "{} system calls of the trace failed (first: {call} of thread {}: {errno:?})",
-            replay.failed_calls, thread.0
-        ));
-    }
-    Ok(warnings)
+    Ok(replay.notes())
 }
 
 #[cfg(test)]

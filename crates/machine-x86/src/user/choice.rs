@@ -4,7 +4,6 @@ use super::scenarios::{self, Scenario};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use program::named::{Words, Wrong};
 use program::{Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
@@ -51,16 +50,7 @@ impl Choice {
     pub fn note(&self, role: Role) -> Option<String> {
         let Choice::Trace(replay) = self else { return None };
         let outcome = replay.outcome_of(ThreadId(role))?;
-        let mut parts = Vec::new();
-        if let Some((_, addr)) = outcome.first_skipped {
-            parts.push(format!(
-                "{} accesses touched memory that was not mapped (first: {addr:#x})",
-                outcome.skipped
-            ));
-        }
-        if let Some((_, call, errno)) = outcome.first_failed {
-            parts.push(format!("{} system calls failed (first: {call}, {errno:?})", outcome.failed_calls));
-        }
+        let mut parts = outcome.notes();
         parts.extend(outcome.broken);
         (!parts.is_empty()).then(|| format!("thread {role} of the trace: {}", parts.join("; ")))
     }
