@@ -129,7 +129,9 @@ fn a_trace_reads_what_it_wrote() {
         assert_eq!((report.totals.tasks, report.totals.accesses, report.totals.progress), (2, 183, 180));
         let [note] = &report.notes[..] else { panic!("{:?}", report.notes) };
         assert!(
-            note.contains("thread 0") && note.contains("3 accesses") && note.contains("0x9000000"),
+            note.contains("thread 0")
+                && note.contains("3 of the trace's accesses")
+                && note.contains("0x9000000"),
             "{note}"
         );
     }

@@ -179,9 +179,13 @@ impl<S: Source> Replay<S> {
         sum
     }
 
-    /// What happened to one thread in its last run.
-    pub fn outcome_of(&self, thread: ThreadId) -> Option<Outcome> {
-        self.outcomes.get(thread.0 as usize).map(|outcome| outcome.lock().clone())
+    /// What a reader of the last run's numbers should know of one thread, in one line: what went otherwise, and whether the
+    /// trace is broken.
+    pub fn note_of(&self, thread: ThreadId) -> Option<String> {
+        let outcome = self.outcomes.get(thread.0 as usize)?.lock();
+        let broken = outcome.broken.iter().map(|why| format!("thread {} of the trace: {why}", thread.0));
+        let notes: Vec<String> = outcome.notes().into_iter().chain(broken).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn begin(&self) {

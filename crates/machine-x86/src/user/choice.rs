@@ -49,10 +49,7 @@ impl Choice {
     /// What a reader of the run's numbers should know of what a task has done, when that has ended.
     pub fn note(&self, role: Role) -> Option<String> {
         let Choice::Trace(replay) = self else { return None };
-        let outcome = replay.outcome_of(ThreadId(role))?;
-        let mut parts = outcome.notes();
-        parts.extend(outcome.broken);
-        (!parts.is_empty()).then(|| format!("thread {role} of the trace: {}", parts.join("; ")))
+        replay.note_of(ThreadId(role))
     }
 }
 
