@@ -24,6 +24,11 @@ pub struct GroupLimits {
     pub swap_max: u64,
 }
 
+impl GroupLimits {
+    /// Names of their files, in the order of the fields.
+    pub const FILES: [&str; 5] = ["memory.max", "memory.high", "memory.low", "memory.min", "memory.swap.max"];
+}
+
 impl Default for GroupLimits {
     fn default() -> Self {
         GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }

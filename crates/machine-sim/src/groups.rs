@@ -80,10 +80,15 @@ pub struct GroupSpec {
 
 impl GroupSpec {
     fn limits(&self) -> GroupLimits {
-        let none = u64::MAX;
-        let [max, high, swap_max] = [self.max, self.high, self.swap_max].map(|limit| limit.unwrap_or(none));
-        let [low, min] = [self.low, self.min].map(Option::unwrap_or_default);
-        abi::GroupLimits { max, high, low, min, swap_max }.into()
+        let unsaid = abi::GroupLimits::default();
+        let limits = abi::GroupLimits {
+            max: self.max.unwrap_or(unsaid.max),
+            high: self.high.unwrap_or(unsaid.high),
+            low: self.low.unwrap_or(unsaid.low),
+            min: self.min.unwrap_or(unsaid.min),
+            swap_max: self.swap_max.unwrap_or(unsaid.swap_max),
+        };
+        limits.into()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -305,13 +310,8 @@ impl GroupOutcome {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE);
         let limits = mm.group_limits(group).ok().map(|limits| {
             let GroupLimits { max, high, low, min, swap_max } = limits;
-            [
-                ("memory.max", bytes(max)),
-                ("memory.high", bytes(high)),
-                ("memory.low", bytes(low)),
-                ("memory.min", bytes(min)),
-                ("memory.swap.max", bytes(swap_max)),
-            ]
+            let limits = [max, high, low, min, swap_max].map(bytes);
+            std::array::from_fn(|i| (abi::GroupLimits::FILES[i], limits[i]))
         });
         let counted = |events: bool| {
             let these = GroupStat::ALL.iter().filter(move |stat| stat.is_event() == events);

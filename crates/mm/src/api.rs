@@ -143,7 +143,7 @@ pub struct GroupLimits {
 
 impl Default for GroupLimits {
     fn default() -> Self {
-        GroupLimits { max: u64::MAX, high: u64::MAX, low: 0, min: 0, swap_max: u64::MAX }
+        abi::GroupLimits::default().into()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::engine::GroupSpec;
 use crate::size::{Memory, parse_bytes};
 use crate::suggest;
+use program::GroupLimits;
 
 /// A group as the user wrote it. Shares are of what the program has at once at most.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,7 @@ pub struct GroupArg {
     spec: GroupSpec,
 }
 
-/// What can be said of a group: its limits, by the names of their files, and then this.
-const LIMITS: [&str; 5] = ["memory.max", "memory.high", "memory.low", "memory.min", "memory.swap.max"];
+/// What can be said of a group besides its limits, which have the names of their files.
 const PROCESSES: &str = "processes";
 
 /// `NAME`, or `NAME:SETTING=VALUE,...`.
@@ -35,7 +35,7 @@ pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
             }
             continue;
         }
-        let Some(which) = LIMITS.iter().position(|&known| known == key) else {
+        let Some(which) = GroupLimits::FILES.iter().position(|&known| known == key) else {
             return Err(unknown(key));
         };
         if group.limits.iter().any(|&(before, _)| before == which) {
@@ -47,7 +47,7 @@ pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
 }
 
 fn unknown(key: &str) -> String {
-    let known = || LIMITS.into_iter().chain([PROCESSES]);
+    let known = || GroupLimits::FILES.into_iter().chain([PROCESSES]);
     let hint = suggest::nearest(key, known()).map(|near| format!("; did you mean '{near}'?"));
     let all = known().collect::<Vec<_>>().join(", ");
     format!("a group has no setting '{key}'{} (there are {all})", hint.unwrap_or_default())
