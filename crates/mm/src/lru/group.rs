@@ -350,7 +350,10 @@ impl Groups {
                 }
                 return Err(level);
             }
-            counter.peak.fetch_max(now.max(0) as u64, Relaxed);
+            // Mostly it is less.
+            if now.max(0) as u64 > counter.peak.load(Relaxed) {
+                counter.peak.fetch_max(now.max(0) as u64, Relaxed);
+            }
             if now.max(0) as u64 > counter.high.load(Relaxed) {
                 counter.taken_over_high.fetch_add(pages, Relaxed);
             }
