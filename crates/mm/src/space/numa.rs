@@ -62,16 +62,25 @@ struct Told {
 const SLOTS: u64 = 10;
 const MOSTLY: u64 = 7;
 
+/// How long a period is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// So long, after what is under way.
+    After(u64),
+    /// So long from now on: there is nothing to be learnt for the time being.
+    FromNow(u64),
+}
+
 impl Told {
     /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one
-    /// task, or cannot be moved; shorter where neither holds. `Err`: twice as long, from now on.
-    /// (`update_task_scan_period`; of a space and not of a task.)
-    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> Result<u64, u64> {
+    /// task, or cannot be moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a
+    /// task.)
+    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> Next {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
         let immobile = self.immobile.swap(0, Relaxed);
         if local + shared == 0 || immobile > 0 {
-            return Err((period * 2).min(most));
+            return Next::FromNow((period * 2).min(most));
         }
         let slot = period.div_ceil(SLOTS);
         // Who tells adds to the one before the other: one may be there alone.
@@ -85,7 +94,7 @@ impl Told {
         } else {
             period.saturating_sub((MOSTLY - own.max(near)) * slot)
         };
-        Ok(next.clamp(least, most.max(least)))
+        Next::After(next.clamp(least, most.max(least)))
     }
 }
 
@@ -169,15 +178,17 @@ impl Space {
     /// If all of the space has been marked once more, make the period longer or shorter.
     fn adapt_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
         let rounds = self.numa.rounds.load(Relaxed);
-        if self.numa.adapted.swap(rounds, Relaxed) == rounds {
+        // Mostly nothing has changed, and faults of several CPUs look.
+        if self.numa.adapted.load(Relaxed) == rounds || self.numa.adapted.swap(rounds, Relaxed) == rounds {
             return;
         }
         let (least, most) = scan_periods(st, id);
         let period = self.numa.period.load(Relaxed).max(least);
         let next = self.numa.told.next_period(period, (least, most));
-        self.numa.period.store(next.unwrap_or_else(|longer| longer), Relaxed);
-        if let Err(longer) = next {
-            self.numa.next.store(st.machine.now() + longer * MILLISECOND, Relaxed);
+        let (Next::After(period) | Next::FromNow(period)) = next;
+        self.numa.period.store(period, Relaxed);
+        if next == Next::FromNow(period) {
+            self.numa.next.store(st.machine.now() + period * MILLISECOND, Relaxed);
         }
     }
 
@@ -321,7 +332,9 @@ mod tests {
             set(&told.local, local);
             set(&told.private, private);
             told.immobile.store(immobile, Relaxed);
-            told.next_period(1000, (300, 60_000)).unwrap_or_else(|longer| longer)
+            match told.next_period(1000, (300, 60_000)) {
+                Next::After(period) | Next::FromNow(period) => period,
+            }
         };
         // Each task has its own pages: longer, by the tenths above seven, and at least by one.
         assert_eq!([next(0, 100, 0), next(50, 100, 0), next(50, 75, 0)], [2000, 1300, 1100]);
@@ -331,16 +344,20 @@ mod tests {
         assert_eq!([next(60, 30, 0), next(20, 40, 0), next(0, 0, 0)], [900, 700, 300]);
         assert_eq!(next(60, 30, 1), 2000, "nothing could be moved");
         let told = Told::default();
-        assert_eq!(told.next_period(1000, (300, 60_000)), Err(2000), "nobody has told anything");
+        assert_eq!(told.next_period(1000, (300, 60_000)), Next::FromNow(2000), "nobody has told anything");
         told.local[0].store(1, Relaxed);
         told.private[1].store(1, Relaxed);
         told.immobile.store(1, Relaxed);
-        assert_eq!(told.next_period(50_000, (300, 60_000)), Err(60_000), "no longer than the longest");
+        assert_eq!(
+            told.next_period(50_000, (300, 60_000)),
+            Next::FromNow(60_000),
+            "no longer than the longest"
+        );
         // What could not be moved in that round says nothing of the next.
         told.local[0].store(40, Relaxed);
         told.local[1].store(60, Relaxed);
         told.private[0].store(70, Relaxed);
         told.private[1].store(30, Relaxed);
-        assert_eq!(told.next_period(1000, (300, 60_000)), Ok(900));
+        assert_eq!(told.next_period(1000, (300, 60_000)), Next::After(900));
     }
 }
