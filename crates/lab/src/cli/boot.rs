@@ -12,6 +12,7 @@ use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
+use crate::replay::RunLine;
 use crate::summary::{SCHEMA, Setup, Summary};
 use crate::{human, interrupt, replay, table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -261,27 +262,15 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
         if interrupt::requested() {
             return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
         }
-        let command = replay::shell_line(
-            ["pagefold", "run", &setup.program, "--machine", &setup.machine, "--memory"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([setup.memory.unwrap_or_default().to_string()])
-                .chain(["--profile".to_owned(), profile.name.clone()])
-                .chain(
-                    profile
-                        .settings()
-                        .iter()
-                        .flat_map(|(knob, value)| ["--set".to_owned(), format!("{knob}={value}")]),
-                )
-                .chain(["--seed".to_owned(), seed.to_string()]),
-        );
+        let Setup { program: name, machine: preset, memory, .. } = setup;
+        let line = RunLine { program: name, machine: preset, memory: *memory, profile, seed };
         let run = engine::Run {
             memory: setup.memory,
             knobs: &profile.knobs,
             seed,
             ..engine::Run::new(&machine, program)
         };
-        records.push(run.replayable(&profile.name, command)?);
+        records.push(run.replayable(&profile.name, line.with([]))?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -7,9 +7,10 @@ use crate::curve::{Curve, Row, SHOWN, Shown};
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, run as run_jobs};
+use crate::interrupt;
 use crate::profile::Profile;
+use crate::replay::RunLine;
 use crate::size::Memory;
-use crate::{interrupt, replay};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -147,17 +148,15 @@ impl Plan {
         if let Err(error) = self.machine.check_memory(memory) {
             return done(Err(error.to_string()));
         }
-        let (size, seed) = (memory.to_string(), job.seed.to_string());
-        let words = ["pagefold", "run", &self.name, "--machine", &self.machine_name, "--memory", &size];
-        let command =
-            replay::shell_line(words.into_iter().chain(["--profile", &profile.name, "--seed", &seed]));
+        let (program, machine, seed) = (&self.name, &self.machine_name, job.seed);
+        let line = RunLine { program, machine, memory: Some(memory), profile, seed };
         let run = engine::Run {
             memory: Some(memory),
             knobs: &profile.knobs,
             seed: job.seed,
             ..engine::Run::new(&self.machine, &self.program)
         };
-        match run.replayable(&profile.name, command) {
+        match run.replayable(&profile.name, line.with([])) {
             Ok(record) if record.counters.get("oom_kill").is_some_and(|&kills| kills > 0) => {
                 done(Err("out of memory".to_owned()))
             }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
-use crate::replay;
+use crate::replay::RunLine;
 use crate::rundir::{Raw, RunDir};
 use crate::summary::{SCHEMA, Setup, Summary};
 use crate::tree::Tree;
@@ -288,25 +288,17 @@ fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
 
 /// The command line that does one run again, with the oracle watching.
 fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) -> String {
-    let mut words: Vec<String> =
-        ["pagefold", "run", &setup.program, "--machine", &setup.machine].map(str::to_owned).to_vec();
-    if let Some(bytes) = setup.memory {
-        words.extend(["--memory".to_owned(), bytes.to_string()]);
-    }
+    let Setup { program, machine, memory, .. } = setup;
+    let run = RunLine { program, machine, memory: *memory, profile, seed };
+    let mut words: Vec<String> = Vec::new();
     words.extend(setup.fragment.iter().flat_map(|state| ["--fragment".to_owned(), state.clone()]));
     words.extend(setup.group.iter().flat_map(|group| ["--group".to_owned(), group.clone()]));
-    words.extend(["--profile".to_owned(), profile.name.clone()]);
-    // Settings of the profile itself are in its name; giving them again changes nothing.
-    for (knob, value) in profile.settings() {
-        words.extend(["--set".to_owned(), format!("{knob}={value}")]);
-    }
-    words.extend(["--seed".to_owned(), seed.to_string(), "--verify".to_owned()]);
     words.extend(also.bound.then(|| "--bound".to_owned()));
     words.extend(also.optimum.then(|| "--optimum".to_owned()));
     words.extend(also.moves.then(|| "--moves".to_owned()));
     words.extend(also.placement.then(|| "--placement".to_owned()));
     words.extend(also.preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
-    replay::shell_line(words)
+    run.with(words)
 }
 
 pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&RunDir>) -> Error {

@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, run as run_jobs};
 use crate::optimum::{self, Case, Counted, Table};
 use crate::profile::Profile;
+use crate::replay::RunLine;
 use crate::size::Memory;
-use crate::{human, interrupt, replay};
+use crate::{human, interrupt};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
 /// What to run.
 struct Plan {
     machine: Machine,
+    machine_name: String,
     profiles: Vec<Profile>,
     cases: Vec<(Case, Arc<Program>)>,
     seed: u64,
@@ -94,7 +96,8 @@ fn understand(args: &OptimumArgs) -> Result<Plan> {
             cases.push((Case { program: name.clone(), footprint, memory: bytes, size }, program.clone()));
         }
     }
-    Ok(Plan { machine, profiles, cases, seed: args.many.seed })
+    let machine_name = args.machine.clone();
+    Ok(Plan { machine, machine_name, profiles, cases, seed: args.many.seed })
 }
 
 /// One run, or why it cannot be done: some programs do not run in some memories.
@@ -104,9 +107,8 @@ fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
     if let Err(error) = plan.machine.check_memory(case.memory) {
         return Ok(Err(error.to_string()));
     }
-    let (memory, seed) = (case.memory.to_string(), plan.seed.to_string());
-    let words = ["pagefold", "run", &case.program, "--memory", &memory, "--profile", &profile.name];
-    let command = replay::shell_line(words.into_iter().chain(["--seed", &seed, "--optimum"]));
+    let (name, machine, seed) = (&case.program, &plan.machine_name, plan.seed);
+    let line = RunLine { program: name, machine, memory: Some(case.memory), profile, seed };
     let run = engine::Run {
         memory: Some(case.memory),
         knobs: &profile.knobs,
@@ -114,7 +116,7 @@ fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
         optimum: true,
         ..engine::Run::new(&plan.machine, program)
     };
-    match run.replayable(&profile.name, command) {
+    match run.replayable(&profile.name, line.with(["--optimum".to_owned()])) {
         Ok(record) => Ok(Ok(record.optimum.expect("it was asked for"))),
         Err(Error::Input(why)) => Ok(Err(why)),
         Err(other) => Err(other),

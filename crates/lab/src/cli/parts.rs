@@ -7,11 +7,12 @@ use super::output;
 use crate::engine::{self, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::interrupt;
 use crate::parts::{Outcome, PROGRAMS, ProgramRow, profiles};
 use crate::profile::Profile;
 use crate::record::RunRecord;
+use crate::replay::RunLine;
 use crate::size::Memory;
-use crate::{interrupt, replay};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,16 +75,14 @@ impl Case {
 
     fn run(&self, job: Job) -> Result<RunRecord> {
         let profile = &self.profiles[job.profile];
-        let (memory, seed) = (self.memory.to_string(), job.seed.to_string());
-        let words = ["pagefold", "run", &self.name, "--machine", &self.machine, "--memory", &memory];
-        let words = words.into_iter().chain(["--profile", &profile.name, "--seed", &seed, "--verify"]);
-        let command = replay::shell_line(words);
+        let (program, machine, seed) = (&self.name, &self.machine, job.seed);
+        let line = RunLine { program, machine, memory: Some(self.memory), profile, seed };
         let run = engine::Run {
             memory: Some(self.memory),
             knobs: &profile.knobs,
             seed: job.seed,
             ..engine::Run::new(&self.spec, &self.program)
         };
-        run.replayable(&profile.name, command)
+        run.replayable(&profile.name, line.with([]))
     }
 }

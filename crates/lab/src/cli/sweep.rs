@@ -7,9 +7,10 @@ use crate::engine::{self, Fragmentation, Machine, Program};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
+use crate::replay::RunLine;
 use crate::size::Memory;
 use crate::sweep::{Done, Key, Outcome, Store, Sweep, What};
-use crate::{interrupt, list, replay, rundir, suggest};
+use crate::{interrupt, list, rundir, suggest};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
         let (key, outcome) = (Key { what: ready.what.clone(), seed: job.seed }, ready.run(job.seed)?);
         check_metrics(&metrics, &outcome)?;
         let mut kept = kept.lock().expect("nobody panics with it");
-        kept.0.append(key.clone(), outcome.clone())?;
+        kept.0.append(&key, &outcome)?;
         kept.1.insert(key, outcome);
         Ok(())
     };
@@ -114,9 +115,8 @@ fn prepare(sweep: &Sweep, file: &Path) -> Result<Vec<Ready>> {
 /// What is to be shown must be something that runs measure. Not all of them do: so what is listed is fine, too.
 fn check_metrics(metrics: &[String], done: &Done) -> Result<()> {
     let Done::Record(run) = done else { return Ok(()) };
-    let listed = [list::metrics(), list::counters()];
-    let known = |name: &str| run.value(name).is_some() || listed.iter().any(|list| list.has(name));
-    match metrics.iter().find(|name| !known(name)) {
+    let listed = |name: &str| [list::metrics(), list::counters()].iter().any(|list| list.has(name));
+    match metrics.iter().find(|name| run.value(name).is_none() && !listed(name)) {
         None => Ok(()),
         Some(name) => {
             let names = run.metrics.iter().map(|one| &one.name).chain(run.counters.keys());
@@ -181,13 +181,8 @@ impl Ready {
     }
 
     fn command(&self, seed: u64) -> String {
-        let mut words = vec!["pagefold", "run", &self.what.program, "--machine", &self.what.machine];
-        let (memory, seed) = (self.memory.map(|bytes| bytes.to_string()), seed.to_string());
-        words.extend(memory.iter().flat_map(|bytes| ["--memory", bytes]));
-        words.extend(self.what.fragment.iter().flat_map(|state| ["--fragment", state]));
-        words.extend(["--profile", &self.what.profile]);
-        words.extend(self.what.set.iter().flat_map(|setting| ["--set", setting]));
-        words.extend(["--seed", &seed, "--verify"]);
-        replay::shell_line(words)
+        let What { program, machine, fragment, .. } = &self.what;
+        let line = RunLine { program, machine, memory: self.memory, profile: &self.profile, seed };
+        line.with(fragment.iter().flat_map(|state| ["--fragment".to_owned(), state.clone()]))
     }
 }

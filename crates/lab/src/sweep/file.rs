@@ -47,7 +47,7 @@ struct File {
     title: String,
     #[serde(default = "one")]
     runs: u32,
-    #[serde(default = "one_seed")]
+    #[serde(default = "one")]
     seed: u64,
     run: Template,
     #[serde(default)]
@@ -58,12 +58,8 @@ struct File {
     show: Show,
 }
 
-fn one() -> u32 {
-    1
-}
-
-fn one_seed() -> u64 {
-    1
+fn one<N: From<u8>>() -> N {
+    1.into()
 }
 
 /// How a run is made.
@@ -136,6 +132,8 @@ pub struct Point {
     pub values: Vec<String>,
     /// Which of the sweep's runs it is.
     pub what: usize,
+    /// The point that has the first value of the axis that is compared, and else the same: perhaps itself.
+    pub base: usize,
 }
 
 /// A part of a sweep: all combinations of its axes' values.
@@ -215,13 +213,18 @@ impl Sweep {
             if count.is_none_or(|count| count > MOST) {
                 return Err(format!("it has more than {MOST} points"));
             }
-            for values in combinations(values) {
+            // How far apart points are that differ in what is compared alone.
+            let (step, count) = self.compare.map_or((1, 1), |axis| {
+                (values[axis + 1..].iter().map(Vec::len).product(), values[axis].len())
+            });
+            for (at, values) in combinations(values).into_iter().enumerate() {
                 let values = coupled(&self.axes, &values, &mut used)?;
                 let fill = Fill { axes: &self.axes, values: &values };
                 let what = fill.what(template, &mut used)?;
                 let next = known.len();
                 let what = *known.entry(what).or_insert(next);
-                self.points.push(Point { cut, values, what });
+                let base = self.points.len() - at / step % count * step;
+                self.points.push(Point { cut, values, what, base });
             }
         }
         if let Some(axis) = used.iter().position(|&used| !used) {
@@ -376,6 +379,18 @@ mod tests {
             [(0, 0), (0, 1), (1, 2), (1, 0)]
         );
         assert_eq!(sweep.whats.len(), 3);
+    }
+
+    /// Also where an axis follows the one that is compared.
+    #[test]
+    fn each_point_knows_what_it_is_compared_with() {
+        let bases = |axes: &str| {
+            let sweep = Sweep::parse(&format!("{RUN}[show]\ncompare = \"profile\"\n[axes]\n{axes}")).unwrap();
+            sweep.points.iter().map(|point| point.base).collect::<Vec<_>>()
+        };
+        let profile = "profile = [\"classic\", \"lazy\"]\n";
+        assert_eq!(bases(&format!("size = [1, 2]\n{profile}threads = [1, 2]\n")), [0, 1, 0, 1, 4, 5, 4, 5]);
+        assert_eq!(bases(&format!("{profile}size = \"{{profile}}\"\nthreads = [1, 2]\n")), [0, 1, 0, 1]);
     }
 
     #[test]

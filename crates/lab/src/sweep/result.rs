@@ -84,9 +84,9 @@ impl Outcome {
     pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>) -> Outcome {
         let all: Vec<Runs<'_>> = sweep.whats.iter().map(|what| runs_of(sweep, what, done)).collect();
         let rows = sweep.points.iter().map(|point| {
-            let base = base_of(sweep, point).filter(|&base| base != point.what);
+            let base = sweep.points[point.base].what;
             let values = sweep.axes.iter().cloned().zip(point.values.iter().cloned()).collect();
-            let (runs, base) = (&all[point.what], base.map(|what| &all[what]));
+            let (runs, base) = (&all[point.what], (base != point.what).then(|| &all[base]));
             let missing = runs.iter().chain(base.into_iter().flatten()).find_map(|(_, done)| match done {
                 Done::Missing(why) => Some(why.clone()),
                 Done::Record(_) => None,
@@ -178,17 +178,11 @@ impl Outcome {
 
     /// Rows of a cut that differ in what is compared alone, together.
     fn groups(&self, cut: usize) -> Vec<Vec<usize>> {
-        let mut groups: Vec<(Vec<&str>, Vec<usize>)> = Vec::new();
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (row, point) in self.sweep.points.iter().enumerate().filter(|(_, point)| point.cut == cut) {
-            let others =
-                point.values.iter().enumerate().filter(|&(axis, _)| self.sweep.compare != Some(axis));
-            let others: Vec<&str> = others.map(|(_, value)| value.as_str()).collect();
-            match groups.iter_mut().find(|(values, _)| *values == others) {
-                Some((_, rows)) => rows.push(row),
-                None => groups.push((others, vec![row])),
-            }
+            groups.entry(point.base).or_default().push(row);
         }
-        groups.into_iter().map(|(_, rows)| rows).collect()
+        groups.into_values().collect()
     }
 
     /// As a picture: for each cut and metric a panel over the first axis that varies; lines for what is compared, and
@@ -253,8 +247,7 @@ impl Outcome {
         let values = &self.sweep.cuts[cut].values;
         let mut lines: Vec<Line> = Vec::new();
         for (row, point) in self.sweep.points.iter().enumerate().filter(|(_, point)| point.cut == cut) {
-            let base = self.sweep.compare.is_some_and(|axis| point.values[axis] == values[axis][0]);
-            if base {
+            if self.sweep.compare.is_some() && point.base == row {
                 continue;
             }
             let others = varied.iter().filter(|&&other| other != axis);
@@ -319,14 +312,6 @@ fn runs_of<'a>(sweep: &Sweep, what: &super::What, done: &'a BTreeMap<Key, Done>)
     let seeds = sweep.seed..sweep.seed + u64::from(sweep.runs);
     let find = |seed| Some((seed, done.get(&Key { what: what.clone(), seed })?));
     seeds.filter_map(find).collect()
-}
-
-/// The run of the point that has the first value of what is compared, and else the same values.
-fn base_of(sweep: &Sweep, point: &super::Point) -> Option<usize> {
-    let axis = sweep.compare?;
-    let mut values = point.values.clone();
-    values[axis].clone_from(&sweep.cuts[point.cut].values[axis][0]);
-    sweep.points.iter().find(|other| other.cut == point.cut && other.values == values).map(|other| other.what)
 }
 
 fn shown(metric: &str, runs: &Runs<'_>, base: Option<&Runs<'_>>) -> Shown {

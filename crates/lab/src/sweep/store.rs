@@ -65,11 +65,12 @@ pub enum Done {
     Missing(String),
 }
 
+/// Any other line; what it is made of is only lent when it is written.
 #[derive(Serialize, Deserialize)]
-struct Line {
-    key: Key,
+struct Line<K, D> {
+    key: K,
     #[serde(flatten)]
-    done: Done,
+    done: D,
 }
 
 /// An open directory.
@@ -126,7 +127,7 @@ impl Store {
     }
 
     /// Keep what became of a run.
-    pub fn append(&mut self, key: Key, done: Done) -> Result<()> {
+    pub fn append(&mut self, key: &Key, done: &Done) -> Result<()> {
         self.write(&Line { key, done })?;
         if self.synced.elapsed() > SYNC_EVERY {
             self.synced = Instant::now();
@@ -178,7 +179,8 @@ impl Store {
             )));
         }
         let line = |(bytes, number): (&[u8], u32)| {
-            let Line { key, done } = serde_json::from_slice(bytes).map_err(|error| bad(number, error))?;
+            let Line::<Key, Done> { key, done } =
+                serde_json::from_slice(bytes).map_err(|error| bad(number, error))?;
             Ok((key, done))
         };
         lines.map(line).collect()
@@ -214,8 +216,8 @@ mod tests {
         let record = Done::Record(Box::new(run("lazy", 1, 5_000, &[])));
         let (mut store, done) = open(&path);
         assert!(done.is_empty());
-        store.append(key(1), record.clone()).unwrap();
-        store.append(key(2), Done::Missing("out of memory".into())).unwrap();
+        store.append(&key(1), &record).unwrap();
+        store.append(&key(2), &Done::Missing("out of memory".into())).unwrap();
         drop(store);
         let all = std::fs::read(path.join(RUNS)).unwrap();
         // Wherever the file ends, all whole lines are there, and what comes next is whole, too.
@@ -224,7 +226,7 @@ mod tests {
             std::fs::write(path.join(RUNS), &all[..len]).unwrap();
             let (mut store, done) = open(&path);
             assert_eq!(done.len(), ends.iter().filter(|&&end| end <= len).count().saturating_sub(1), "{len}");
-            store.append(key(3), record.clone()).unwrap();
+            store.append(&key(3), &record).unwrap();
             drop(store);
             assert_eq!(open(&path).1.get(&key(3)), Some(&record));
         }
