@@ -9,12 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+pub mod call;
 mod error;
 mod group;
 mod map;
 mod policy;
 
 pub use advice::{Advice, FileAdvice, Forget};
+pub use call::{Buffer, Call, Role, Signal, Text};
 pub use error::Errno;
 pub use group::{Group, GroupLimits};
 pub use map::{AccessKind, Map, MapSource, Prot, Remap};

@@ -21,7 +21,6 @@ mod content;
 mod coroutine;
 pub mod device;
 mod fragment;
-mod groups;
 mod histogram;
 mod machine;
 mod moves;
@@ -45,7 +44,7 @@ mod world;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use fragment::{Fragmentation, Fragmented, MemoryState, ZoneState};
-pub use groups::{GroupOutcome, GroupSpec, Processes};
+pub use kernel::{GroupOutcome, GroupSpec, PROCESSES, Processes};
 pub use machine::{Fault, SimMachine};
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;

@@ -4,6 +4,7 @@
 //! While a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
 mod faults;
+mod host;
 mod io;
 mod load;
 mod memory;
@@ -24,6 +25,7 @@ use crate::sched::{Key, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
+use kernel::Task;
 use load::Load;
 use mm::event::Event;
 use mm::machine::{
@@ -34,6 +36,7 @@ use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
 use sample::Sampler;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// On whose behalf a CPU works in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +123,8 @@ pub struct SimMachine {
     pub(crate) limit: Cell<u64>,
     pub(crate) task: Cell<TaskId>,
     pub(crate) sched: RefCell<Sched>,
+    /// Tasks of programs that have no coroutine yet.
+    pub(crate) born: RefCell<Vec<Arc<Task>>>,
     pub(crate) devices: RefCell<Vec<Device>>,
     pub(crate) tables: Tables,
     pub(crate) content: Option<RefCell<Content>>,
@@ -211,6 +216,7 @@ impl SimMachine {
             limit: Cell::new(u64::MAX),
             task: Cell::new(0),
             sched: RefCell::new(sched),
+            born: RefCell::default(),
             devices: RefCell::new(devices),
             tables: Tables::new(frames),
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
@@ -590,7 +596,7 @@ impl Machine for SimMachine {
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
-        let mark = self.sched.borrow().mark(key);
+        let mark = self.sched.borrow().mark(Key::Mm(key));
         self.point();
         Ticket { key, mark }
     }

@@ -2,7 +2,6 @@
 
 use crate::bound::BoundReport;
 use crate::fragment::Fragmented;
-use crate::groups::GroupOutcome;
 use crate::histogram::Histogram;
 use crate::machine::{Class, Cpu, SimMachine};
 use crate::moves::MovesReport;
@@ -13,6 +12,7 @@ use crate::profile::ProfileNode;
 use crate::run::verdict;
 use crate::visits::Visited;
 use crate::world::World;
+use kernel::GroupOutcome;
 use mm::OomReport;
 use mm::machine::Work;
 use mm::stat::Stat;
@@ -104,31 +104,31 @@ impl Outcome {
 
     pub(crate) fn take<P>(world: &World<'_, P>) -> Outcome {
         let machine = world.machine();
-        let ended_at = world.kernel.borrow().ended_at;
+        let ended_at = world.tables.borrow().ended_at;
         world.pay_last_visits(ended_at);
-        let kernel = world.kernel.borrow();
-        let stats = &world.mm.ground().stats;
+        let totals = world.kernel.totals();
+        let stats = &world.mm().ground().stats;
         let work = |&work: &Work| {
             let count = machine.work[work as usize].get();
             WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
         };
         Outcome {
-            nanos: kernel.ended_at / 1000,
+            nanos: ended_at / 1000,
             stats: Stat::ALL.iter().map(|&stat| (stat, stats.read(stat))).collect(),
             metrics: metrics(world),
             work: Work::ALL.iter().map(work).collect(),
-            accesses: kernel.accesses,
-            progress: kernel.progress,
-            tasks: kernel.programs,
+            accesses: totals.accesses,
+            progress: totals.progress,
+            tasks: totals.tasks as u32,
             oracle: verdict(world),
             bound: machine.bound.as_ref().map(|bound| bound.borrow().report()),
             optimum: machine.optimum.as_ref().map(|optimum| optimum.borrow().report()),
             profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
             fragmented: world.fragmented.clone(),
-            groups: world.groups.outcomes(&world.mm),
-            oom: world.mm.oom_reports(),
-            signals: kernel.signals.clone(),
-            visited: kernel.visited.clone(),
+            groups: world.kernel.group_outcomes(),
+            oom: world.mm().oom_reports(),
+            signals: world.kernel.signals(),
+            visited: world.tables.borrow().visited.clone(),
         }
     }
 }
@@ -180,7 +180,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     );
     count("stlb_misses", sum(|cpu| &cpu.counts.walks), "", "misses of the second-level TLBs: page walks");
     count("walk_steps", steps, "", "page-table entries read by page walks");
-    let tiers = &world.mm.ground().tiers;
+    let tiers = &world.mm().ground().tiers;
     if tiers.many() {
         let lines = |top: Option<bool>| -> u64 {
             let ranges = machine.spec().ranges().iter().zip(&machine.read_lines);
@@ -252,7 +252,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         );
         count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
     }
-    for (size, stat, value) in world.mm.ground().sizes.moved() {
+    for (size, stat, value) in world.mm().ground().sizes.moved() {
         count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
     if let throughput @ 1.. = machine.throughput.get() {

@@ -3,7 +3,6 @@
 use crate::content::Stamp;
 use crate::coroutine::Coroutine;
 use crate::fragment::Fragmentation;
-use crate::groups::GroupSpec;
 use crate::machine::{Class, Fault, SimMachine};
 use crate::oracle::OracleReport;
 use crate::os::SimOs;
@@ -13,10 +12,11 @@ use crate::sched::{Happening, Key, Next, TaskId};
 use crate::spec::MachineSpec;
 use crate::visits::Visit;
 use crate::world::{Kind, World};
+use kernel::GroupSpec;
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::policy::MakePolicy;
-use mm::units::{DeviceId, GroupId, PAGE_SIZE};
+use mm::units::{DeviceId, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
 use std::sync::Arc;
@@ -221,27 +221,25 @@ fn drive<'w, P: Program>(
 ) -> Result<Outcome, RunError> {
     let failed = |reason: String| RunError::Failed { reason, seed: world.config.seed };
     let machine = world.machine();
-    for daemon in world.mm.daemons() {
+    for daemon in world.mm().daemons() {
         world.start(Kind::Daemon(daemon));
     }
     if world.config.visits.iter().any(|visit| visit.at.is_some()) {
         world.start(Kind::Visitor);
     }
-    let space = world
-        .mm
-        .create_space(GroupId(0))
-        .map_err(|error| RunError::Input(format!("memory: too small for an address space ({error:?})")))?;
+    let space = world.kernel.start();
+    let space = space
+        .map_err(|errno| RunError::Input(format!("memory: too small for an address space ({errno:?})")))?;
     if let Some(oracle) = &world.oracle {
         oracle.borrow_mut().create_space(space.0);
     }
-    world.start_process(space, Vec::new(), 0);
     let mut outcome = None;
     let mut halts = Halts::default();
     loop {
-        let born = std::mem::take(&mut world.kernel.borrow_mut().born);
-        for task in born {
-            let kind = world.kernel.borrow().tasks[task as usize];
-            tasks.push(Some(give_life(world, task, kind).map_err(|error| failed(error.to_string()))?));
+        let born = machine.born.take().into_iter().map(Kind::Program);
+        world.tables.borrow_mut().tasks.extend(born);
+        while let Some(kind) = world.task(tasks.len() as TaskId) {
+            tasks.push(Some(give_life(world, kind).map_err(|error| failed(error.to_string()))?));
         }
         let next = machine.sched.borrow_mut().next();
         match next {
@@ -271,14 +269,14 @@ fn drive<'w, P: Program>(
         if world.config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(RunError::Interrupted);
         }
-        if outcome.is_none() && world.kernel.borrow().live == 0 {
+        if outcome.is_none() && world.kernel.live() == 0 {
             let taken = Outcome::take(world);
             if let Some(placement) = &machine.placement {
                 placement.borrow().report().check().map_err(failed)?;
             }
             taken.optimum.iter().try_for_each(|optimum| optimum.check()).map_err(failed)?;
             outcome = Some(taken);
-            let end = world.kernel.borrow().ended_at;
+            let end = world.tables.borrow().ended_at;
             machine.stopping.set(true);
             machine.sched.borrow_mut().wake_all(end);
         }
@@ -287,7 +285,7 @@ fn drive<'w, P: Program>(
         return Err(failed(format!("deadlock at the end: {}", world.waiters())));
     }
     if world.config.verify || world.config.validate_every_op {
-        world.mm.validate().map_err(|fault| failed(format!("validate at the end: {fault}")))?;
+        world.mm().validate().map_err(|fault| failed(format!("validate at the end: {fault}")))?;
     }
     Ok(outcome.expect("the loop ends only with one"))
 }
@@ -299,16 +297,10 @@ fn too_long() -> RunError {
     ))
 }
 
-fn give_life<'w, P: Program>(
-    world: &'w World<'w, P>,
-    task: TaskId,
-    kind: Kind,
-) -> std::io::Result<Coroutine<'w>> {
+fn give_life<'w, P: Program>(world: &'w World<'w, P>, kind: Kind) -> std::io::Result<Coroutine<'w>> {
     match kind {
-        Kind::Program { process, role } => {
-            Coroutine::new(move || SimOs::new(world, process, task).live(role))
-        }
-        Kind::Daemon(daemon) => Coroutine::new(move || world.mm.daemon(daemon)),
+        Kind::Program(task) => Coroutine::new(move || SimOs::new(world, task).live()),
+        Kind::Daemon(daemon) => Coroutine::new(move || world.mm().daemon(daemon)),
         Kind::Visitor => Coroutine::new(move || world.pay_visits()),
         Kind::Leaving => unreachable!("a task leaves only after it has lived"),
     }
@@ -323,7 +315,7 @@ fn happen<P>(world: &World<'_, P>, time: u64, what: Happening) {
         }
         Happening::Io(device, tag) => {
             let ended = machine.end_io(time, device, tag);
-            machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm.io_done(io)));
+            machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| world.mm().io_done(io)));
         }
     }
 }
@@ -333,10 +325,8 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     let machine = world.machine();
     machine.current.set(cpu);
     let Some(picked) = machine.sched.borrow_mut().pick(cpu) else { return };
-    let kernel = world.kernel.borrow();
-    let kind = kernel.tasks[picked.task as usize];
-    let (class, space) = match kind {
-        Kind::Program { process, .. } => (Class::System, Some(kernel.processes[process].space)),
+    let (class, space) = match &world.tables.borrow().tasks[picked.task as usize] {
+        Kind::Program(task) => (Class::System, Some(task.space())),
         Kind::Leaving => (Class::System, None),
         Kind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         Kind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
@@ -344,7 +334,6 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
             (Class::System, None)
         }
     };
-    drop(kernel);
     machine.class.set(class);
     // The way to the task and back is the class's, not the place's in which the task has been left.
     machine.profiled(|profile| profile.go_to_root(class));
@@ -355,7 +344,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
         machine.charge_switch();
     }
     if machine.run_space(space) {
-        world.mm.switch(space);
+        world.mm().switch(space);
     }
     if world.config.faulty.is_some() {
         machine.late_flushes();
@@ -378,7 +367,7 @@ fn run_cpu<'w, P: Program>(world: &'w World<'w, P>, tasks: &mut [Option<Coroutin
     }
     machine.class.set(Class::System);
     if machine.sched.borrow_mut().rest(cpu) && machine.run_space(None) {
-        world.mm.switch(None);
+        world.mm().switch(None);
     }
 }
 
@@ -388,7 +377,7 @@ fn tick<P>(world: &World<'_, P>, cpu: usize) {
     let here = machine.here();
     if here.clock.get() >= here.next_tick.get() {
         here.next_tick.set(here.clock.get() + TICK);
-        machine.on(cpu, Class::Interrupt, || world.mm.tick());
+        machine.on(cpu, Class::Interrupt, || world.mm().tick());
     }
     machine.limit.set(machine.limit.get().min(here.next_tick.get()));
 }

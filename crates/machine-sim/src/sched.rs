@@ -80,7 +80,7 @@ pub(crate) enum Key {
     /// The end of a task.
     End(TaskId),
     /// The end of a call that changes a file's size.
-    File(usize),
+    File(u32),
     /// A barrier of a family of processes.
     Barrier(u32),
 }
@@ -220,7 +220,7 @@ pub(crate) struct Sched {
     events: BinaryHeap<Reverse<Timed>>,
     orders: u64,
     /// Wake-ups so far, by key.
-    marks: Map<WaitKey, u64>,
+    marks: Map<Key, u64>,
     sleepers: Map<Key, Vec<TaskId>>,
 }
 
@@ -418,13 +418,13 @@ impl Sched {
     // --- sleeping ---
 
     /// Wake-ups of `key` so far.
-    pub(crate) fn mark(&self, key: WaitKey) -> u64 {
+    pub(crate) fn mark(&self, key: Key) -> u64 {
         self.marks.get(&key).copied().unwrap_or(0)
     }
 
     /// Has there been a wake-up since the ticket was drawn?
     pub(crate) fn stale(&self, ticket: Ticket) -> bool {
-        self.mark(ticket.key) != ticket.mark
+        self.mark(Key::Mm(ticket.key)) != ticket.mark
     }
 
     /// The task that runs on `cpu` sleeps. Who calls this then suspends it.
@@ -457,9 +457,7 @@ impl Sched {
 
     /// Wake all that sleep on `key`; `now` is the waker's clock. Returns whether anybody did.
     pub(crate) fn wake(&mut self, now: u64, key: Key) -> bool {
-        if let Key::Mm(key) = key {
-            *self.marks.entry(key).or_default() += 1;
-        }
+        *self.marks.entry(key).or_default() += 1;
         let Some(sleepers) = self.sleepers.remove(&key) else { return false };
         for task in sleepers {
             self.ready(now, task, true);

@@ -67,8 +67,8 @@ impl<P> World<'_, P> {
         let Some(oracle) = &self.oracle else { return Ok(()) };
         let oracle = oracle.borrow();
         for (number, cpu) in self.machine().cpus.iter().enumerate() {
-            let Some(space) = cpu.loaded.get().filter(|&space| !self.mm.killed(space)) else { continue };
-            let root = self.mm.root(space);
+            let Some(space) = cpu.loaded.get().filter(|&space| !self.mm().killed(space)) else { continue };
+            let root = self.mm().root(space);
             let mut outcome = Ok(());
             cpu.tlb.for_each(&mut |start, pages, cached| {
                 for page in start.0..start.0 + pages {
@@ -122,7 +122,7 @@ impl<P> World<'_, P> {
         cpu: &Cpu,
         space: SpaceId,
     ) -> Result<(), String> {
-        let root = self.mm.root(space);
+        let root = self.mm().root(space);
         let mut outcome = Ok(());
         cpu.tlb.for_each_walk(&mut |level, page, table| {
             let now = self.machine().table_below(root, level, page);
@@ -146,7 +146,7 @@ impl<P> World<'_, P> {
         cached: Cached,
         fault: &str,
     ) -> String {
-        let frame = &self.mm.ground().frames[cached.pfn()];
+        let frame = &self.mm().ground().frames[cached.pfn()];
         format!(
             "cpu {number}, {space}: stale TLB entry of page {page} ({:#x}) for frame {} of age {} us: {fault}; the frame \
              has {:?}, {:?}",

@@ -57,9 +57,9 @@ impl<P> World<'_, P> {
 
     fn visit(&self, visit: &Visit, now: u64) {
         let answer =
-            if visit.commands.is_empty() { Ok(()) } else { self.mm.lru_gen_command(&visit.commands) };
-        let text = self.mm.lru_gen(visit.full);
+            if visit.commands.is_empty() { Ok(()) } else { self.mm().lru_gen_command(&visit.commands) };
+        let text = self.mm().lru_gen(visit.full);
         let visited = Visited { nanos: now / 1000, commands: visit.commands.clone(), answer, text };
-        self.kernel.borrow_mut().visited.push(visited);
+        self.tables.borrow_mut().visited.push(visited);
     }
 }

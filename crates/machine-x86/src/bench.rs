@@ -15,11 +15,11 @@ use crate::arch::{cpu, paging, touch, user};
 use crate::machine::mm;
 use crate::programs::{self, Run};
 use crate::{arena, report, sched};
+use abi::call::{self as calls, Buffer, Call, Exit, Text};
 use alloc::format;
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use machine_x86::user::calls::{self, Buffer, Call, Exit};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
@@ -142,7 +142,7 @@ extern "C" fn task(_: u64, _: u64, role: u64, machine: u64) -> ! {
         0 => measure(memory),
         spinner => spin(spinner),
     }
-    ask(&Call::Exit(Exit { signal: None, accesses: 0, progress: 0, checked: 0, violations: 0 }));
+    ask(&Call::Exit(Exit::default()));
     unreachable!("the task has ended")
 }
 
@@ -168,8 +168,13 @@ fn turns() -> u64 {
 
 /// Make a call that must succeed.
 fn ask(call: &Call) -> u64 {
-    let (number, args) = calls::encode(call);
-    // SAFETY: calls of the library's `abi`; buffers that they name are this task's own.
+    let text = &mut Vec::new();
+    let (number, args) = call.encode(|name| {
+        // Ring 0 reads names from the programs' heap.
+        text.extend_from_slice(name.as_bytes());
+        Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
+    });
+    // SAFETY: calls of `abi`; buffers that they name are this task's own.
     let answer = calls::decode_answer(unsafe { user::system_call(number, args) });
     answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
 }
@@ -218,7 +223,7 @@ fn map(pages: u64) -> u64 {
 }
 
 fn unmap(addr: u64, pages: u64) {
-    ask(&Call::Munmap { addr, len: pages * PAGE_SIZE });
+    ask(&Call::Munmap(addr, pages * PAGE_SIZE));
 }
 
 /// Instructions of clearing a page, which are the steps of one repeated instruction.
@@ -265,7 +270,7 @@ fn measure_reclaim(operation: Operation) {
     const PAGES: u64 = 1024;
     let file = map_file("bench", PAGES);
     pages_at(file, PAGES).for_each(read);
-    let advice = Call::Madvise { addr: file, len: PAGES * PAGE_SIZE, advice: Advice::PageOut };
+    let advice = Call::Madvise(file, PAGES * PAGE_SIZE, Advice::PageOut);
     tell(operation, count_busy(|| _ = ask(&advice)), PAGES);
     unmap(file, PAGES);
 }
@@ -276,7 +281,7 @@ fn measure_compaction(memory: u64) {
     let area = map(pages);
     pages_at(area, pages).for_each(write);
     pages_at(area, pages).step_by(2).for_each(|page| {
-        ask(&Call::Madvise { addr: page, len: PAGE_SIZE, advice: Advice::DontNeed });
+        ask(&Call::Madvise(page, PAGE_SIZE, Advice::DontNeed));
     });
     let migrated = || own_call(call::MIGRATED, [0; 6]);
     let before = migrated();
@@ -304,21 +309,13 @@ fn measure_generations(memory: u64) {
 }
 
 fn set_knob(name: &str, value: u64) {
-    let text: Vec<u8> = name.into();
-    ask(&Call::SetKnob { name: buffer(&text), value });
-}
-
-/// Of text on the programs' heap, where the kernel reads names.
-fn buffer(text: &[u8]) -> Buffer {
-    Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
+    ask(&Call::SetKnob(Text::Said(name), value));
 }
 
 /// Map a new file for reading.
 fn map_file(name: &str, pages: u64) -> u64 {
-    let text: Vec<u8> = name.into();
-    let name = buffer(&text);
     let size = pages * PAGE_SIZE;
-    let (fd, _) = calls::unpair(ask(&Call::Open { name, size, in_memory: false, writable: false }));
+    let (fd, _) = calls::unpair(ask(&Call::Open(Text::Said(name), size, false, false)));
     let source = MapSource::File { fd, offset: 0, shared: true };
     ask(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
 }
@@ -351,7 +348,7 @@ fn measure_shared() {
     let spinners: Vec<u64> = (1..=SPINNERS as u32).map(|role| ask(&Call::Spawn(role))).collect();
     // All of them have begun.
     while shared().turns[1..].iter().any(|turns| turns.load(Relaxed) == 0) {
-        ask(&Call::Yield);
+        ask(&Call::Yield());
     }
     let (alone, ticks) = beside_spinners(|| pause(PAUSE));
     let tick = (alone - PAUSE * PAUSE_TURN) / ticks.max(1);

@@ -10,9 +10,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use kernel::Disk;
 use machine_x86::acpi::Platform;
 use machine_x86::cmdline::{CommandLine, Job};
-use machine_x86::kernel::Disk;
 use machine_x86::memory_map::{self, NodeMemory, Span};
 use mm::api::SwapArea;
 use mm::knobs::Knobs;
@@ -201,7 +201,7 @@ fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     let found = X86::new(ranges, nodes.distances.clone(), nodes.memory_distances.clone());
     let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| bad(error));
     let device = DeviceId(0);
-    machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages }));
+    machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages, taken: 0, thin: false }));
     crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
 }
 

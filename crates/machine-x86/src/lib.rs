@@ -10,6 +10,5 @@ extern crate std;
 
 pub mod acpi;
 pub mod cmdline;
-pub mod kernel;
 pub mod memory_map;
 pub mod user;

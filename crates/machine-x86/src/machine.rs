@@ -8,8 +8,9 @@ use crate::{devices, sched, shootdown};
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
-use machine_x86::kernel::{Disk, Kernel};
+use kernel::{Disk, Kernel};
 use mm::Mm;
+use mm::api::Daemon;
 use mm::machine::*;
 use mm::units::*;
 use spin::Once;
@@ -49,7 +50,10 @@ pub fn kernel() -> &'static Kernel<X86> {
 
 /// Put the memory manager in its place.
 pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
-    KERNEL.call_once(|| Kernel::new(mm, disk));
+    // As on the simulated machine, where the memory manager's own tasks come first: seeds depend on the number. Those of
+    // promotion are there under some ways to promote only, and what programs draw must not depend on that.
+    let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted)).count();
+    KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
 }
 
 /// A tick came, and no lock is held.

@@ -1,4 +1,4 @@
-//! Programs on this machine: the arch-free kernel of the library (`machine_x86::kernel`) on this hardware, and ring 3's
+//! Programs on this machine: the kernel (the crate of that name) on this hardware, and ring 3's
 //! side.
 //!
 //! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the
@@ -10,20 +10,20 @@ use crate::arch::{clock, cpu, paging, user};
 use crate::hooks::{self, Hooks};
 use crate::machine::{X86, kernel, mm};
 use crate::{arena, bench, boot, report, sched};
+use abi::call::Tell;
+use abi::{Buffer, Errno, Signal};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::arch::asm;
 use core::ops::Range;
-use machine_x86::kernel::{After, Host, Key, Outcome, Task};
-use machine_x86::user::calls::{self, Tell};
+use kernel::{After, Host, Key, Outcome, Rings, Task, TaskStart};
 use machine_x86::user::choice::Choice;
-use machine_x86::user::{Home, Ring, TaskStart};
+use machine_x86::user::{Home, Ring};
 use mm::api::AccessKind;
 use mm::machine::Machine;
 use mm::units::{Nanos, PAGE_SHIFT, Pfn};
-use program::{Errno, Signal};
 
 /// What is to be run.
 pub struct Run {
@@ -133,12 +133,12 @@ extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
 struct Cpu;
 
 fn signal(why: Why, addr: u64) -> Signal {
-    calls::signal_of(why.0, addr).expect("the fault handler gave a signal's number")
+    Signal::of(why.0, addr).expect("the fault handler gave a signal's number")
 }
 
 impl Ring for Cpu {
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
-        // SAFETY: calls of the library's `abi`; buffers that they name are this task's own.
+        // SAFETY: calls of `abi`; buffers that they name are this task's own.
         unsafe { user::system_call(number, args) }
     }
 
@@ -167,7 +167,7 @@ struct Programs;
 impl Hooks for Programs {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
         let Outcome::Signal(signal) = kernel().fault(&living().task, address, access) else { return };
-        if !touch::fail(frame, |_| None, Why(calls::signal_number(signal))) {
+        if !touch::fail(frame, |_| None, Why(signal.number())) {
             let number = living().task.number();
             report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
         }
@@ -181,7 +181,7 @@ impl Hooks for Programs {
         if let Some(answer) = bench::serve(number, args) {
             return answer;
         }
-        match kernel().call(&living().task, number, args) {
+        match kernel().trap(&living().task, number, args) {
             After::Return(answer) => answer,
             After::Ended => end_task(),
             After::Panicked(text) => report::failed(format_args!("{}", user::OneLine(&text))),
@@ -211,7 +211,7 @@ impl Host for X86 {
         Ok(())
     }
 
-    fn leave_space(&self, switch: &mut dyn FnMut()) {
+    fn leave_space(&self, _: &Task, switch: &mut dyn FnMut()) {
         sched::leave_space(switch);
     }
 
@@ -231,6 +231,14 @@ impl Host for X86 {
         sched::wake(key(wanted));
     }
 
+    fn read_user(&self, from: Buffer, to: &mut [u8]) -> Result<(), Errno> {
+        // SAFETY: the caller gives a range of the arena; bytes are read whatever they are.
+        unsafe { to.as_mut_ptr().copy_from(from.addr as *const u8, to.len()) };
+        Ok(())
+    }
+}
+
+impl Rings for X86 {
     fn user_arena(&self) -> Range<u64> {
         paging::ARENA..paging::ARENA + arena::heap_bytes()
     }
@@ -243,11 +251,6 @@ impl Host for X86 {
     fn copy_from_user(&self, to: Pfn, at: u32, from: u64, bytes: u32) {
         // SAFETY: as above.
         unsafe { byte(to, at).copy_from(from as *const u8, bytes as usize) };
-    }
-
-    fn read_user(&self, from: u64, to: &mut [u8]) {
-        // SAFETY: the caller gives a range of the arena; bytes are read whatever they are.
-        unsafe { to.as_mut_ptr().copy_from(from as *const u8, to.len()) };
     }
 
     fn tell(&self, what: Tell, text: &str) {

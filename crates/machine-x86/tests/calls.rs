@@ -2,25 +2,24 @@
 
 mod hosted;
 
+use abi::call::{Tell, unpair};
+use abi::{Buffer, Call, Errno, Group, GroupLimits, Map, MapSource, Prot, Text};
 use hosted::{Body, Report, Setup, run};
-use machine_x86::user::calls::{Buffer, Call, Tell, unpair};
-use program::{Errno, Group, GroupLimits, Map, MapSource, Prot};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-type Make<'a> = &'a dyn Fn(Call) -> Result<u64, Errno>;
+type Make<'a> = &'a dyn Fn(Call<'_>) -> Result<u64, Errno>;
 
 fn act(body: Body) -> Report {
     run(&Setup { body: Some(body), check: false, ..Setup::new("sequential:1048576") })
 }
 
-/// Text and bytes that calls are given, where anybody may find them.
+/// Bytes that calls are given, where anybody may find them.
 fn bytes(bytes: &'static [u8]) -> Buffer {
     Buffer { addr: bytes.as_ptr().expose_provenance() as u64, len: bytes.len() as u64 }
 }
 
-fn open(call: Make, name: &'static str, size: u64, writable: bool) -> Result<(u32, u32), Errno> {
-    let name = bytes(name.as_bytes());
-    call(Call::Open { name, size, in_memory: false, writable }).map(unpair)
+fn open(call: Make, name: &str, size: u64, writable: bool) -> Result<(u32, u32), Errno> {
+    call(Call::Open(Text::Said(name), size, false, writable)).map(unpair)
 }
 
 #[test]
@@ -29,13 +28,10 @@ fn files_are_found_by_name_and_descriptors_are_reused() {
         assert_eq!(open(call, "a", 8192, true), Ok((0, 0)));
         assert_eq!(open(call, "b", 8192, false), Ok((1, 1)));
         assert_eq!(open(call, "a", 1, false), Ok((2, 0)));
-        assert_eq!(call(Call::Close { fd: 1 }), Ok(0));
-        assert_eq!(call(Call::Close { fd: 1 }), Err(Errno::BadF));
+        assert_eq!(call(Call::Close(1)), Ok(0));
+        assert_eq!(call(Call::Close(1)), Err(Errno::BadF));
         assert_eq!(open(call, "c", 0, true), Ok((1, 2)));
-        let long = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
-                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
-                    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-        assert_eq!(open(call, long, 0, true), Err(Errno::Inval));
+        assert_eq!(open(call, &"long".repeat(1024), 0, true), Err(Errno::Inval));
         assert_eq!(open(call, "huge", 1 << 60, true), Err(Errno::NoSpc));
     });
 }
@@ -46,21 +42,21 @@ fn bytes_that_were_written_are_read() {
         let (fd, _) = open(call, "a", 5000, true).unwrap();
         let (read_only, _) = open(call, "a", 0, false).unwrap();
         let text = bytes(b"across the border of two pages");
-        assert_eq!(call(Call::Pwrite { fd: read_only, offset: 0, buffer: text }), Err(Errno::BadF));
-        assert_eq!(call(Call::Pwrite { fd, offset: 4090, buffer: text }), Ok(text.len));
+        assert_eq!(call(Call::Pwrite(read_only, 0, text)), Err(Errno::BadF));
+        assert_eq!(call(Call::Pwrite(fd, 4090, text)), Ok(text.len));
         let back = [const { AtomicU64::new(0) }; 8];
         let buffer = Buffer { addr: back.as_ptr().expose_provenance() as u64, len: 64 };
-        let read = |offset| call(Call::Pread { fd: read_only, offset, buffer });
+        let read = |offset| call(Call::Pread(read_only, offset, buffer));
         assert_eq!(read(4090), Ok(64));
         let got: Vec<u8> = back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         assert!(got.starts_with(b"across the border of two pages\0"));
         assert_eq!((read(4990), read(5000), read(u64::MAX)), (Ok(10), Ok(0), Ok(0)));
-        assert_eq!(call(Call::Pwrite { fd, offset: 1 << 50, buffer: text }), Err(Errno::NoSpc));
-        assert_eq!(call(Call::Pwrite { fd, offset: u64::MAX, buffer: text }), Err(Errno::Inval));
-        assert_eq!(call(Call::Ftruncate { fd: read_only, size: 0 }), Err(Errno::Inval));
-        assert_eq!(call(Call::Ftruncate { fd, size: 1 << 50 }), Err(Errno::NoSpc));
-        assert_eq!(call(Call::Ftruncate { fd, size: 4092 }), Ok(0));
-        assert_eq!((read(4090), call(Call::Fsync { fd })), (Ok(2), Ok(0)));
+        assert_eq!(call(Call::Pwrite(fd, 1 << 50, text)), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Pwrite(fd, u64::MAX, text)), Err(Errno::Inval));
+        assert_eq!(call(Call::Ftruncate(read_only, 0)), Err(Errno::Inval));
+        assert_eq!(call(Call::Ftruncate(fd, 1 << 50)), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Ftruncate(fd, 4092)), Ok(0));
+        assert_eq!((read(4090), call(Call::Fsync(fd))), (Ok(2), Ok(0)));
     });
 }
 
@@ -75,11 +71,11 @@ fn ranges_and_rights_are_judged() {
         assert_eq!(file(1, Prot::READ), Err(Errno::Inval));
         assert_eq!(file(0, Prot::RW), Err(Errno::Access));
         let addr = file(4096, Prot::READ).unwrap();
-        assert_eq!(call(Call::Mprotect { addr, len: 4096, prot: Prot::RW }), Err(Errno::Access));
-        assert_eq!(call(Call::Munmap { addr: addr + 1, len: 4096 }), Err(Errno::Inval));
-        assert_eq!(call(Call::Munmap { addr, len: u64::MAX }), Err(Errno::Inval));
-        assert_eq!(call(Call::Munmap { addr, len: 4096 }), Ok(0));
-        assert_eq!(call(Call::Msync { addr, len: 4096 }), Err(Errno::Fault));
+        assert_eq!(call(Call::Mprotect(addr, 4096, Prot::RW)), Err(Errno::Access));
+        assert_eq!(call(Call::Munmap(addr + 1, 4096)), Err(Errno::Inval));
+        assert_eq!(call(Call::Munmap(addr, u64::MAX)), Err(Errno::Inval));
+        assert_eq!(call(Call::Munmap(addr, 4096)), Ok(0));
+        assert_eq!(call(Call::Msync(addr, 4096)), Err(Errno::Fault));
         let unknown = MapSource::File { fd: 7, offset: 0, shared: false };
         assert_eq!(call(Call::Mmap(Map { source: unknown, ..Map::anonymous(4096) })), Err(Errno::BadF));
     });
@@ -88,16 +84,16 @@ fn ranges_and_rights_are_judged() {
 #[test]
 fn tasks_wait_for_time_and_for_each_other() {
     let report = act(|call| {
-        let before = call(Call::Now).unwrap();
+        let before = call(Call::Now()).unwrap();
         assert_eq!(call(Call::Sleep(1_000_000)), Ok(0));
-        assert!(call(Call::Now).unwrap() >= before + 1_000_000);
-        assert_eq!(call(Call::Barrier { id: 1, tasks: 1 }), Ok(0));
+        assert!(call(Call::Now()).unwrap() >= before + 1_000_000);
+        assert_eq!(call(Call::Barrier(1, 1)), Ok(0));
         assert_eq!(call(Call::Join(u32::MAX)), Ok(0));
         // Role 1 of the program touches memory that nobody has mapped, and dies of it.
         let (task, process) = unpair(call(Call::Fork(1)).unwrap());
         assert_eq!((call(Call::Join(task)), process), (Ok(0), 1));
-        assert_eq!(call(Call::Yield), Ok(0));
-        assert_eq!(call(Call::Tell(Tell::Violation, bytes(b"nothing was wrong"))), Ok(0));
+        assert_eq!(call(Call::Yield()), Ok(0));
+        assert_eq!(call(Call::Tell(Tell::Violation, Text::Said("nothing was wrong"))), Ok(0));
     });
     assert_eq!(report.violations, ["nothing was wrong"]);
     assert_eq!(report.signals.len(), 1);
@@ -108,14 +104,14 @@ fn tasks_wait_for_time_and_for_each_other() {
 #[test]
 fn groups_are_made_entered_and_removed_and_knobs_are_judged() {
     act(|call| {
-        let create = |parent| call(Call::GroupCreate { parent, limits: GroupLimits::default() });
+        let create = |parent| call(Call::GroupCreate(parent, GroupLimits::default()));
         assert_eq!(
             (create(Group::ROOT), create(Group(1)), create(Group(9))),
             (Ok(1), Ok(2), Err(Errno::NoEnt))
         );
         assert_eq!(call(Call::GroupEnter(Group(2))), Ok(0));
         let limits = GroupLimits { max: 1 << 20, ..GroupLimits::default() };
-        let limit = |group| call(Call::GroupLimit { group, limits });
+        let limit = |group| call(Call::GroupLimit(group, limits));
         assert_eq!(
             (limit(Group(1)), limit(Group::ROOT), limit(Group(1 << 20))),
             (Ok(0), Err(Errno::Inval), Err(Errno::NoEnt))
@@ -124,7 +120,7 @@ fn groups_are_made_entered_and_removed_and_knobs_are_judged() {
         assert_eq!((remove(2), remove(1)), (Err(Errno::Busy), Err(Errno::Busy)));
         assert_eq!(call(Call::GroupEnter(Group::ROOT)), Ok(0));
         assert_eq!((remove(2), remove(1), remove(1)), (Ok(0), Ok(0), Err(Errno::NoEnt)));
-        let knob = |name: &'static str, value| call(Call::SetKnob { name: bytes(name.as_bytes()), value });
+        let knob = |name, value| call(Call::SetKnob(Text::Said(name), value));
         assert_eq!((knob("vm.swappiness", 100), knob("vm.swappiness", 201)), (Ok(0), Err(Errno::Inval)));
         assert_eq!((knob("vm.none", 0), knob("tlb.unmap", 0)), (Err(Errno::NoEnt), Err(Errno::Access)));
     });

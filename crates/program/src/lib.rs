@@ -21,6 +21,6 @@ pub mod zipf;
 
 pub use named::Named;
 pub use os::{
-    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy,
-    Os, PolicyMode, Program, Prot, Remap, Role, Signal, TaskHandle,
+    Access, AccessKind, Advice, Buffer, Call, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map,
+    MapSource, MemPolicy, Os, PolicyMode, Program, Prot, Remap, Role, Signal, TaskHandle, Text,
 };

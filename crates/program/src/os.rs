@@ -7,12 +7,11 @@
 //! - Every call may let other tasks run. Between calls a task is never interrupted in the simulator.
 
 pub use abi::{
-    AccessKind, Advice, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, MemPolicy, PolicyMode, Prot,
-    Remap,
+    AccessKind, Advice, Buffer, Call, Errno, FileAdvice, Group, GroupLimits, Map, MapSource, MemPolicy,
+    PolicyMode, Prot, Remap, Role, Signal, Text,
 };
 
-/// Which part of a program a task plays; role 0 is the first task.
-pub type Role = u32;
+use abi::call::unpair;
 
 /// A task (thread or child process) that can be joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -44,23 +43,6 @@ pub struct FileSpec<'a> {
     pub writable: bool,
 }
 
-/// What kills a task that does not expect it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
-    /// No mapping there, or the mapping does not allow it.
-    Segv {
-        /// The address touched.
-        addr: u64,
-    },
-    /// The mapping is there but the file has no such page.
-    Bus {
-        /// The address touched.
-        addr: u64,
-    },
-    /// The system ran out of memory and chose this process.
-    Kill,
-}
-
 /// The system, as one task of a program sees it.
 pub trait Os {
     // --- memory -------------------------------------------------------------------------------------------
@@ -83,82 +65,124 @@ pub trait Os {
     /// Execute `instructions` that touch no memory worth naming.
     fn compute(&mut self, instructions: u64);
 
-    /// Map memory; returns its address.
-    fn mmap(&mut self, map: Map) -> Result<u64, Errno>;
-    /// Unmap `[addr, addr + len)`; holes are fine.
-    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
-    /// Change rights.
-    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno>;
-    /// Move or resize; returns the new address.
-    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno>;
-    /// Give advice.
-    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno>;
-    /// Ask that flushes for this process's pages are never deferred (`false`: as the system's policy says).
-    fn never_defer_flushes(&mut self, never: bool);
-    /// Lock pages in memory.
-    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
-    /// Undo `mlock`.
-    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
-    /// Write dirty file pages of the range back and wait for it (MS_SYNC).
-    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno>;
+    /// Make a system call. The methods below are what programs make of it; a machine that has to look closer at one
+    /// has a method of its own for that.
+    fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
+        let _ = call;
+        Err(Errno::NoSys)
+    }
 
+    /// Map memory; returns its address.
+    fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
+        self.call(Call::Mmap(map))
+    }
+    /// Unmap `[addr, addr + len)`; holes are fine.
+    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.call(Call::Munmap(addr, len)).map(drop)
+    }
+    /// Change rights.
+    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
+        self.call(Call::Mprotect(addr, len, prot)).map(drop)
+    }
+    /// Move or resize; returns the new address.
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
+        self.call(Call::Mremap(remap))
+    }
+    /// Give advice.
+    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
+        self.call(Call::Madvise(addr, len, advice)).map(drop)
+    }
+    /// Ask that flushes for this process's pages are never deferred (`false`: as the system's policy says).
+    fn never_defer_flushes(&mut self, never: bool) {
+        let _ = self.call(Call::NeverDefer(never));
+    }
+    /// Lock pages in memory.
+    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.call(Call::Mlock(addr, len, true)).map(drop)
+    }
+    /// Undo `mlock`.
+    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.call(Call::Mlock(addr, len, false)).map(drop)
+    }
+    /// Write dirty file pages of the range back and wait for it (MS_SYNC).
+    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+        self.call(Call::Msync(addr, len)).map(drop)
+    }
     /// Have the pages that a range shows moved to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to
     /// other frames of the node that each is on. Holes are fine. Returns how many pages were to be moved and could not
     /// be.
     fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
-        let _ = (addr, len, node);
-        Err(Errno::NoSys)
+        self.call(Call::MovePages(addr, len, node))
     }
-
     /// Have all pages of this process that are on nodes of one set moved to nodes of another (bit n: node n). Returns
     /// how many could not be.
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
-        let _ = (from, to);
-        Err(Errno::NoSys)
+        self.call(Call::MigratePages(from, to))
     }
-
     /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how
     /// many pages were to be moved and could not be.
     fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
-        let _ = (addr, len, policy, moving);
-        Err(Errno::NoSys)
+        self.call(Call::Mbind(addr, len, policy, moving))
     }
-
     /// Say where memory for this process comes from, in ranges of which nothing is said. Children inherit it.
     fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
-        let _ = policy;
-        Err(Errno::NoSys)
+        self.call(Call::SetMempolicy(policy)).map(drop)
     }
 
     // --- files --------------------------------------------------------------------------------------------
 
     /// Open a file, creating it if it does not exist; returns a descriptor of this process.
-    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno>;
+    fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
+        let FileSpec { name, size, in_memory, writable } = spec;
+        self.call(Call::Open(Text::Said(name), size, in_memory, writable)).map(|opened| unpair(opened).0)
+    }
     /// Close a descriptor. Mappings of the file stay.
-    fn close(&mut self, fd: u32) -> Result<(), Errno>;
+    fn close(&mut self, fd: u32) -> Result<(), Errno> {
+        self.call(Call::Close(fd)).map(drop)
+    }
     /// Read at an offset through the page cache; returns bytes read (short at end of file).
-    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno>;
+    fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.call(Call::Pread(fd, offset, Buffer::anywhere(len)))
+    }
     /// Write at an offset through the page cache, growing the file if needed; returns bytes written.
-    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno>;
+    fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        self.call(Call::Pwrite(fd, offset, Buffer::anywhere(len)))
+    }
     /// Write the file's dirty pages back and wait.
-    fn fsync(&mut self, fd: u32) -> Result<(), Errno>;
+    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
+        self.call(Call::Fsync(fd)).map(drop)
+    }
     /// Set the size.
-    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno>;
+    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
+        self.call(Call::Ftruncate(fd, size)).map(drop)
+    }
     /// Give advice about a file range.
-    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno>;
+    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
+        self.call(Call::Fadvise(fd, offset, len, advice)).map(drop)
+    }
 
     // --- tasks --------------------------------------------------------------------------------------------
 
     /// Start a thread of this process in `role`.
-    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno>;
+    fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        self.call(Call::Spawn(role)).map(|task| TaskHandle(task as u32))
+    }
     /// Start a child process (memory copied on write, descriptors shared) in `role`.
-    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno>;
+    fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
+        self.call(Call::Fork(role)).map(|started| TaskHandle(unpair(started).0))
+    }
     /// Wait until a task that this task started has ended.
-    fn join(&mut self, task: TaskHandle);
+    fn join(&mut self, task: TaskHandle) {
+        let _ = self.call(Call::Join(task.0));
+    }
     /// Sleep for `nanos` of the machine's time.
-    fn sleep(&mut self, nanos: u64);
+    fn sleep(&mut self, nanos: u64) {
+        let _ = self.call(Call::Sleep(nanos));
+    }
     /// Wait until `tasks` tasks have come to barrier `id`.
-    fn barrier(&mut self, id: u32, tasks: u32);
+    fn barrier(&mut self, id: u32, tasks: u32) {
+        let _ = self.call(Call::Barrier(id, tasks));
+    }
     /// The same, without sleeping: the CPU goes on executing the program. A machine may sleep all the same.
     fn spin_barrier(&mut self, id: u32, tasks: u32) {
         self.barrier(id, tasks);
@@ -168,40 +192,29 @@ pub trait Os {
 
     /// Make a control group below `parent`.
     fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
-        let _ = (parent, limits);
-        Err(Errno::NoSys)
+        self.call(Call::GroupCreate(parent, limits)).map(|group| Group(group as u32))
     }
-
     /// Change the limits of a group other than the root.
     fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
-        let _ = (group, limits);
-        Err(Errno::NoSys)
+        self.call(Call::GroupLimit(group, limits)).map(drop)
     }
-
     /// Move this process into a group. What it has charged so far stays where it was charged; children are born in the
     /// group.
     fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
-        let _ = group;
-        Err(Errno::NoSys)
+        self.call(Call::GroupEnter(group)).map(drop)
     }
-
     /// Remove a group that no process and no group is in. Its charges go to its parent.
     fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
-        let _ = group;
-        Err(Errno::NoSys)
+        self.call(Call::GroupRemove(group)).map(drop)
     }
-
     /// Change a knob of the running machine by the name that sysctl or sysfs gives it.
     fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
-        let _ = (name, value);
-        Err(Errno::NoSys)
+        self.call(Call::SetKnob(Text::Said(name), value)).map(drop)
     }
-
     /// Give a group other than the root, and groups that are made below it later, a value of their own for a knob: for
     /// `vm.swappiness` or `reclaim.policy`.
     fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
-        let _ = (group, name, value);
-        Err(Errno::NoSys)
+        self.call(Call::GroupKnob(group, Text::Said(name), value)).map(drop)
     }
 
     // --- observing ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! Control groups, as users write them.
 
-use crate::engine::GroupSpec;
+use crate::engine::{GroupSpec, PROCESSES};
 use crate::size::{Memory, parse_bytes};
 use crate::suggest;
 use program::GroupLimits;
@@ -13,9 +13,6 @@ pub struct GroupArg {
     limits: Vec<(usize, Memory)>,
     spec: GroupSpec,
 }
-
-/// What can be said of a group besides its limits, which have the names of their files.
-const PROCESSES: &str = "processes";
 
 /// `NAME`, or `NAME:SETTING=VALUE,...`.
 pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
@@ -67,8 +64,7 @@ impl GroupArg {
     pub(super) fn resolve(&self, peak_live: u64) -> GroupSpec {
         let mut spec = self.spec.clone();
         for &(which, limit) in &self.limits {
-            let GroupSpec { max, high, low, min, swap_max, .. } = &mut spec;
-            *[max, high, low, min, swap_max][which] = Some(limit.resolve(peak_live));
+            *spec.limit(which) = Some(limit.resolve(peak_live));
         }
         spec
     }

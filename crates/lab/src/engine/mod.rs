@@ -9,7 +9,7 @@ mod run;
 mod traces;
 
 pub use machine::{Cost, DEFAULT_MACHINE, Machine, machines};
-pub use machine_sim::{Fragmentation, GroupSpec, Visit};
+pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, Visit};
 pub use program::{Program, programs};
 pub use run::Run;
 pub use traces::{RecordRequest, import_lackey, info, record};

@@ -1,10 +1,11 @@
 //! One access: translation, fault, and the oracle's judgement.
 
-use super::{ADDRESS_BITS, SimOs};
+use super::SimOs;
 use crate::optimum::How;
 use crate::oracle::Went;
 use crate::tlb::Cached;
 use crate::walk::Walk;
+use kernel::ADDRESS_BITS;
 use mm::api::FaultError;
 use mm::frame::{FrameFlags, Owner};
 use mm::hot::PageName;
@@ -68,7 +69,7 @@ impl<P: Program> SimOs<'_, P> {
     pub(super) fn task_work(&self) {
         if self.world.ticks.get() && !self.dead() {
             self.enter();
-            self.world.mm.task_work(self.space);
+            self.world.mm().task_work(self.space);
             self.leave();
         }
     }
@@ -83,7 +84,7 @@ impl<P: Program> SimOs<'_, P> {
     /// Memory was read, of whichever page is in the frame.
     #[cold]
     fn note_placed(&self, pfn: Pfn, lines: u64) {
-        let frames = &self.world.mm.ground().frames;
+        let frames = &self.world.mm().ground().frames;
         let head = frames.head(pfn);
         if let Some(name) = PageName::of(&frames[head]) {
             let page = name.and_page(pfn.0 - head.0);
@@ -94,7 +95,7 @@ impl<P: Program> SimOs<'_, P> {
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
         let (since, newest) = (self.moment(), self.world.newest());
         self.enter();
-        let served = self.world.mm.fault(self.space, vpn, kind);
+        let served = self.world.mm().fault(self.space, vpn, kind);
         self.leave();
         if self.machine.preempt.is_some() && kind == AccessKind::Store {
             // What a private copy was made of may have been stored to since.
@@ -106,7 +107,7 @@ impl<P: Program> SimOs<'_, P> {
         };
         let beyond = match error {
             FaultError::Killed => {
-                self.killed();
+                self.world.kernel.killed(&self.task);
                 return Err(Signal::Kill);
             }
             FaultError::Segv => false,
@@ -115,7 +116,7 @@ impl<P: Program> SimOs<'_, P> {
         if let Some(Err(text)) =
             self.oracle(|oracle| oracle.refused((self.space.0, vpn.0), kind, beyond, since))
         {
-            self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task));
+            self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task.number()));
         }
         Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
     }
@@ -131,10 +132,10 @@ impl<P: Program> SimOs<'_, P> {
 
     /// What the page table says of a page, for people.
     fn mapped(&self, vpn: Vpn) -> String {
-        match self.machine.look_up(self.world.mm.root(self.space), vpn) {
+        match self.machine.look_up(self.world.mm().root(self.space), vpn) {
             None => "its table maps nothing".into(),
             Some((pfn, writable)) => {
-                let frame = &self.world.mm.ground().frames[pfn];
+                let frame = &self.world.mm().ground().frames[pfn];
                 let rights = if writable { "for writing" } else { "for reading" };
                 format!(
                     "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
@@ -174,34 +175,34 @@ impl<P: Program> SimOs<'_, P> {
                 "oracle: cpu {}, task {}, {}, {kind:?} of page {vpn} ({:#x}): {text}; through a TLB entry for frame \
                  {} of age {} us; the frame has {:?}, {:?}",
                 self.machine.current.get(),
-                self.task,
+                self.task.number(),
                 self.space,
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
-                self.world.mm.ground().frames[cached.pfn()].owner(),
-                self.world.mm.ground().frames[cached.pfn()].flags(),
+                self.world.mm().ground().frames[cached.pfn()].owner(),
+                self.world.mm().ground().frames[cached.pfn()].flags(),
             ));
         }
     }
 
     /// Where a store to a frame goes, as the oracle names it.
     fn went(&self, pfn: Pfn) -> Went {
-        let frames = &self.world.mm.ground().frames;
+        let frames = &self.world.mm().ground().frames;
         let head = &frames[frames.head(pfn)];
         let Owner::File(id) = head.owner() else {
             let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);
             return if swapped { Went::ToFileMapped } else { Went::Elsewhere };
         };
-        match self.world.kernel.borrow().files.iter().position(|file| file.id == id) {
-            Some(file) => Went::ToFile(file as u64, frames.index_of(pfn).0),
+        match self.world.kernel.file_number(id) {
+            Some(file) => Went::ToFile(file.into(), frames.index_of(pfn).0),
             None => Went::ToFileMapped,
         }
     }
 
     /// Count an access through a translation that the page table no longer has. It may be right all the same.
     fn note_stale(&self, vpn: Vpn, cached: Cached) {
-        let now = self.machine.look_up(self.world.mm.root(self.space), vpn);
+        let now = self.machine.look_up(self.world.mm().root(self.space), vpn);
         if now.is_none_or(|(pfn, _)| pfn != cached.pfn()) {
             self.oracle(|oracle| oracle.report.stale += 1);
         }
@@ -210,7 +211,7 @@ impl<P: Program> SimOs<'_, P> {
     /// A store may only go to the frame that the page table maps for writing at this moment, or did a moment ago, and
     /// somebody who is stopped is about to flush it.
     fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
-        match self.machine.look_up(self.world.mm.root(self.space), vpn) {
+        match self.machine.look_up(self.world.mm().root(self.space), vpn) {
             Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
             _ if self.world.stopped_inside() => Ok(()),
             found => {

@@ -28,7 +28,7 @@ fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
 #[test]
 fn a_wake_up_between_ticket_and_wait_is_seen() {
     let mut sched = Sched::new(vec![0]);
-    let ticket = Ticket { key: FRAME, mark: sched.mark(FRAME) };
+    let ticket = Ticket { key: FRAME, mark: sched.mark(Key::Mm(FRAME)) };
     assert!(!sched.stale(ticket));
     sched.wake(0, Key::Mm(WaitKey::Frame(Pfn(8))));
     assert!(!sched.stale(ticket), "another frame's wake-up is not ours");

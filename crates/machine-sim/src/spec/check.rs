@@ -5,8 +5,8 @@
 //! memory. A range is asked with `contains`, which NaN never is in.
 
 use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError};
-use crate::groups::GroupSpec;
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
+use kernel::GroupSpec;
 use mm::machine::MAX_CPUS;
 use mm::units::PAGE_SIZE;
 use std::ops::RangeInclusive;

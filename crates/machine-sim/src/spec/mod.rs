@@ -4,6 +4,7 @@ mod booted;
 mod check;
 mod cost;
 mod cpus;
+mod groups;
 mod random;
 mod ratio;
 
@@ -12,8 +13,8 @@ pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
 use crate::fragment::Fragmentation;
-use crate::groups::GroupSpec;
 use cost::CostFile;
+use kernel::GroupSpec;
 use mm::machine::{MemoryRange, ZoneKind};
 use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
 use serde::{Deserialize, Deserializer};
@@ -193,7 +194,7 @@ struct MachineFile {
     costs: CostFile,
     #[serde(default, deserialize_with = "fragment")]
     fragment: Option<Fragmentation>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "groups::read")]
     group: Vec<GroupSpec>,
 }
 

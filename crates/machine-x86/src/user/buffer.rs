@@ -26,14 +26,14 @@ impl Buffer {
     }
 
     /// Hold a text; returns where.
-    pub(super) fn hold(&mut self, text: &str) -> super::calls::Buffer {
+    pub(super) fn hold(&mut self, text: &str) -> abi::Buffer {
         self.reserve(text.len() as u64);
         for (word, bytes) in self.words.iter().zip(text.as_bytes().chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(whole), Relaxed);
         }
-        super::calls::Buffer { addr: self.addr(), len: text.len() as u64 }
+        abi::Buffer { addr: self.addr(), len: text.len() as u64 }
     }
 
     pub(super) fn word(&self, index: u64) -> u64 {

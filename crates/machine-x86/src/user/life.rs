@@ -6,7 +6,8 @@ use super::choice::Choice;
 use super::os::UserOs;
 use alloc::format;
 use alloc::string::String;
-use program::{Program, Role};
+use kernel::TaskStart;
+use program::Program;
 use spin::Once;
 
 /// Longest name of a program, in bytes.
@@ -24,17 +25,6 @@ pub struct World<P> {
     pub cpus: u32,
     /// Bytes of memory that the memory manager has.
     pub memory: u64,
-}
-
-/// What a new task is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TaskStart {
-    /// Its number.
-    pub task: u32,
-    /// The number of its process.
-    pub process: u32,
-    /// Its part of the program.
-    pub role: Role,
 }
 
 /// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of

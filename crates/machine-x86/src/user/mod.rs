@@ -1,20 +1,19 @@
 //! Ring 3: how a program lives on the booted machine.
 //!
 //! A program is written against [`program::Os`]. Here that trait is carried over the border between ring 3 and ring 0:
-//! [`abi`] says how a call travels in registers, [`os`] makes the calls and touches memory by real instructions,
+//! [`abi::call`] says how a call travels in registers, [`os`] makes the calls and touches memory by real instructions,
 //! [`check`] judges what loads bring, and [`life`] leads a task from its first instruction to its last call. All of it
 //! runs in ring 3 out of the *user arena*, memory that the memory manager knows nothing of, and reaches the machine
 //! only through the trait [`Ring`]; so it is tested on the host.
 
 mod buffer;
-pub mod calls;
 pub mod check;
 pub mod choice;
 pub mod life;
 pub mod os;
 pub mod scenarios;
 
-pub use life::{Home, TaskStart, World};
+pub use life::{Home, World};
 pub use os::UserOs;
 
 use program::Signal;
@@ -24,7 +23,8 @@ use program::Signal;
 /// Addresses given to the touching methods are the program's own: any value whatever. A touch that the kernel cannot
 /// serve returns the signal instead of ending the task.
 pub trait Ring {
-    /// Enter ring 0: number and arguments as [`abi`] has them; the answer as [`calls::decode_answer`] takes it.
+    /// Enter ring 0: number and arguments as [`abi::Call`] has them; the answer as
+    /// [`abi::call::decode_answer`] takes it.
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2];
 
     /// Load the 8-byte word at `addr`, which is aligned.

@@ -2,27 +2,25 @@
 //! if there is one, is told of both.
 
 use super::buffer::Buffer;
-use super::calls::{self, Buffer as Bytes, Call, Exit, Tell};
 use super::check::access::Touch;
 use super::check::file_io::{Reading, Writing, whole_stamps};
 use super::check::page::Page;
 use super::check::patience::Patience;
 use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::life::{TaskStart, World};
+use super::life::World;
 use super::{Ring, check};
-use abi::Forget;
+use abi::call::{self, Exit, Tell, unpair};
+use abi::{Buffer as Bytes, Call, Forget, Text};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use kernel::{ADDRESS_BITS, TaskStart, range};
 use program::{
-    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy,
-    Os, Prot, Remap, Role, Signal, TaskHandle,
+    Access, AccessKind, Advice, Errno, FileSpec, Map, MapSource, Os, Prot, Remap, Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
-/// Bits of a program's address.
-const ADDRESS_BITS: u32 = 47;
 /// Most bytes of one read or write.
 const LARGEST_TRANSFER: u64 = 64 << 20;
 
@@ -63,25 +61,25 @@ impl<R: Ring> Memory for Hands<'_, R> {
     }
 
     fn dying(&self) -> bool {
-        call(self.0, Call::Yield) == Ok(1)
+        ask(self.0, Call::Yield()) == Ok(1)
     }
 }
 
 impl<R: Ring> Patience for Hands<'_, R> {
     fn give_way(&self) {
-        let _ = call(self.0, Call::Yield);
+        let _ = ask(self.0, Call::Yield());
     }
 }
 
-fn call<R: Ring>(ring: &R, call: Call) -> Result<u64, Errno> {
-    let (number, args) = calls::encode(&call);
-    calls::decode_answer(ring.call(number, args))
+fn ask<R: Ring>(ring: &R, what: Call<'_>) -> Result<u64, Errno> {
+    let mut text = Buffer::default();
+    let (number, args) = what.encode(|said| text.hold(said));
+    call::decode_answer(ring.call(number, args))
 }
 
 /// Pages of a range given in bytes: the first and their number, if the kernel will not refuse it at once.
 fn pages(addr: u64, len: u64) -> Option<(u64, u64)> {
-    let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS)?;
-    (addr.is_multiple_of(PAGE) && len > 0 && end > 0).then(|| (addr / PAGE, len.div_ceil(PAGE)))
+    range(addr, len).map(|(start, pages)| (start.0, pages)).ok()
 }
 
 impl<'w, R: Ring> UserOs<'w, R> {
@@ -112,7 +110,7 @@ impl<'w, R: Ring> UserOs<'w, R> {
         }
         let (accesses, progress) = (self.accesses, self.progress);
         let check::Tally { checked, violations } = self.tally;
-        let _ = self.call(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
+        let _ = self.ask(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
     }
 
     /// Tell a reader of the run's numbers something.
@@ -120,14 +118,12 @@ impl<'w, R: Ring> UserOs<'w, R> {
         self.tell(Tell::Note, text);
     }
 
-    fn call(&self, what: Call) -> Result<u64, Errno> {
-        call(self.ring, what)
+    fn ask(&self, what: Call<'_>) -> Result<u64, Errno> {
+        ask(self.ring, what)
     }
 
     fn tell(&self, what: Tell, text: &str) {
-        let mut buffer = Buffer::default();
-        let text = buffer.hold(text);
-        let _ = self.call(Call::Tell(what, text));
+        let _ = self.ask(Call::Tell(what, Text::Said(text)));
     }
 
     fn object(&self, Violation(text): &Violation) {
@@ -171,16 +167,16 @@ impl<'w, R: Ring> UserOs<'w, R> {
     fn changing(
         &self,
         range: Option<(u64, u64)>,
-        what: Call,
+        what: Call<'_>,
         end: impl FnOnce(&mut check::space::Map, check::space::InFlux, bool, &dyn Patience),
     ) -> Result<u64, Errno> {
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, range) else {
-            return self.call(what);
+            return self.ask(what);
         };
         let patience = &Hands(self.ring);
         let _held = process.call(patience);
         let flux = process.map(patience).begin_change(start, pages);
-        let result = self.call(what);
+        let result = self.ask(what);
         end(&mut process.map(patience), flux, result.is_ok(), patience);
         result
     }
@@ -228,10 +224,14 @@ impl<R: Ring> Os for UserOs<'_, R> {
         self.ring.compute(instructions);
     }
 
+    fn call(&mut self, what: Call<'_>) -> Result<u64, Errno> {
+        self.ask(what)
+    }
+
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
         let range = pages(map.addr.unwrap_or(0), map.len);
         let (Some(watch), Some((start, pages))) = (&self.watch, range) else {
-            return self.call(Call::Mmap(map));
+            return self.ask(Call::Mmap(map));
         };
         let (process, patience) = (&watch.process, &Hands(self.ring));
         let source = self.source(watch, &map)?;
@@ -241,7 +241,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         }
         let _held = process.call(patience);
         let flux = map.addr.map(|_| process.map(patience).begin_replace(start, pages));
-        let result = self.call(Call::Mmap(map));
+        let result = self.ask(Call::Mmap(map));
         let mut shadow = process.map(patience);
         if let Ok(addr) = result {
             shadow.insert(addr / PAGE, Region::new(addr / PAGE, pages, map.prot, source));
@@ -258,21 +258,21 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Munmap { addr, len };
+        let what = Call::Munmap(addr, len);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.call(what).map(drop);
+            return self.ask(what).map(drop);
         };
         let patience = &Hands(self.ring);
         let _held = process.call(patience);
         let flux = process.map(patience).begin_take(start, pages);
-        let result = self.call(what);
+        let result = self.ask(what);
         process.map(patience).end_take(flux, result.is_ok(), patience);
         result.map(drop)
     }
 
     fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
         let result =
-            self.changing(pages(addr, len), Call::Mprotect { addr, len, prot }, |map, flux, done, p| {
+            self.changing(pages(addr, len), Call::Mprotect(addr, len, prot), |map, flux, done, p| {
                 map.end_protect(flux, prot, done, p)
             });
         result.map(drop)
@@ -282,7 +282,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let what = Call::Mremap(remap);
         let ranges = pages(remap.addr, remap.old_len).zip(pages(remap.fixed.unwrap_or(0), remap.new_len));
         let (Some(Watch { process, .. }), Some(((start, old), (to, new)))) = (&self.watch, ranges) else {
-            return self.call(what);
+            return self.ask(what);
         };
         let patience = &Hands(self.ring);
         let _held = process.call(patience);
@@ -290,7 +290,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
             let mut map = process.map(patience);
             (map.begin_take(start, old), remap.fixed.map(|_| map.begin_replace(to, new)))
         };
-        let result = self.call(what);
+        let result = self.ask(what);
         let mut map = process.map(patience);
         match result {
             Ok(addr) => map.end_move(from, addr / PAGE, new, patience),
@@ -303,10 +303,10 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        let what = Call::Madvise { addr, len, advice };
+        let what = Call::Madvise(addr, len, advice);
         let forget = advice.forgets();
         if forget == Forget::Not {
-            return self.call(what).map(drop);
+            return self.ask(what).map(drop);
         }
         let result = self.changing(pages(addr, len), what, |map, flux, done, patience| {
             map.end_forget(flux, if done { forget } else { Forget::Perhaps }, patience)
@@ -314,51 +314,23 @@ impl<R: Ring> Os for UserOs<'_, R> {
         result.map(drop)
     }
 
-    fn never_defer_flushes(&mut self, never: bool) {
-        let _ = self.call(Call::NeverDefer(never));
-    }
-
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Mlock { addr, len, lock: true };
+        let what = Call::Mlock(addr, len, true);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.call(what).map(drop);
+            return self.ask(what).map(drop);
         };
         let patience = &Hands(self.ring);
         let _held = process.call(patience);
         let before = process.map(patience).begin_populate(start, pages);
-        let result = self.call(what);
+        let result = self.ask(what);
         process.map(patience).end_populate(&before, patience);
         result.map(drop)
     }
 
-    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        self.call(Call::Mlock { addr, len, lock: false }).map(drop)
-    }
-
-    fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
-        self.call(Call::MovePages { addr, len, node })
-    }
-
-    fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
-        self.call(Call::MigratePages { from, to })
-    }
-
-    fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
-        self.call(Call::Mbind { addr, len, policy, moving })
-    }
-
-    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
-        self.call(Call::SetMempolicy(policy)).map(drop)
-    }
-
-    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        self.call(Call::Msync { addr, len }).map(drop)
-    }
-
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         let FileSpec { name, size, in_memory, writable } = spec;
-        let name = self.transfer.hold(name);
-        let (fd, number) = calls::unpair(self.call(Call::Open { name, size, in_memory, writable })?);
+        let call = Call::Open(Text::Said(name), size, in_memory, writable);
+        let (fd, number) = unpair(self.ask(call)?);
         if let Some(Watch { checker, process }) = &self.watch {
             let patience = &Hands(self.ring);
             let file = checker.file(number, size, patience);
@@ -374,7 +346,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
             watch.process.set_file(fd, None, &Hands(self.ring));
             Some((watch, open))
         });
-        let result = self.call(Call::Close { fd });
+        let result = self.ask(Call::Close(fd));
         if let (Some((watch, open)), Err(_)) = (known, result) {
             watch.process.set_file(fd, Some(open), &Hands(self.ring));
         }
@@ -383,11 +355,11 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let buffer = self.transfer(offset, len.min(LARGEST_TRANSFER));
-        let what = Call::Pread { fd, offset, buffer };
+        let what = Call::Pread(fd, offset, buffer);
         let open = self.watch.as_ref().and_then(|watch| watch.process.file(fd, &Hands(self.ring)));
-        let Some(Open { file, .. }) = open else { return self.call(what) };
+        let Some(Open { file, .. }) = open else { return self.ask(what) };
         let reading = Reading::begin(&file, offset, buffer.len);
-        let got = self.call(what)?;
+        let got = self.ask(what)?;
         let word = |at| self.transfer.word(word_at(offset, at));
         if let Err(violation) = reading.end(offset, got, word, &mut self.tally) {
             self.object(&violation);
@@ -399,7 +371,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let len = len.min(LARGEST_TRANSFER);
         if self.open_for_writing(fd).is_none() || len == 0 || offset.checked_add(len + PAGE).is_none() {
             let buffer = self.transfer(offset, len);
-            return self.call(Call::Pwrite { fd, offset, buffer });
+            return self.ask(Call::Pwrite(fd, offset, buffer));
         }
         let (from, more) = whole_stamps(offset, len);
         let buffer = self.transfer(from, more);
@@ -410,7 +382,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let writing = Writing::begin(&file, from, more, patience, |at, word| {
             self.transfer.set_word(word_at(from, at), word);
         });
-        let result = self.call(Call::Pwrite { fd, offset: from, buffer });
+        let result = self.ask(Call::Pwrite(fd, from, buffer));
         match result {
             Ok(written) => {
                 writing.end(from, Some(written));
@@ -422,14 +394,10 @@ impl<R: Ring> Os for UserOs<'_, R> {
         result.map(|written| (from + written).saturating_sub(offset).min(len))
     }
 
-    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
-        self.call(Call::Fsync { fd }).map(drop)
-    }
-
     fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
-        let what = Call::Ftruncate { fd, size };
+        let what = Call::Ftruncate(fd, size);
         let Some((watch, Open { file, .. })) = self.open_for_writing(fd) else {
-            return self.call(what).map(drop);
+            return self.ask(what).map(drop);
         };
         let patience = &Hands(self.ring);
         let held = file.change(patience);
@@ -438,7 +406,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
             // Others may touch the new pages before the call has returned here.
             file.ensure(size);
         }
-        let result = self.call(what);
+        let result = self.ask(what);
         match cut {
             Some(cut) => watch.checker.end_cut(&file, cut, result.is_ok(), patience),
             None if result.is_ok() => file.set_size(size, &held),
@@ -447,15 +415,11 @@ impl<R: Ring> Os for UserOs<'_, R> {
         result.map(drop)
     }
 
-    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
-        self.call(Call::Fadvise { fd, offset, len, advice }).map(drop)
-    }
-
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
         if let Some(watch) = &self.watch {
             watch.process.enter();
         }
-        let result = self.call(Call::Spawn(role));
+        let result = self.ask(Call::Spawn(role));
         if let (Some(Watch { checker, process }), Err(_)) = (&self.watch, result) {
             checker.leave(process, &Hands(self.ring));
         }
@@ -464,58 +428,18 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
         let Some(Watch { checker, process }) = &self.watch else {
-            return self.call(Call::Fork(role)).map(|pair| TaskHandle(calls::unpair(pair).0));
+            return self.ask(Call::Fork(role)).map(|pair| TaskHandle(unpair(pair).0));
         };
         let patience = &Hands(self.ring);
         let _held = process.forking(patience);
         let begun = process.map(patience).begin_fork();
-        let (task, child) = calls::unpair(self.call(Call::Fork(role))?);
+        let (task, child) = unpair(self.ask(Call::Fork(role))?);
         checker.fork(process, child, &begun, patience);
         Ok(TaskHandle(task))
     }
 
-    fn join(&mut self, task: TaskHandle) {
-        let _ = self.call(Call::Join(task.0));
-    }
-
-    fn sleep(&mut self, nanos: u64) {
-        let _ = self.call(Call::Sleep(nanos));
-    }
-
-    fn barrier(&mut self, id: u32, tasks: u32) {
-        let _ = self.call(Call::Barrier { id, tasks });
-    }
-
-    fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
-        self.call(Call::GroupCreate { parent, limits }).map(|group| Group(group as u32))
-    }
-
-    fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
-        self.call(Call::GroupLimit { group, limits }).map(drop)
-    }
-
-    fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
-        self.call(Call::GroupEnter(group)).map(drop)
-    }
-
-    fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
-        self.call(Call::GroupRemove(group)).map(drop)
-    }
-
-    fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
-        let mut buffer = Buffer::default();
-        let name = buffer.hold(name);
-        self.call(Call::SetKnob { name, value }).map(drop)
-    }
-
-    fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
-        let mut buffer = Buffer::default();
-        let name = buffer.hold(name);
-        self.call(Call::GroupKnob { group, name, value }).map(drop)
-    }
-
     fn now(&self) -> u64 {
-        self.call(Call::Now).unwrap_or(0)
+        self.ask(Call::Now()).unwrap_or(0)
     }
 
     fn cpus(&self) -> u32 {

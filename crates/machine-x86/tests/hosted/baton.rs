@@ -1,6 +1,6 @@
 //! Whose turn it is.
 
-use machine_x86::kernel::Key;
+use kernel::Key;
 use mm::machine::WaitKey;
 use mm::units::{Nanos, SpaceId};
 use program::rng::Rng;

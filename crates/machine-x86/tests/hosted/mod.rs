@@ -8,9 +8,10 @@
 mod baton;
 mod tlb;
 
+use abi::call::{self, Exit, Tell};
+use abi::{Buffer, Call, Errno, Signal};
 use baton::{AnyKey, Baton};
-use machine_x86::kernel::{After, Disk, Host, Kernel, Key, Outcome, Task, Totals};
-use machine_x86::user::calls::{self, Call, Exit, Tell};
+use kernel::{After, Disk, Host, Kernel, Key, Outcome, Rings, Task, Totals};
 use machine_x86::user::{Home, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
@@ -19,7 +20,6 @@ use mm::machine::{
 };
 use mm::units::{CpuId, DeviceId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId, TABLE_ENTRIES, Vpn};
 use mm::{Config, Mm};
-use program::{Errno, Signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::*};
@@ -59,7 +59,7 @@ pub struct Setup {
 }
 
 /// What a task does with system calls alone.
-pub type Body = fn(&dyn Fn(Call) -> Result<u64, Errno>);
+pub type Body = fn(&dyn Fn(Call<'_>) -> Result<u64, Errno>);
 
 impl Setup {
     /// Four CPUs, a lazy policy.
@@ -233,9 +233,10 @@ pub fn run(setup: &Setup) -> Report {
     let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0 };
     let swap = if setup.swap > 0 { vec![swap] } else { Vec::new() };
     let mm = Mm::new(Hosted::new(setup), Config { knobs, swap, ..Config::default() }).expect("enough memory");
-    let disk = Disk { device: DeviceId(0), pages: 1 << 20 };
+    let disk = Disk { device: DeviceId(0), pages: 1 << 20, taken: 0, thin: false };
+    let daemons = mm.daemons().len() as u32;
     // Never freed: threads and tests outlive each other.
-    let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk))));
+    let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk), daemons)));
     let host = kernel.mm().machine();
     let home =
         Home::new(&setup.program, setup.trace, setup.check, setup.seed, setup.cpus as u32, setup.memory);
@@ -393,7 +394,7 @@ impl Host for Hosted {
         Ok(())
     }
 
-    fn leave_space(&self, switch: &mut dyn FnMut()) {
+    fn leave_space(&self, _: &Task, switch: &mut dyn FnMut()) {
         self.baton.set_space(None);
         switch();
     }
@@ -416,6 +417,13 @@ impl Host for Hosted {
         self.baton.wake(AnyKey::Kernel(key));
     }
 
+    fn read_user(&self, from: Buffer, to: &mut [u8]) -> Result<(), Errno> {
+        read(from.addr, to);
+        Ok(())
+    }
+}
+
+impl Rings for Hosted {
     fn user_arena(&self) -> Range<u64> {
         1..u64::MAX
     }
@@ -432,7 +440,7 @@ impl Host for Hosted {
 
     fn copy_from_user(&self, to: Pfn, at: u32, from: u64, bytes: u32) {
         let mut part = vec![0; bytes as usize];
-        self.read_user(from, &mut part);
+        read(from, &mut part);
         let frame = self.frame(to);
         for (i, byte) in (at as usize..).zip(part) {
             let mut word = frame[i / 8].load(SeqCst).to_ne_bytes();
@@ -441,17 +449,19 @@ impl Host for Hosted {
         }
     }
 
-    fn read_user(&self, from: u64, to: &mut [u8]) {
-        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
-    }
-
     fn tell(&self, what: Tell, text: &str) {
         eprintln!("{what:?}: {text}");
         let told = if what == Tell::Note { &self.notes } else { &self.told };
         told.lock().unwrap().push(text.to_owned());
     }
+}
+
+/// Read what a task has named.
+fn read(from: u64, to: &mut [u8]) {
+    let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+    // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which stays while it is in
+    // the call.
+    unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
 }
 
 /// Ring 3 of one task.
@@ -463,13 +473,14 @@ struct HostedRing<'a> {
 impl HostedRing<'_> {
     /// Do something else than a program.
     fn act(&self, body: Body) {
-        let call = |what: Call| {
-            let (number, args) = calls::encode(&what);
-            calls::decode_answer(self.call(number, args))
+        let place =
+            |text: &str| Buffer { addr: text.as_ptr().expose_provenance() as u64, len: text.len() as u64 };
+        let call = |what: Call<'_>| {
+            let (number, args) = what.encode(place);
+            call::decode_answer(self.call(number, args))
         };
         body(&call);
-        let exit = Exit { signal: None, accesses: 0, progress: 0, checked: 0, violations: 0 };
-        let _ = call(Call::Exit(exit));
+        let _ = call(Call::Exit(Exit::default()));
     }
 
     /// The frame that an access reaches, after as many faults as it takes.
@@ -493,7 +504,7 @@ impl HostedRing<'_> {
 impl Ring for HostedRing<'_> {
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
         self.host.pause();
-        match self.host.kernel().call(self.task, number, args) {
+        match self.host.kernel().trap(self.task, number, args) {
             After::Return(answer) => {
                 self.host.pause();
                 answer

@@ -4,17 +4,21 @@
 //! describes are made without limits. Which processes are in it is said by their numbers, in the order in which they
 //! are started; the program's first is number 0. A process that no group names is born where its parent is then.
 
-use crate::machine::SimMachine;
-use crate::spec::Bytes;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::{self, Display, Formatter};
+use core::ops::RangeInclusive;
+use core::str::FromStr;
 use mm::Mm;
 use mm::api::GroupLimits;
 use mm::lru::LruList;
+use mm::machine::Machine;
 use mm::stat::GroupStat;
 use mm::units::{GroupId, PAGE_SIZE};
-use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 /// Most groups that a run may begin with.
 const MOST: usize = 1000;
@@ -59,6 +63,20 @@ impl FromStr for Processes {
     }
 }
 
+impl Display for Processes {
+    /// As they are read.
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        for (i, range) in self.0.iter().enumerate() {
+            let plus = if i > 0 { "+" } else { "" };
+            match (*range.start(), *range.end()) {
+                (start, u32::MAX) => write!(out, "{plus}{start}-")?,
+                (start, end) => write!(out, "{plus}{start}-{end}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A group as it is described. What is `None` is not said: as the machine has it, else no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GroupSpec {
@@ -78,7 +96,51 @@ pub struct GroupSpec {
     pub processes: Option<Processes>,
 }
 
+impl Display for GroupSpec {
+    /// One word, as it is read.
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let limits = [self.max, self.high, self.low, self.min, self.swap_max];
+        let limits = abi::GroupLimits::FILES.into_iter().zip(limits);
+        let limits = limits.filter_map(|(name, limit)| Some(format!("{name}={}", limit?)));
+        let processes = self.processes.iter().map(|these| format!("{PROCESSES}={these}"));
+        write!(out, "{}:{}", self.name, limits.chain(processes).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl FromStr for GroupSpec {
+    type Err = String;
+
+    /// Read `NAME:SETTING=VALUE,...`, whose limits are bytes.
+    fn from_str(text: &str) -> Result<GroupSpec, String> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let mut group = GroupSpec { name: name.into(), ..GroupSpec::default() };
+        for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
+            let (key, value) =
+                setting.split_once('=').ok_or_else(|| format!("'{setting}' is not of the form key=value"))?;
+            let which = abi::GroupLimits::FILES.iter().position(|&known| known == key);
+            match (which, key) {
+                (Some(which), _) => {
+                    *group.limit(which) =
+                        Some(value.parse().map_err(|_| format!("'{value}' is not a number"))?);
+                }
+                (None, PROCESSES) => group.processes = Some(value.parse()?),
+                (None, _) => return Err(format!("a group has no setting '{key}'")),
+            }
+        }
+        Ok(group)
+    }
+}
+
+/// What is said of a group besides its limits, which have the names of their files.
+pub const PROCESSES: &str = "processes";
+
 impl GroupSpec {
+    /// The limit that has that place in [`abi::GroupLimits::FILES`].
+    pub fn limit(&mut self, which: usize) -> &mut Option<u64> {
+        let GroupSpec { max, high, low, min, swap_max, .. } = self;
+        [max, high, low, min, swap_max].into_iter().nth(which).expect("a limit has a file")
+    }
+
     fn limits(&self) -> GroupLimits {
         let unsaid = abi::GroupLimits::default();
         let limits = abi::GroupLimits {
@@ -170,71 +232,9 @@ fn place_the_rest(groups: &mut [GroupSpec]) -> Result<(), String> {
     Ok(())
 }
 
-/// A limit as a group's file has it: a size, or `max`.
-struct Limit(u64);
-
-impl<'de> Deserialize<'de> for Limit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Max(Max),
-            Size(Bytes),
-        }
-        #[derive(Deserialize)]
-        enum Max {
-            #[serde(rename = "max")]
-            Max,
-        }
-        let error = |_| serde::de::Error::custom("is neither a size like \"8G\" or 4096 nor \"max\"");
-        Ok(match Either::deserialize(deserializer).map_err(error)? {
-            Either::Max(Max::Max) => Limit(u64::MAX),
-            Either::Size(bytes) => Limit(bytes.0),
-        })
-    }
-}
-
-/// A group in a machine's file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InFile {
-    name: String,
-    #[serde(default)]
-    memory: MemoryInFile,
-    processes: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MemoryInFile {
-    max: Option<Limit>,
-    high: Option<Limit>,
-    low: Option<Limit>,
-    min: Option<Limit>,
-    #[serde(default)]
-    swap: SwapInFile,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SwapInFile {
-    max: Option<Limit>,
-}
-
-impl<'de> Deserialize<'de> for GroupSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<GroupSpec, D::Error> {
-        let InFile { name, memory, processes } = InFile::deserialize(deserializer)?;
-        let processes = processes.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)?;
-        let MemoryInFile { max, high, low, min, swap } = memory;
-        let [max, high, low, min, swap_max] =
-            [max, high, low, min, swap.max].map(|limit| limit.map(|limit| limit.0));
-        Ok(GroupSpec { name, max, high, low, min, swap_max, processes })
-    }
-}
-
 /// The groups that a run has begun with.
 #[derive(Default)]
-pub(crate) struct Groups {
+pub struct Groups {
     /// By number.
     names: BTreeMap<GroupId, String>,
     members: Vec<(Processes, GroupId)>,
@@ -242,7 +242,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Make them.
-    pub(crate) fn make(mm: &Mm<SimMachine>, specs: &[GroupSpec]) -> Result<Groups, String> {
+    pub fn make<M: Machine>(mm: &Mm<M>, specs: &[GroupSpec]) -> Result<Groups, String> {
         let mut groups = Groups::default();
         let mut by_path: BTreeMap<&str, GroupId> = BTreeMap::new();
         for spec in specs {
@@ -271,7 +271,7 @@ impl Groups {
     }
 
     /// A group that the program has made has no name; its number is unique.
-    fn path(&self, mm: &Mm<SimMachine>, group: GroupId) -> String {
+    fn path<M: Machine>(&self, mm: &Mm<M>, group: GroupId) -> String {
         if let Some(name) = self.names.get(&group) {
             return name.clone();
         }
@@ -282,7 +282,7 @@ impl Groups {
     }
 
     /// What all groups but the root have counted.
-    pub(crate) fn outcomes(&self, mm: &Mm<SimMachine>) -> Vec<GroupOutcome> {
+    pub fn outcomes<M: Machine>(&self, mm: &Mm<M>) -> Vec<GroupOutcome> {
         let numbers = (1..=u16::MAX).map(GroupId);
         numbers.map_while(|group| GroupOutcome::of(mm, group, self.path(mm, group))).collect()
     }
@@ -305,13 +305,13 @@ pub struct GroupOutcome {
 }
 
 impl GroupOutcome {
-    fn of(mm: &Mm<SimMachine>, group: GroupId, name: String) -> Option<GroupOutcome> {
+    fn of<M: Machine>(mm: &Mm<M>, group: GroupId, name: String) -> Option<GroupOutcome> {
         let account = mm.group_account(group)?;
         let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE);
         let limits = mm.group_limits(group).ok().map(|limits| {
             let GroupLimits { max, high, low, min, swap_max } = limits;
             let limits = [max, high, low, min, swap_max].map(bytes);
-            std::array::from_fn(|i| (abi::GroupLimits::FILES[i], limits[i]))
+            core::array::from_fn(|i| (abi::GroupLimits::FILES[i], limits[i]))
         });
         let counted = |events: bool| {
             let these = GroupStat::ALL.iter().filter(move |stat| stat.is_event() == events);
@@ -363,6 +363,21 @@ mod tests {
         assert!([1, 4, 6].into_iter().all(|process| !these.contains(process)));
         for wrong in ["", "a", "3-1", "0,1", "-2", "0+", "99999999999"] {
             assert!(wrong.parse::<Processes>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_one_word() {
+        for text in ["a:", "web/child:memory.max=4096,memory.swap.max=0,processes=1-3+7-", "b:memory.low=5"] {
+            let group: GroupSpec = text.parse().unwrap();
+            assert_eq!((group.to_string().as_str(), text.parse()), (text, Ok(group)));
+        }
+        for (wrong, why) in [
+            ("a:max=1", "no setting 'max'"),
+            ("a:memory.max=1M", "'1M' is not a number"),
+            ("a:x", "key=value"),
+        ] {
+            assert!(wrong.parse::<GroupSpec>().unwrap_err().contains(why), "{wrong}");
         }
     }
 

@@ -1,26 +1,26 @@
 //! Processes and their tasks.
 
-use super::Key;
-use crate::user::TaskStart;
-use crate::user::calls::Exit;
+use crate::Key;
+use abi::call::Exit;
+use abi::{Errno, Role};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use mm::lock::Lock;
 use mm::units::{Nanos, SpaceId};
-use program::Errno;
 
 /// An open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Open {
-    /// Its number.
-    pub(super) file: u32,
-    pub(super) writable: bool,
+pub struct Open {
+    /// The file's number.
+    pub file: u32,
+    /// Was it opened for writing?
+    pub writable: bool,
 }
 
 /// Open files by descriptor.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Descriptors(Vec<Option<Open>>);
+pub(crate) struct Descriptors(Vec<Option<Open>>);
 
 impl Descriptors {
     /// The lowest descriptor that is free names `open` from now on.
@@ -45,7 +45,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub(super) fn new(number: u32, space: SpaceId, files: Descriptors) -> Process {
+    pub(crate) fn new(number: u32, space: SpaceId, files: Descriptors) -> Process {
         Process {
             number,
             space,
@@ -66,36 +66,53 @@ impl Process {
     }
 
     /// It is to end. `false`: it was to end before.
-    pub(super) fn die(&self) -> bool {
+    pub(crate) fn die(&self) -> bool {
         !self.dead.swap(true, AcqRel)
     }
 
-    pub(super) fn enter(&self) {
+    pub(crate) fn enter(&self) {
         self.tasks.fetch_add(1, AcqRel);
     }
 
+    /// Tasks that have not left.
+    pub fn tasks(&self) -> u32 {
+        self.tasks.load(Acquire)
+    }
+
     /// A task leaves. `true`: it was the last.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         self.tasks.fetch_sub(1, AcqRel) == 1
     }
 
-    pub(super) fn open(&self, open: Open) -> u32 {
+    pub(crate) fn open(&self, open: Open) -> u32 {
         self.files.lock().add(open)
     }
 
-    pub(super) fn file(&self, fd: u32) -> Result<Open, Errno> {
+    /// What a descriptor names.
+    pub fn file(&self, fd: u32) -> Result<Open, Errno> {
         self.files.lock().0.get(fd as usize).copied().flatten().ok_or(Errno::BadF)
     }
 
-    pub(super) fn close(&self, fd: u32) -> Result<(), Errno> {
+    pub(crate) fn close(&self, fd: u32) -> Result<(), Errno> {
         let mut files = self.files.lock();
         let slot = files.0.get_mut(fd as usize).ok_or(Errno::BadF)?;
         slot.take().map(drop).ok_or(Errno::BadF)
     }
 
-    pub(super) fn descriptors(&self) -> Descriptors {
+    pub(crate) fn descriptors(&self) -> Descriptors {
         self.files.lock().clone()
     }
+}
+
+/// What a new task is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskStart {
+    /// Its number.
+    pub task: u32,
+    /// The number of its process.
+    pub process: u32,
+    /// Its part of the program.
+    pub role: Role,
 }
 
 /// A task of a program.
@@ -107,7 +124,7 @@ pub struct Task {
 }
 
 impl Task {
-    pub(super) fn new(start: TaskStart, process: Arc<Process>) -> Task {
+    pub(crate) fn new(start: TaskStart, process: Arc<Process>) -> Task {
         Task { start, process, waits_for: Lock::default(), ended: AtomicBool::new(false) }
     }
 
@@ -136,15 +153,16 @@ impl Task {
         self.ended.load(Acquire)
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.store(true, Release);
     }
 
-    pub(super) fn waits_for(&self) -> Option<Key> {
+    /// The key that it sleeps on, or is about to.
+    pub fn waits_for(&self) -> Option<Key> {
         *self.waits_for.lock()
     }
 
-    pub(super) fn set_waits_for(&self, key: Option<Key>) {
+    pub(crate) fn set_waits_for(&self, key: Option<Key>) {
         *self.waits_for.lock() = key;
     }
 }
@@ -167,7 +185,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, exit: &Exit) {
+    pub(crate) fn add(&mut self, exit: &Exit) {
         self.accesses = self.accesses.saturating_add(exit.accesses);
         self.progress = self.progress.saturating_add(exit.progress);
         self.checked = self.checked.saturating_add(exit.checked);

@@ -1,12 +1,12 @@
 //! What the kernel needs from the machine besides [`mm::Machine`].
 
-use super::Task;
-use crate::user::calls::Tell;
+use crate::Task;
+use abi::call::Tell;
+use abi::{Buffer, Errno};
 use alloc::sync::Arc;
 use core::ops::Range;
 use mm::Machine;
 use mm::units::{Nanos, Pfn};
-use program::Errno;
 
 /// What a task of a program can sleep on, besides what the memory manager has it sleep on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -23,14 +23,13 @@ pub enum Key {
 
 /// The machine, as the kernel sees it.
 pub trait Host: Machine {
-    /// Start a task of a program: on a stack of its own in ring 3, with the space of [`Task::space`] loaded, it does
-    /// what [`crate::user::Home::live`] does for [`Task::start`]. The task is handed back with each of its calls and
-    /// faults.
+    /// Start a task of a program: with the space of [`Task::space`] loaded it does what its program does as
+    /// [`Task::start`] says. The task is handed back with each of its calls and faults.
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno>;
 
-    /// The task that runs has no space from now on. `switch` is called once, with interrupts off, at the moment at
-    /// which this becomes true.
-    fn leave_space(&self, switch: &mut dyn FnMut());
+    /// The task that runs has no space from now on. `switch` is to be called, with interrupts off, on every CPU that has
+    /// it loaded for this task, at the moment at which this becomes true.
+    fn leave_space(&self, task: &Task, switch: &mut dyn FnMut());
 
     /// Let other tasks run, if any want to.
     fn give_way(&self);
@@ -41,16 +40,34 @@ pub trait Host: Machine {
     fn key_wait(&self, key: Key, mark: u64, deadline: Option<Nanos>) -> bool;
     /// Wake all tasks that sleep on `key`.
     fn key_wake(&self, key: Key);
+    /// A task is to die: if it sleeps on a key, it is woken to see that.
+    fn interrupt(&self, task: &Task) {
+        if let Some(key) = task.waits_for() {
+            self.key_wake(key);
+        }
+    }
 
-    /// Where ring 3 keeps its own data: mapped and writable there at all times. Addresses below 2^47 are not in it.
+    /// Do what is not the program's: where time and work are counted, they are not for this.
+    fn unseen(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+
+    /// Read bytes of the caller's memory, where a text lies. On a machine whose tasks say their texts there are none.
+    fn read_user(&self, from: Buffer, to: &mut [u8]) -> Result<(), Errno> {
+        let _ = (from, to);
+        Err(Errno::Fault)
+    }
+}
+
+/// A machine whose programs run in a ring of their own, and make their calls in registers.
+pub trait Rings: Host {
+    /// Where buffers of calls may lie in a program's memory: mapped and writable there at all times. Addresses below
+    /// 2^47 are not in it.
     fn user_arena(&self) -> Range<u64>;
     /// Copy `bytes` bytes of a frame, from byte `at` on, into the arena. The range lies in it.
     fn copy_to_user(&self, to: u64, from: Pfn, at: u32, bytes: u32);
     /// Copy from the arena into a frame.
     fn copy_from_user(&self, to: Pfn, at: u32, from: u64, bytes: u32);
-    /// Read bytes of the arena.
-    fn read_user(&self, from: u64, to: &mut [u8]);
-
     /// Tell people what a task tells.
     fn tell(&self, what: Tell, text: &str);
 }

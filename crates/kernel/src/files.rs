@@ -1,44 +1,61 @@
 //! Files by name, and where they lie on the disk.
 
-use super::Disk;
+use abi::Errno;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mm::api::FileKind;
-use mm::units::{FileId, pages_of};
-use program::Errno;
+use mm::units::{DeviceId, FileId, PAGE_SIZE, pages_of};
 
 /// Most bytes of a file in memory.
 const MOST_IN_MEMORY: u64 = 1 << 46;
-/// Every new file gets at least this share of what is left of the disk, to grow in.
+/// Of a disk whose blocks are places, every new file gets at least this share of what is left, to grow in.
 const SHARE: u64 = 16;
+
+/// Where files live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Disk {
+    /// The device.
+    pub device: DeviceId,
+    /// Its size. What is not taken is zeroes when the machine starts.
+    pub pages: u64,
+    /// Pages at its start that are no file's.
+    pub taken: u64,
+    /// What a file has when it is made takes room, and what it may grow by is promised. So every file has as many block
+    /// numbers as the disk has blocks: they tell neighbours and content apart, and are no places. Else they are.
+    pub thin: bool,
+}
 
 /// A file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct File {
+pub struct File {
     /// What the memory manager calls it.
-    pub(super) id: FileId,
+    pub id: FileId,
+    /// Where it lives.
+    pub kind: FileKind,
     /// Most bytes that it can have.
-    pub(super) capacity: u64,
+    pub capacity: u64,
 }
 
 /// All files. A file's blocks are given out once, when it is made.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     disk: Option<Disk>,
     next_block: u64,
+    taken: u64,
     list: Vec<File>,
     names: BTreeMap<String, u32>,
 }
 
 impl Files {
-    /// No files, on an empty disk.
-    pub(super) fn new(disk: Option<Disk>) -> Files {
-        Files { disk, next_block: 0, list: Vec::new(), names: BTreeMap::new() }
+    /// No files.
+    pub(crate) fn new(disk: Option<Disk>) -> Files {
+        let taken = disk.map_or(0, |disk| disk.taken);
+        Files { disk, next_block: taken, taken, list: Vec::new(), names: BTreeMap::new() }
     }
 
     /// The number of the file of that name. `create` makes one that is not there.
-    pub(super) fn find(
+    pub(crate) fn find(
         &mut self,
         name: &str,
         size: u64,
@@ -53,7 +70,7 @@ impl Files {
             false => self.room(pages_of(size))?,
         };
         let number = self.list.len() as u32;
-        self.list.push(File { id: create(kind), capacity });
+        self.list.push(File { id: create(kind), kind, capacity });
         self.names.insert(name.into(), number);
         Ok(number)
     }
@@ -61,26 +78,27 @@ impl Files {
     /// Blocks for a file of `pages` pages.
     fn room(&mut self, pages: u64) -> Result<(FileKind, u64), Errno> {
         let disk = self.disk.ok_or(Errno::NoSpc)?;
-        let left = disk.pages.saturating_sub(self.next_block);
+        let left = disk.pages.saturating_sub(self.taken);
         if pages > left {
             return Err(Errno::NoSpc);
         }
-        let count = pages.max(left / SHARE);
+        let own = pages.max(left / SHARE);
+        let (blocks, takes) = if disk.thin { (disk.pages, pages) } else { (own, own) };
         let block = self.next_block;
-        self.next_block += count;
-        Ok((FileKind::Disk { device: disk.device, block }, count.saturating_mul(mm::units::PAGE_SIZE)))
+        self.next_block += blocks;
+        self.taken += takes;
+        Ok((FileKind::Disk { device: disk.device, block }, blocks.saturating_mul(PAGE_SIZE)))
     }
 
-    /// A file that was found.
-    pub(super) fn get(&self, number: u32) -> File {
-        self.list[number as usize]
+    /// All of them, by number.
+    pub(crate) fn list(&self) -> &[File] {
+        &self.list
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mm::units::DeviceId;
 
     fn file(files: &mut Files, name: &str, pages: u64) -> Result<(u32, u64), Errno> {
         let mut place = 0;
@@ -94,14 +112,26 @@ mod tests {
 
     #[test]
     fn files_get_blocks_of_their_own_and_room_to_grow() {
-        let mut files = Files::new(Some(Disk { device: DeviceId(0), pages: 1600 }));
+        let disk = Disk { device: DeviceId(0), pages: 1600, taken: 0, thin: false };
+        let mut files = Files::new(Some(disk));
         assert_eq!(file(&mut files, "a", 10), Ok((0, 0)));
-        assert_eq!(files.get(0).capacity, 100 * 4096);
+        assert_eq!(files.list()[0].capacity, 100 * 4096);
         assert_eq!(file(&mut files, "b", 500), Ok((1, 100)));
-        assert_eq!(files.get(1).capacity, 500 * 4096);
+        assert_eq!(files.list()[1].capacity, 500 * 4096);
         assert_eq!(file(&mut files, "a", 99), Ok((0, 0)));
         assert_eq!(file(&mut files, "c", 1001), Err(Errno::NoSpc));
         assert_eq!(file(&mut files, "c", 1000), Ok((2, 600)));
+    }
+
+    #[test]
+    fn on_a_thin_disk_only_what_files_are_made_with_takes_room() {
+        let disk = Disk { device: DeviceId(0), pages: 1600, taken: 100, thin: true };
+        let mut files = Files::new(Some(disk));
+        assert_eq!(file(&mut files, "a", 10), Ok((0, 100)));
+        assert_eq!(file(&mut files, "b", 1400), Ok((1, 1700)));
+        assert_eq!(files.list()[0].capacity, 1600 * 4096);
+        assert_eq!(file(&mut files, "c", 91), Err(Errno::NoSpc));
+        assert_eq!(file(&mut files, "c", 90), Ok((2, 3300)));
     }
 
     #[test]

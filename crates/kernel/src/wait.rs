@@ -1,11 +1,11 @@
 //! Waiting for other tasks, and for time.
 
-use super::{Host, Kernel, Key, Task};
+use crate::{Host, Kernel, Key, Task};
 use mm::units::Nanos;
 
 /// Tasks that have come to a barrier, and how often it has opened.
 #[derive(Default)]
-pub(super) struct Barrier {
+pub(crate) struct Barrier {
     here: u32,
     opened: u64,
 }
@@ -25,7 +25,7 @@ impl<H: Host> Kernel<H> {
         task.set_waits_for(None);
     }
 
-    pub(super) fn join(&self, task: &Task, other: u32) {
+    pub(crate) fn join(&self, task: &Task, other: u32) {
         let index = other.checked_sub(self.first_task).map(|index| index as usize);
         let other = index.and_then(|index| self.tasks.lock().get(index).cloned());
         if let Some(other) = other {
@@ -33,31 +33,38 @@ impl<H: Host> Kernel<H> {
         }
     }
 
-    pub(super) fn sleep(&self, task: &Task, nanos: u64) {
+    pub(crate) fn sleep(&self, task: &Task, nanos: u64) {
         let until = self.host().now().saturating_add(nanos);
         self.wait(task, Key::Sleep(task.number()), Some(until), || self.host().now() >= until);
     }
 
-    pub(super) fn barrier(&self, task: &Task, id: u32, tasks: u32) {
-        if task.process().is_dead() {
-            return;
+    pub(crate) fn barrier(&self, task: &Task, id: u32, tasks: u32) {
+        if let Some(before) = self.come_to_barrier(task, id, tasks) {
+            self.wait(task, Key::Barrier(id), None, || self.has_opened(id, before));
         }
-        let before = {
+    }
+
+    /// A task has come to a barrier. If it opens by that, those who wait are woken; else: how often it has opened
+    /// before. A task that is to die comes nowhere.
+    pub fn come_to_barrier(&self, task: &Task, id: u32, tasks: u32) -> Option<u64> {
+        if task.process().is_dead() {
+            return None;
+        }
+        {
             let mut barriers = self.barriers.lock();
             let barrier = barriers.entry(id).or_default();
             barrier.here += 1;
-            let before = barrier.opened;
-            if barrier.here >= tasks {
-                barrier.here = 0;
-                barrier.opened += 1;
+            if barrier.here < tasks {
+                return Some(barrier.opened);
             }
-            (before == barrier.opened).then_some(before)
-        };
-        match before {
-            None => self.host().key_wake(Key::Barrier(id)),
-            Some(before) => self.wait(task, Key::Barrier(id), None, || {
-                self.barriers.lock().get(&id).is_some_and(|barrier| barrier.opened != before)
-            }),
+            *barrier = Barrier { here: 0, opened: barrier.opened + 1 };
         }
+        self.host().key_wake(Key::Barrier(id));
+        None
+    }
+
+    /// Has a barrier opened since it had done so `before` times?
+    pub fn has_opened(&self, id: u32, before: u64) -> bool {
+        self.barriers.lock().get(&id).is_some_and(|barrier| barrier.opened != before)
     }
 }

@@ -1,57 +1,47 @@
-//! Ring 0 above the memory manager: processes, descriptors, files, tasks, and what system calls mean.
+//! The upper half of a kernel: processes, descriptors, files, tasks, and what system calls mean.
 //!
-//! Nothing here knows the hardware: it stands on [`mm::Mm`] and on the trait [`Host`], and is tested on the host. It
-//! keeps the same rules as the simulated machine's world, so that a program meets the same system on both.
+//! Nothing here knows the machine: it stands on [`mm::Mm`] and on the trait [`Host`], and a program meets the same
+//! system on every machine. One whose programs run in a ring of their own implements [`Rings`], too, and hands on what
+//! comes in registers ([`Kernel::trap`]); others make calls as they are ([`Kernel::call`]).
 //!
 //! All of it may run on all CPUs at the same time. Locks here are short; none is held over a call that may wait. A task
 //! keeps its process alive as an [`Arc`], so a fault takes no lock to find out where it happened.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod call;
-mod convert;
 mod files;
+mod groups;
 mod host;
 mod process;
+mod range;
+mod trap;
 mod wait;
 
-pub use host::{Host, Key};
-pub use process::{Process, Task, Totals};
+pub use call::Copier;
+pub use files::{Disk, File};
+pub use groups::{GroupOutcome, GroupSpec, Groups, PROCESSES, Processes};
+pub use host::{Host, Key, Rings};
+pub use process::{Open, Process, Task, TaskStart, Totals};
+pub use range::{ADDRESS_BITS, range};
+pub use trap::After;
 
-use crate::user::TaskStart;
-use crate::user::calls;
+use abi::call::Exit;
+use abi::{AccessKind, Errno, Role, Signal};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use convert::ADDRESS_BITS;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use files::Files;
 use mm::Mm;
-use mm::api::{AccessKind, FaultError};
+use mm::api::FaultError;
 use mm::lock::Lock;
-use mm::units::{DeviceId, GroupId, SpaceId, Vpn};
+use mm::units::{GroupId, SpaceId, Vpn};
 use process::Descriptors;
-use program::{Errno, Role, Signal};
-
-/// Where files live.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Disk {
-    /// The device.
-    pub device: DeviceId,
-    /// Its size. All of it is zeroes when the machine starts.
-    pub pages: u64,
-}
-
-/// What is to happen after a system call.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum After {
-    /// Return to ring 3 with this answer.
-    Return([u64; 2]),
-    /// The task has ended and left its space. It never runs again.
-    Ended,
-    /// The task has panicked, for the reason given: the run has failed.
-    Panicked(String),
-}
 
 /// What is to happen after a page fault in ring 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +52,12 @@ pub enum Outcome {
     Signal(Signal),
 }
 
+/// Where `mm` is built for one thread of the host, its locks are no other thread's, nor is what has some.
+#[allow(clippy::arc_with_non_send_sync)]
+fn new_arc<T>(value: T) -> Arc<T> {
+    Arc::new(value)
+}
+
 /// The kernel.
 pub struct Kernel<H> {
     mm: Mm<H>,
@@ -70,6 +66,7 @@ pub struct Kernel<H> {
     /// Number of the first task.
     first_task: u32,
     processes: AtomicU32,
+    groups: Lock<Groups>,
     /// Tasks that have not ended.
     live: AtomicU32,
     barriers: Lock<BTreeMap<u32, wait::Barrier>>,
@@ -79,15 +76,15 @@ pub struct Kernel<H> {
 }
 
 impl<H: Host> Kernel<H> {
-    /// A kernel without processes.
-    pub fn new(mm: Mm<H>, disk: Option<Disk>) -> Kernel<H> {
+    /// A kernel without processes, whose first task will have that number.
+    pub fn new(mm: Mm<H>, disk: Option<Disk>, first_task: u32) -> Kernel<H> {
         Kernel {
-            // As on the simulated machine, where the memory manager's own tasks come first: seeds depend on the number.
-            first_task: mm.daemons().len() as u32,
+            first_task,
             mm,
             files: Lock::new(Files::new(disk)),
             tasks: Lock::default(),
             processes: AtomicU32::new(0),
+            groups: Lock::default(),
             live: AtomicU32::new(0),
             barriers: Lock::default(),
             signals: Lock::default(),
@@ -105,15 +102,32 @@ impl<H: Host> Kernel<H> {
         self.mm.machine()
     }
 
-    /// Start the first process, number 0, with one task in role 0.
-    pub fn start(&self) -> Result<(), Errno> {
+    /// Make the control groups that a run begins with. An error is for people.
+    pub fn make_groups(&self, specs: &[GroupSpec]) -> Result<(), String> {
+        let made = Groups::make(&self.mm, specs)?;
+        *self.groups.lock() = made;
+        Ok(())
+    }
+
+    /// What all control groups but the root have counted.
+    pub fn group_outcomes(&self) -> Vec<GroupOutcome> {
+        self.groups.lock().outcomes(&self.mm)
+    }
+
+    /// Start the first process, number 0, with one task in role 0; returns its space.
+    pub fn start(&self) -> Result<SpaceId, Errno> {
         let space = self.mm.create_space(GroupId(0))?;
-        self.start_process(space, Descriptors::default(), 0).map(drop)
+        self.start_process(space, Descriptors::default(), 0).map(|_| space)
     }
 
     fn start_process(&self, space: SpaceId, files: Descriptors, role: Role) -> Result<Arc<Task>, Errno> {
         let number = self.processes.fetch_add(1, Relaxed);
-        let process = Arc::new(Process::new(number, space, files));
+        let process = new_arc(Process::new(number, space, files));
+        let group = self.groups.lock().of_process(number);
+        if let Some(group) = group {
+            // It fails if the program has removed the group. Then the process stays where its parent is.
+            self.host().unseen(&mut || _ = self.mm.move_space(space, group));
+        }
         let started = self.start_task(&process, role);
         if started.is_err() {
             self.mm.exit_space(space);
@@ -122,21 +136,20 @@ impl<H: Host> Kernel<H> {
     }
 
     fn start_task(&self, process: &Arc<Process>, role: Role) -> Result<Arc<Task>, Errno> {
+        // Held until the machine has it, too: so both number tasks in one order.
+        let mut tasks = self.tasks.lock();
+        let number = self.first_task + tasks.len() as u32;
+        let start = TaskStart { task: number, process: process.number(), role };
+        let task = new_arc(Task::new(start, process.clone()));
         process.enter();
         self.live.fetch_add(1, AcqRel);
-        let task = {
-            let mut tasks = self.tasks.lock();
-            let number = self.first_task + tasks.len() as u32;
-            let start = TaskStart { task: number, process: process.number(), role };
-            tasks.push(Arc::new(Task::new(start, process.clone())));
-            tasks.last().expect("just put there").clone()
-        };
         if let Err(errno) = self.host().start_task(&task) {
-            task.end();
             process.leave();
             self.live.fetch_sub(1, AcqRel);
             return Err(errno);
         }
+        tasks.push(task.clone());
+        drop(tasks);
         self.totals.lock().tasks += 1;
         Ok(task)
     }
@@ -172,7 +185,7 @@ impl<H: Host> Kernel<H> {
     }
 
     /// The memory manager has chosen the task's process to die.
-    fn killed(&self, task: &Task) {
+    pub fn killed(&self, task: &Task) {
         self.kill(task.process(), || format!("task {}: SIGKILL: out of memory", task.number()));
     }
 
@@ -187,13 +200,12 @@ impl<H: Host> Kernel<H> {
             let of_process = |task: &&Arc<Task>| task.process().number() == process.number();
             tasks.iter().filter(of_process).cloned().collect()
         };
-        for key in tasks.iter().filter_map(|task| task.waits_for()) {
-            self.host().key_wake(key);
-        }
+        tasks.iter().for_each(|task| self.host().interrupt(task));
     }
 
-    /// A task ends, by itself or by a signal that it did not expect.
-    fn exit(&self, task: &Task, exit: &calls::Exit) {
+    /// A task ends, by itself or by a signal that it did not expect. Was it the last of its process, whose memory is
+    /// gone then?
+    pub fn exit(&self, task: &Task, exit: &Exit) -> bool {
         let (process, number) = (task.process(), task.number());
         if let Some(signal) = exit.signal {
             let name = match signal {
@@ -203,10 +215,11 @@ impl<H: Host> Kernel<H> {
             };
             self.kill(process, || format!("task {number} (role {}): {name}", task.start().role));
         }
-        // Left before the process is: who ends last takes the space away, and no CPU may have it in use then.
-        self.host().leave_space(&mut || self.mm.switch(None));
         self.totals.lock().add(exit);
-        if process.leave() {
+        // Left before the process is: who ends last takes the space away, and no CPU may have it in use then.
+        self.host().leave_space(task, &mut || self.mm.switch(None));
+        let last = process.leave();
+        if last {
             self.mm.exit_space(task.space());
         }
         self.ended_at.fetch_max(self.host().now(), AcqRel);
@@ -215,6 +228,7 @@ impl<H: Host> Kernel<H> {
         if self.live.fetch_sub(1, AcqRel) == 1 {
             self.host().key_wake(Key::AllEnded);
         }
+        last
     }
 
     /// Wait, as a task of the kernel, until all tasks of programs have ended.
@@ -225,6 +239,11 @@ impl<H: Host> Kernel<H> {
                 self.host().key_wait(Key::AllEnded, mark, None);
             }
         }
+    }
+
+    /// Tasks that have not ended.
+    pub fn live(&self) -> u32 {
+        self.live.load(Acquire)
     }
 
     /// What tasks that have ended have counted.

@@ -1,13 +1,13 @@
-//! Words of programs in words of the memory manager.
+//! Ranges of a program's addresses.
 
 use abi::Errno;
 use mm::units::{PAGE_SIZE, Vpn, pages_of};
 
 /// Bits of a program's address.
-pub(super) const ADDRESS_BITS: u32 = 47;
+pub const ADDRESS_BITS: u32 = 47;
 
 /// Pages of a range given in bytes, if it is one.
-pub(super) fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
+pub fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
     let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
     match end {
         Some(_) if addr.is_multiple_of(PAGE_SIZE) && len > 0 => Ok((Vpn::of(addr), pages_of(len))),

@@ -1,0 +1,79 @@
+//! Calls that come in registers, from a ring of their own.
+
+use crate::host::Rings;
+use crate::{Kernel, Task};
+use abi::call::{Exit, Tell, encode_answer};
+use abi::{Buffer, Call, Errno, Signal};
+use alloc::string::String;
+use mm::units::{PAGE_SIZE, Pfn};
+
+/// Longest text that a task may tell, in bytes.
+const LONGEST_TEXT: u64 = 4096;
+
+/// What is to happen after a system call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Return to ring 3 with this answer.
+    Return([u64; 2]),
+    /// The task has ended and left its space. It never runs again.
+    Ended,
+    /// The task has panicked, for the reason given: the run has failed.
+    Panicked(String),
+}
+
+impl<H: Rings> Kernel<H> {
+    /// Carry out the system call that `task` makes.
+    pub fn trap(&self, task: &Task, number: u64, args: [u64; 6]) -> After {
+        let answer = match Call::decode(number, args, &self.host().user_arena()) {
+            Ok(Call::Exit(exit)) => {
+                self.exit(task, &exit);
+                return After::Ended;
+            }
+            Ok(Call::Tell(Tell::Panic, text)) if !self.is_dying(task) => {
+                return After::Panicked(self.text(text, LONGEST_TEXT).unwrap_or_default());
+            }
+            // Programs may find it strange that calls fail; a process that is to end may do so in this way, too.
+            Ok(Call::Tell(Tell::Panic, _)) => {
+                self.exit(task, &Exit { signal: Some(Signal::Kill), ..Exit::default() });
+                return After::Ended;
+            }
+            Ok(Call::Tell(what, text)) => self.text(text, LONGEST_TEXT).map(|text| {
+                self.host().tell(what, &text);
+                0
+            }),
+            Ok(call) => {
+                let answer = self.transfer(task, call);
+                // A good moment to look.
+                self.is_dying(task);
+                answer
+            }
+            Err(errno) => Err(errno),
+        };
+        After::Return(encode_answer(answer))
+    }
+
+    /// A call, whose bytes lie in ring 3 if it has some.
+    fn transfer(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
+        match call {
+            Call::Pread(fd, offset, buffer) => {
+                let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
+                    self.host().copy_to_user(self.place(pfn, at, offset, buffer), pfn, at, bytes);
+                };
+                self.read(task, fd, offset, buffer.len, &mut copy)
+            }
+            Call::Pwrite(fd, offset, buffer) => {
+                let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
+                    self.host().copy_from_user(pfn, at, self.place(pfn, at, offset, buffer), bytes);
+                };
+                self.write(task, fd, offset, buffer.len, &mut copy)
+            }
+            _ => self.call(task, call),
+        }
+    }
+
+    /// Where the bytes of a page lie in a buffer that stands for a part of a file from `offset` on.
+    fn place(&self, pfn: Pfn, at: u32, offset: u64, buffer: Buffer) -> u64 {
+        let position = self.mm.ground().frames.index_of(pfn).0 * PAGE_SIZE + at as u64;
+        buffer.addr + (position - offset)
+    }
+}
