@@ -121,6 +121,12 @@ const PROMOTED: &str = "pgpromote_success ";
 const HINTED: &str = "numa_hint_faults ";
 const MOVED: &str = "numa_pages_migrated ";
 
+/// A control group that is smaller than what its processes use.
+const GROUPED: [&str; 2] = [
+    "zipf:9M:4 --memory 32M --cpus 4 --group web:memory.max=6M",
+    "fork-write:9M --memory 32M --cpus 4 --group web:memory.max=3M,processes=1- --group rest:processes=0",
+];
+
 /// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
 const FAULTY: &str = "scenario:dontneed --memory 16M --cpus 4";
 const DROPS: std::ops::RangeInclusive<u32> = 1..=6;
@@ -163,6 +169,15 @@ fn ended_well(output: &Output) -> Option<String> {
     (!output.status.success()).then(|| format!("ended with {}", output.status))
 }
 
+/// The group's row tells a limit, three sizes of two words each, two counts, and pages scanned and reclaimed.
+fn reclaimed_group(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let row = said.lines().find(|line| line.starts_with("web "));
+    let stolen = row.and_then(|row| row.split_whitespace().nth(10));
+    let reclaimed = stolen.is_some_and(|count| count != "0");
+    ended_well(output).or_else(|| (!reclaimed).then(|| format!("nothing was reclaimed from the group: {row:?}")))
+}
+
 /// A lost flush is a load that returns something old, and the checker says so.
 fn found_out(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -182,6 +197,9 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
                 )));
             }
         }
+    }
+    for grouped in GROUPED {
+        cases.push(Case { judge: reclaimed_group, ..Case::good(grouped.to_owned()) });
     }
     // Generations, with flushes deferred and not.
     for program in PROGRAMS {

@@ -79,7 +79,7 @@ impl RunRecord {
 }
 
 /// What the files of a control group said at the end of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
     /// Its path; groups that the program has made are called by their numbers.
     pub group: String,

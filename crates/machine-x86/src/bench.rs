@@ -93,7 +93,8 @@ pub fn run(seed: u64) -> ! {
     // SAFETY: set aside, and nobody looks before the first task begins.
     unsafe { SHARED.write(Shared { stop: AtomicU64::new(0), turns: Default::default() }) };
     // What a task of a program is given does not matter here, but it is checked.
-    programs::run(Run { program: "uniform:1048576".into(), trace: None, seed, check: false, entry: task })
+    let (program, groups) = ("uniform:1048576".into(), Vec::new());
+    programs::run(Run { program, trace: None, seed, check: false, groups, entry: task })
 }
 
 /// Is the clock the count of instructions?

@@ -240,9 +240,11 @@ fn run(line: CommandLine, file: Option<Span>) {
     }
     let trace = file.map(arena::file);
     let program = |program| {
-        programs::run(Run { program, trace, seed: line.seed, check: line.check, entry: programs::PROGRAM })
+        let CommandLine { seed, check, ref groups, .. } = line;
+        let (groups, entry) = (groups.clone(), programs::PROGRAM);
+        programs::run(Run { program, trace, seed, check, groups, entry })
     };
-    match line.job {
+    match line.job.clone() {
         Job::SelfTest => selftest::run(line.swap),
         Job::Crash(how) => selftest::crash(how),
         Job::Conformance => conformance::run(),

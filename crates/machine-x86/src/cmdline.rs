@@ -6,6 +6,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use kernel::GroupSpec;
 use mm::knobs::Knob;
 
 /// What the machine is to run.
@@ -60,6 +61,8 @@ pub struct CommandLine {
     pub check: bool,
     /// Tunables that differ from their defaults; each value lies in its knob's range.
     pub knobs: Vec<(Knob, u64)>,
+    /// Control groups that a program begins with.
+    pub groups: Vec<GroupSpec>,
     /// Pages of swap space on the second disk; 0: none.
     pub swap: u32,
     /// The flush asked of another CPU, counted from 1, that is left out. Only in builds for tests.
@@ -75,6 +78,7 @@ impl CommandLine {
             memory: Vec::new(),
             check: true,
             knobs: Vec::new(),
+            groups: Vec::new(),
             swap: 0,
             drop: None,
         };
@@ -91,6 +95,7 @@ impl CommandLine {
                         value.split(':').map(|node| number(word, node)).collect::<Result<_, _>>()?;
                 }
                 "check" => line.check = parse_switch(word, value)?,
+                "group" => line.groups.push(value.parse().map_err(|why| format!("'{word}': {why}"))?),
                 "swap" => line.swap = number(word, value)?,
                 "drop" if cfg!(feature = "faulty") => line.drop = Some(number(word, value)?),
                 "drop" => {
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn every_key_is_understood() {
         let line = CommandLine::parse(
-            " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
+            " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 group=a:memory.max=4096 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
         );
         let expected = CommandLine {
             job: Job::Program { name: "scan".into(), bytes: 4096, threads: Some(2) },
@@ -174,6 +179,7 @@ mod tests {
             memory: vec![64 << 20, 8192],
             check: false,
             knobs: vec![(Knob::TlbUnmap, 3), (Knob::Swappiness, 100)],
+            groups: vec!["a:memory.max=4096".parse().unwrap()],
             swap: 512,
             drop: None,
         };
@@ -195,6 +201,7 @@ mod tests {
             ("program=selftest memory=4096:", "'' is not a number"),
             ("program=selftest check=2", "must be 0 or 1"),
             ("program=selftest swap=99999999999", "not a number that fits"),
+            ("program=selftest group=a:memory.mox=1", "no setting 'memory.mox'"),
             ("program=selftest knob.tlb.unmop=1", "no knob 'tlb.unmop'"),
             ("program=selftest knob.tlb.unmap=6", "not between 0 and 5"),
             ("program=selftest knob.tlb.unmap=later", "'later' is not a number"),

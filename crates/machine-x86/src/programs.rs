@@ -16,9 +16,10 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::arch::asm;
 use core::ops::Range;
-use kernel::{After, Host, Key, Outcome, Rings, Task, TaskStart};
+use kernel::{After, GroupSpec, Host, Key, Outcome, Rings, Task, TaskStart};
 use machine_x86::user::choice::Choice;
 use machine_x86::user::{Home, Ring};
 use mm::api::AccessKind;
@@ -35,6 +36,8 @@ pub struct Run {
     pub seed: u64,
     /// Is what loads bring to be checked?
     pub check: bool,
+    /// Control groups that it begins with.
+    pub groups: Vec<GroupSpec>,
     /// Where its tasks begin in ring 3; [`PROGRAM`], but for the benchmark.
     pub entry: user::Entry,
 }
@@ -42,7 +45,7 @@ pub struct Run {
 /// Run a program to its end, report, and end the run of the machine.
 pub fn run(run: Run) -> ! {
     let machine = mm().machine();
-    let Run { program, trace, seed, check, entry } = run;
+    let Run { program, trace, seed, check, groups, entry } = run;
     ENTRY.call_once(|| entry);
     let home = Home::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
     let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
@@ -50,6 +53,7 @@ pub fn run(run: Run) -> ! {
     // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
     unsafe { HOME.write(home) };
     hooks::set(&Programs);
+    kernel().make_groups(&groups).unwrap_or_else(|why| report::bad(format_args!("{why}")));
     let start = clock::now();
     if let Err(errno) = kernel().start() {
         report::bad(format_args!(
@@ -60,6 +64,7 @@ pub fn run(run: Run) -> ! {
     let totals = kernel().totals();
     report::counters();
     report::metrics();
+    kernel().group_outcomes().iter().for_each(report::group);
     kernel().signals().iter().for_each(report::signal);
     mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
     report::check(totals.checked, totals.violations);

@@ -4,6 +4,7 @@ use crate::arch::{self, cpu, serial};
 use crate::machine;
 use core::fmt::{Arguments, Display};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use kernel::GroupOutcome;
 use mm::stat::Stat;
 
 /// How a run ends, as the emulator's exit device is told.
@@ -78,6 +79,17 @@ pub fn metrics() {
         ("disk_written_pages", disk(&DISKS.written_pages)),
     ] {
         log!("@metric {name} {value}");
+    }
+}
+
+/// What the files of a control group say.
+pub fn group(group: &GroupOutcome) {
+    let limits = group.limits.iter().flatten().map(|value| ("limits", value));
+    let usage = group.usage.iter().map(|value| ("usage", value));
+    let stat = group.stat.iter().map(|value| ("stat", value));
+    let events = group.events.iter().map(|value| ("events", value));
+    for (part, (name, value)) in limits.chain(usage).chain(stat).chain(events) {
+        log!("@group {} {part} {name} {value}", group.name);
     }
 }
 

@@ -77,6 +77,26 @@ fn programs_larger_than_memory_read_what_they_wrote() {
     assert_eq!(fine(&setup).totals.tasks, 3);
 }
 
+/// A group holds the processes that it is to hold, and no more memory than it may.
+#[test]
+fn programs_begin_in_control_groups() {
+    let group = |text: &str| text.parse().unwrap();
+    let setup = |program: &str| Setup { memory: 32 << 20, ..Setup::new(program) };
+    let one = fine(&Setup { groups: vec![group("web:memory.max=2097152,processes=0")], ..setup("zipf:4194304:3") });
+    let forked = fine(&Setup {
+        groups: vec![group("all:processes=0"), group("all/child:memory.max=1048576,processes=1-")],
+        ..setup("fork-write:4194304:2")
+    });
+    let [web, all, child] = [&one.groups[0], &forked.groups[0], &forked.groups[1]];
+    assert_eq!([web, all, child].map(|group| group.name.as_str()), ["web", "all", "all/child"]);
+    let value = |group: &GroupOutcome, name| group.value(name).unwrap();
+    for (group, max) in [(web, 2 << 20), (child, 1 << 20)] {
+        assert!(value(group, "memory.peak") <= max && value(group, "memory.peak") > max / 2, "{group:?}");
+        assert!(value(group, "pgsteal") > 0, "{group:?}");
+    }
+    assert!(value(all, "pgfault") > value(child, "pgfault"), "{all:?}, {child:?}");
+}
+
 /// A trace of one process, whose threads did this.
 fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
     let mut image = Image::default();

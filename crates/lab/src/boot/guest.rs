@@ -2,6 +2,7 @@
 
 use super::recorded::Recorded;
 use super::shape::{BLOCK, Shape};
+use crate::engine::GroupSpec;
 use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
 use std::ffi::OsString;
@@ -59,6 +60,8 @@ pub struct Guest {
     pub check: bool,
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: Vec<(Knob, u64)>,
+    /// Control groups that a program begins with.
+    pub groups: Vec<GroupSpec>,
     /// Leave out the N-th flush that other CPUs are asked for (a kernel built with its fault only).
     pub drop: Option<u64>,
     /// Run the CPUs in turn and let time be the count of instructions, so that every run is the same.
@@ -76,6 +79,7 @@ impl Guest {
             format!("check={}", u8::from(self.check)),
         ];
         words.extend(self.knobs.iter().map(|(knob, value)| format!("knob.{}={value}", knob.info().name)));
+        words.extend(self.groups.iter().map(|group| format!("group={group}")));
         words.extend(self.drop.map(|number| format!("drop={number}")));
         words.join(" ")
     }
@@ -198,7 +202,7 @@ mod tests {
     fn guest(cpus: u32, second: Second) -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(cpus, second, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
+        Guest { task, shape, seed: 7, check: true, knobs: vec![], groups: vec![], drop: None, icount: false }
     }
 
     fn arguments(guest: &Guest) -> String {
@@ -218,7 +222,9 @@ mod tests {
         assert_eq!(guest.command_line(), "program=zipf:67108864:4 seed=7 memory=33554432 swap=1024 check=1");
         guest.knobs = vec![(Knob::TlbUnmap, 3)];
         (guest.check, guest.drop) = (false, Some(2));
-        assert!(guest.command_line().ends_with(" check=0 knob.tlb.unmap=3 drop=2"));
+        guest.groups = vec!["web:memory.max=4096,processes=0".parse().unwrap()];
+        let words = " check=0 knob.tlb.unmap=3 group=web:memory.max=4096,processes=0-0 drop=2";
+        assert!(guest.command_line().ends_with(words));
         guest.task = Task::check("scenario:takeoff").unwrap();
         assert!(guest.command_line().starts_with("program=scenario:takeoff seed=7"));
         assert_eq!(Task::check("zipf"), None);

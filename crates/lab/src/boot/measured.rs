@@ -47,7 +47,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         profile_tree: None,
         lru_gen: Vec::new(),
         fragmented: None,
-        groups: Vec::new(),
+        groups: report.groups.clone(),
         warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]
             .into_iter()
             .chain(report.notes.iter().cloned())
@@ -85,7 +85,7 @@ pub(super) mod tests {
     pub(in super::super) fn guest() -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(4, Second::Missing, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, knobs: vec![], drop: None, icount: false }
+        Guest { task, shape, seed: 7, check: true, knobs: vec![], groups: vec![], drop: None, icount: false }
     }
 
     fn report() -> Report {

@@ -5,6 +5,7 @@
 //! @machine cpus=4 nodes=1 memory=67108864
 //! @counter pgfault 1234                          the memory manager's counters, summed over the CPUs
 //! @metric tlb_rounds 12                          what the machine counts
+//! @group web usage memory.peak 4096              what a control group's files say: limits, usage, stat or events
 //! @done nanos=N accesses=N progress=N tasks=N
 //! @check checked=N violations=N
 //! @note TEXT                                     what a reader of the numbers should know
@@ -17,7 +18,7 @@
 //! The two ends are built from one commit, so anything else means that they were not, or that the guest's memory is
 //! damaged; a table of such numbers would be worse than none.
 
-use crate::record::OracleRecord;
+use crate::record::{GroupRecord, OracleRecord};
 use mm::stat::Stat;
 use std::collections::BTreeMap;
 
@@ -142,6 +143,8 @@ pub struct Report {
     pub counters: BTreeMap<String, i64>,
     /// What the machine counted, in the order in which it was said.
     pub metrics: Vec<(String, u64)>,
+    /// What control groups have counted.
+    pub groups: Vec<GroupRecord>,
     /// What the program did.
     pub done: Option<Done>,
     /// What the checker saw.
@@ -266,6 +269,7 @@ impl Parser {
                 report.metrics.push((name.to_owned(), number(value)?));
                 Ok(())
             }
+            "@group" => group(&mut report.groups, words(rest)?),
             "@insns" => {
                 let [name, per, units] = words(rest)?;
                 let per: f64 = number(per)?;
@@ -306,6 +310,26 @@ impl Parser {
         self.report.log.clear();
         Ok(())
     }
+}
+
+/// A line of one of a group's files.
+fn group(groups: &mut Vec<GroupRecord>, [name, part, file, value]: [&str; 4]) -> Checked<()> {
+    let value = number(value)?;
+    if groups.iter().all(|known| known.group != name) {
+        groups.push(GroupRecord { group: name.to_owned(), ..GroupRecord::default() });
+    }
+    let group = groups.iter_mut().find(|known| known.group == name).expect("it was just put there");
+    let twice = match part {
+        "limits" => {
+            let limit = (value != u64::MAX).then_some(value);
+            group.limits.get_or_insert_default().insert(file.to_owned(), limit).is_some()
+        }
+        "usage" => group.usage.insert(file.to_owned(), value).is_some(),
+        "stat" => group.stat.insert(file.to_owned(), value).is_some(),
+        "events" => group.events.insert(file.to_owned(), value).is_some(),
+        other => return Err(format!("a group tells no '{other}'")),
+    };
+    if twice { Err(format!("'{part} {file}' of the group '{name}' is said twice")) } else { Ok(()) }
 }
 
 /// Keep what may be said once.
@@ -373,13 +397,17 @@ mod tests {
     fn a_whole_run_is_understood() {
         let text = "\x1b[2J\x1b[1;1HSeaBIOS (version 1.16)\nBooting\n\x1bc\x1b[?7lROM..@pagefold 1\nmemory found\n\
                     @machine cpus=4 nodes=1 memory=67108864\r\n@counter pgfault 1234\n@counter nr_dirty -3\n\
-                    @metric tlb_rounds 12\n@done nanos=5 accesses=6 progress=7 tasks=8\n@check checked=9 violations=1\n\
+                    @metric tlb_rounds 12\n@group web limits memory.max 18446744073709551615\n\
+                    @group web usage memory.peak 4096\n@done nanos=5 accesses=6 progress=7 tasks=8\n@check checked=9 violations=1\n\
                     @violation space 1 page 2: 3 instead of 4\n@note 3 calls failed\n@insns anon_fault 1012.5 4096\n@end failed\n";
         let report = read(text).unwrap();
         assert_eq!(report.machine, Some(Found { cpus: 4, nodes: 1, memory: 67_108_864 }));
         assert_eq!(report.counters["pgfault"], 1234);
         assert_eq!(report.counters["nr_dirty"], -3);
         assert_eq!(report.metrics, [("tlb_rounds".to_owned(), 12)]);
+        let [web] = &report.groups[..] else { panic!("{:?}", report.groups) };
+        assert_eq!((web.group.as_str(), web.usage["memory.peak"]), ("web", 4096));
+        assert_eq!(web.limits.as_ref().unwrap()["memory.max"], None);
         assert_eq!(report.done, Some(Done { nanos: 5, accesses: 6, progress: 7, tasks: 8 }));
         assert_eq!(report.check, Some(OracleRecord { checked: 9, violations: 1 }));
         assert_eq!(report.complaints, [(Kind::Violation, "space 1 page 2: 3 instead of 4".to_owned())]);
@@ -405,6 +433,8 @@ mod tests {
             ("@pagefold 1\n@counter pgfault 1\n@counter pgfault 1", "said twice"),
             ("@pagefold 1\n@metric speed 1", "no metric 'speed'"),
             ("@pagefold 1\n@metric tlb_rounds 1\n@metric tlb_rounds 1", "said twice"),
+            ("@pagefold 1\n@group web peak memory.peak 1", "tells no 'peak'"),
+            ("@pagefold 1\n@group web stat pgscan 1\n@group web stat pgscan 1", "'web' is said twice"),
             ("@pagefold 1\n@machine cpus=1 memory=1 nodes=1", "'nodes=' belongs where 'memory=1' stands"),
             ("@pagefold 1\n@done nanos=1 accesses=1 progress=1 tasks=-1", "'-1' is no number"),
             ("@pagefold 1\n@check checked=1 violations=0\n@check checked=1 violations=0", "said before"),

@@ -339,7 +339,7 @@ pub struct ExperimentArgs {
     pub fragment: Option<Fragmentation>,
     /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
     /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
-    /// holds the program (docs/groups.md). May be given several times. Only on the simulated machine
+    /// holds the program (docs/groups.md). May be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     pub groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR, which must be new or empty
@@ -424,6 +424,9 @@ pub struct BootArgs {
     /// most, like 50% [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     pub memory: Option<Memory>,
+    /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    pub groups: Vec<GroupArg>,
     /// Swap space; 0: none [default: twice what the program touches, at least 64M]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub swap: Option<u64>,

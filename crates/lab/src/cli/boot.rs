@@ -8,7 +8,7 @@ use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
-use crate::engine::{self, Machine, Program};
+use crate::engine::{self, GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
@@ -68,6 +68,7 @@ impl<'a> Tools<'a> {
             seed: args.seed,
             check: !args.no_check,
             knobs: self.profile.knobs.clone(),
+            groups: Vec::new(),
             drop: args.drop,
             icount: args.icount,
         }
@@ -120,6 +121,7 @@ impl<'a> Tools<'a> {
         if guest.task != Task::Bench {
             guest.shape.options().into_iter().for_each(|(flag, value)| add(flag, value));
         }
+        guest.groups.iter().for_each(|group| add("--group", group.to_string()));
         add("--seed", guest.seed.to_string());
         guest.drop.into_iter().for_each(|number| add("--drop", number.to_string()));
         if let Some(kernel) = &self.args.kernel {
@@ -201,7 +203,9 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     };
     let (footprint, peak_live) = (program.footprint(), program.peak_live());
     let shape = shape(args, peak_live, footprint.saturating_mul(2).max(LEAST_SWAP))?;
-    let guest = tools.guest(task, shape);
+    let groups = args.groups.iter().map(|group| group.resolve(peak_live)).collect::<Vec<_>>();
+    let groups = GroupSpec::of_run(&[], &groups).map_err(|why| Error::Input(format!("--group: {why}")))?;
+    let guest = Guest { groups, ..tools.guest(task, shape) };
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
             "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \
@@ -218,7 +222,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         program: name.to_owned(),
         memory: Some(shape.memory()),
         fragment: None,
-        group: Vec::new(),
+        group: args.groups.iter().map(|group| group.text.clone()).collect(),
         footprint,
         peak_live,
         seed: args.seed,
@@ -230,7 +234,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     interrupt::install()?;
     let start = Instant::now();
     let simulated = match args.side_by_side {
-        true => simulate(args, &setup, &program, &tools.profile)?,
+        true => simulate(args, &setup, &program, &tools.profile, &guest.groups)?,
         false => Vec::new(),
     };
     let mut booted = Vec::new();
@@ -254,7 +258,13 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
 }
 
 /// Do the runs on the simulated machine of the same shape.
-fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile) -> Result<Vec<RunRecord>> {
+fn simulate(
+    args: &BootArgs,
+    setup: &Setup,
+    program: &Program,
+    profile: &Profile,
+    groups: &[GroupSpec],
+) -> Result<Vec<RunRecord>> {
     let machine = Machine::find(&setup.machine)?;
     let bar = progress_bar(args.runs as usize, args.quiet);
     let mut records = Vec::new();
@@ -266,11 +276,15 @@ fn simulate(args: &BootArgs, setup: &Setup, program: &Program, profile: &Profile
         let line = RunLine { program: name, machine: preset, memory: *memory, profile, seed };
         let run = engine::Run {
             memory: setup.memory,
+            groups,
             knobs: &profile.knobs,
             seed,
             ..engine::Run::new(&machine, program)
         };
-        records.push(run.replayable(&profile.name, line.with([]))?);
+        records.push(run.replayable(
+            &profile.name,
+            line.with(groups.iter().flat_map(|group| ["--group".to_owned(), group.to_string()])),
+        )?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -309,6 +323,9 @@ struct CheckSummary<'a> {
 fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
     if args.side_by_side {
         return Err(Error::Input(format!("--side-by-side: '{name}' is no program; name one to compare")));
+    }
+    if !args.groups.is_empty() {
+        return Err(Error::Input(format!("--group: '{name}' is no program; name one for the group")));
     }
     let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
     interrupt::install()?;

@@ -234,7 +234,8 @@ impl<'a> Subject<'a> {
         let mut records = Vec::new();
         for seed in self.seeds() {
             let (task, knobs, shape) = (task.clone(), job.profile.knobs.clone(), self.shape);
-            let guest = Guest { task, shape, seed, check: false, knobs, drop: None, icount: false };
+            let guest =
+                Guest { task, shape, seed, check: false, knobs, groups: vec![], drop: None, icount: false };
             watch.begins(job, seed);
             let report = runner.boot(&guest, interrupt::requested, |line| watch.line(line));
             watch.ended(matches!(report, Err(Error::Failed(_))));

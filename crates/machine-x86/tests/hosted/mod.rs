@@ -11,7 +11,7 @@ mod tlb;
 use abi::call::{self, Exit, Tell};
 use abi::{Buffer, Call, Errno, Signal};
 use baton::{AnyKey, Baton};
-use kernel::{After, Disk, Host, Kernel, Key, Outcome, Rings, Task, Totals};
+use kernel::{After, Disk, GroupOutcome, GroupSpec, Host, Kernel, Key, Outcome, Rings, Task, Totals};
 use machine_x86::user::{Home, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
@@ -50,6 +50,8 @@ pub struct Setup {
     pub unmap: u64,
     /// Values of others.
     pub knobs: Vec<(Knob, u64)>,
+    /// Control groups that the program begins with.
+    pub groups: Vec<GroupSpec>,
     /// CPUs do not flush what others ask them to flush.
     pub deaf: bool,
     /// Is memory checked?
@@ -76,6 +78,7 @@ impl Setup {
             asids: 6,
             unmap: 3,
             knobs: Vec::new(),
+            groups: Vec::new(),
             deaf,
             check,
             body: None,
@@ -94,6 +97,8 @@ pub struct Report {
     /// What a reader of the numbers should know.
     pub notes: Vec<String>,
     pub stats: BTreeMap<&'static str, i64>,
+    /// What control groups have counted.
+    pub groups: Vec<GroupOutcome>,
 }
 
 pub struct Hosted {
@@ -248,6 +253,7 @@ pub fn run(setup: &Setup) -> Report {
     for daemon in kernel.mm().daemons() {
         host.spawn(0, None, move |host| host.kernel().mm().daemon(daemon));
     }
+    kernel.make_groups(&setup.groups).expect("groups that can be");
     kernel.start().expect("room for a process");
     kernel.wait_for_end();
     host.baton.stop();
@@ -261,6 +267,7 @@ pub fn run(setup: &Setup) -> Report {
         violations: host.told.lock().unwrap().clone(),
         notes: host.notes.lock().unwrap().clone(),
         stats: stats.collect(),
+        groups: kernel.group_outcomes(),
     }
 }
 
