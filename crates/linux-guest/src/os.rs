@@ -9,8 +9,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Prot,
-    Remap, Role, Signal, TaskHandle,
+    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Remap, Role, Signal,
+    TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -152,52 +152,34 @@ impl Os for LinuxOs {
         Ok(unsafe { sys::call(nr::MMAP, args) }?)
     }
 
-    fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MUNMAP, [addr, len]) }.map(drop)?)
-    }
-
-    fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
-        // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MPROTECT, [addr, len, rights.bits()]) }.map(drop)?)
-    }
-
-    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
-        let Remap { addr, old_len, new_len, may_move, fixed } = remap;
-        let flags = u64::from(may_move || fixed.is_some()) | u64::from(fixed.is_some()) << 1;
-        // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MREMAP, [addr, old_len, new_len, flags, fixed.unwrap_or(0)]) }?)
-    }
-
-    fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: the program's memory is the program's.
-        Ok(unsafe { sys::call(nr::MADVISE, [addr, len, advice.number()]) }.map(drop)?)
-    }
-
-    fn never_defer_flushes(&mut self, _never: bool) {}
-
-    fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        // SAFETY: nothing is changed.
-        Ok(unsafe { sys::call(nr::MLOCK, [addr, len]) }.map(drop)?)
-    }
-
-    fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        // SAFETY: nothing is changed.
-        Ok(unsafe { sys::call(nr::MUNLOCK, [addr, len]) }.map(drop)?)
-    }
-
-    fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
+    /// What is one call of Linux's, too.
+    fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
         const SYNC: u64 = 4;
-        // SAFETY: nothing is changed.
-        Ok(unsafe { sys::call(nr::MSYNC, [addr, len, SYNC]) }.map(drop)?)
+        let (number, args) = match call {
+            Call::Munmap(addr, len) => (nr::MUNMAP, [addr, len, 0, 0, 0]),
+            Call::Mprotect(addr, len, prot) => (nr::MPROTECT, [addr, len, prot.bits(), 0, 0]),
+            Call::Mremap(Remap { addr, old_len, new_len, may_move, fixed }) => {
+                let flags = u64::from(may_move || fixed.is_some()) | u64::from(fixed.is_some()) << 1;
+                (nr::MREMAP, [addr, old_len, new_len, flags, fixed.unwrap_or(0)])
+            }
+            Call::Madvise(addr, len, advice) => (nr::MADVISE, [addr, len, advice.number(), 0, 0]),
+            Call::Mlock(addr, len, true) => (nr::MLOCK, [addr, len, 0, 0, 0]),
+            Call::Mlock(addr, len, false) => (nr::MUNLOCK, [addr, len, 0, 0, 0]),
+            Call::Msync(addr, len) => (nr::MSYNC, [addr, len, SYNC, 0, 0]),
+            Call::Close(fd) => (nr::CLOSE, [fd.into(), 0, 0, 0, 0]),
+            Call::Fsync(fd) => (nr::FSYNC, [fd.into(), 0, 0, 0, 0]),
+            Call::Ftruncate(fd, size) => (nr::FTRUNCATE, [fd.into(), size, 0, 0, 0]),
+            Call::Fadvise(fd, offset, len, advice) => {
+                (nr::FADVISE, [fd.into(), offset, len, advice.number(), 0])
+            }
+            _ => return Err(Errno::NoSys),
+        };
+        // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
+        Ok(unsafe { sys::call(number, args) }?)
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         Ok(self.world.open(spec)?)
-    }
-
-    fn close(&mut self, fd: u32) -> Result<(), Errno> {
-        Ok(sys::close(fd)?)
     }
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
@@ -206,21 +188,6 @@ impl Os for LinuxOs {
 
     fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         self.transfer(nr::PWRITE, fd, offset, len)
-    }
-
-    fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
-        // SAFETY: no memory takes part.
-        Ok(unsafe { sys::call(nr::FSYNC, [fd.into()]) }.map(drop)?)
-    }
-
-    fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
-        // SAFETY: no memory takes part.
-        Ok(unsafe { sys::call(nr::FTRUNCATE, [fd.into(), size]) }.map(drop)?)
-    }
-
-    fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
-        // SAFETY: no memory takes part.
-        Ok(unsafe { sys::call(nr::FADVISE, [fd.into(), offset, len, advice.number()]) }.map(drop)?)
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
