@@ -169,13 +169,14 @@ fn ended_well(output: &Output) -> Option<String> {
     (!output.status.success()).then(|| format!("ended with {}", output.status))
 }
 
-/// The group's row tells a limit, three sizes of two words each, two counts, and pages scanned and reclaimed.
+/// Was something reclaimed from the group, as its row tells in its eighth column? Two blanks lie between columns.
 fn reclaimed_group(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stdout);
     let row = said.lines().find(|line| line.starts_with("web "));
-    let stolen = row.and_then(|row| row.split_whitespace().nth(10));
-    let reclaimed = stolen.is_some_and(|count| count != "0");
-    ended_well(output).or_else(|| (!reclaimed).then(|| format!("nothing was reclaimed from the group: {row:?}")))
+    let stolen = row.and_then(|row| row.split("  ").filter(|cell| !cell.is_empty()).nth(7));
+    let reclaimed = stolen.is_some_and(|count| count.trim() != "0");
+    ended_well(output)
+        .or_else(|| (!reclaimed).then(|| format!("nothing was reclaimed from the group: {row:?}")))
 }
 
 /// A lost flush is a load that returns something old, and the checker says so.

@@ -82,7 +82,8 @@ fn programs_larger_than_memory_read_what_they_wrote() {
 fn programs_begin_in_control_groups() {
     let group = |text: &str| text.parse().unwrap();
     let setup = |program: &str| Setup { memory: 32 << 20, ..Setup::new(program) };
-    let one = fine(&Setup { groups: vec![group("web:memory.max=2097152,processes=0")], ..setup("zipf:4194304:3") });
+    let one =
+        fine(&Setup { groups: vec![group("web:memory.max=2097152,processes=0")], ..setup("zipf:4194304:3") });
     let forked = fine(&Setup {
         groups: vec![group("all:processes=0"), group("all/child:memory.max=1048576,processes=1-")],
         ..setup("fork-write:4194304:2")
