@@ -27,8 +27,8 @@ pub trait Host: Machine {
     /// [`Task::start`] says. The task is handed back with each of its calls and faults.
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno>;
 
-    /// The task that runs has no space from now on. `switch` is to be called, with interrupts off, on every CPU that has
-    /// it loaded for this task, at the moment at which this becomes true.
+    /// The task that runs has no space from now on. `switch` is to be called, with interrupts off, on every CPU that
+    /// has it loaded for this task, at the moment at which this becomes true.
     fn leave_space(&self, task: &Task, switch: &mut dyn FnMut());
 
     /// Let other tasks run, if any want to.

@@ -50,8 +50,8 @@ pub fn kernel() -> &'static Kernel<X86> {
 
 /// Put the memory manager in its place.
 pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
-    // As on the simulated machine, where the memory manager's own tasks come first: seeds depend on the number. Those of
-    // promotion are there under some ways to promote only, and what programs draw must not depend on that.
+    // As on the simulated machine, where the memory manager's own tasks come first: seeds depend on the number. That of
+    // promotion is there under some ways to promote only, and what programs draw must not depend on that.
     let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted)).count();
     KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
 }
