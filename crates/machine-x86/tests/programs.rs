@@ -4,6 +4,7 @@ mod hosted;
 
 use abi::{AccessKind, Prot};
 use hosted::{Report, Setup, run};
+use kernel::GroupOutcome;
 use machine_x86::user::scenarios;
 use mm::knobs::Knob;
 use program::{apps, builtin};
