@@ -95,6 +95,12 @@ impl Footprint {
         self.processes.push(Process { parent, maps, ..Process::default() });
     }
 
+    /// A process that was added before is a child, and begins now with its parent's mappings.
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        self.processes[child as usize].maps = self.processes[parent as usize].maps.clone();
+        self.processes[child as usize].parent = Some(parent);
+    }
+
     /// Write the results into a header.
     pub fn report(&self, header: &mut Header) {
         header.data_pages = self.data;

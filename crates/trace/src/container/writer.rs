@@ -96,7 +96,8 @@ impl Writer {
         }
     }
 
-    /// Add a process and its first thread. `forked_by` is `None` for the very first only.
+    /// Add a process and its first thread. `forked_by` is `None` for the very first, and where only the event of the fork
+    /// says who it was.
     pub fn add_process(&mut self, forked_by: Option<ThreadId>) -> ThreadId {
         let process = self.header.processes.len() as u32;
         let thread = self.push_thread(process, forked_by);
@@ -146,6 +147,9 @@ impl Writer {
         if !event.possible() {
             return Err(TraceError::Impossible { path: self.path.clone(), event: *event });
         }
+        if let Event::Spawn { thread: started } | Event::Fork { thread: started, .. } = *event {
+            self.started(thread, started);
+        }
         let info = &mut self.header.threads[thread.0 as usize];
         info.counts.note(event);
         if let Some(epoch) = event.epoch().filter(|&epoch| epoch > 0) {
@@ -156,6 +160,18 @@ impl Writer {
         building.encoder.push(event);
         building.events += 1;
         if building.encoder.len() >= FRAME_TARGET { self.flush(thread) } else { Ok(()) }
+    }
+
+    /// `thread` was started by `by`: with a process if it is its first.
+    fn started(&mut self, by: ThreadId, thread: ThreadId) {
+        let parent = self.header.threads[by.0 as usize].process;
+        let Some(info) = self.header.threads.get_mut(thread.0 as usize) else { return };
+        info.started_by = Some(by);
+        let (child, process) = (info.process, &mut self.header.processes[info.process as usize]);
+        if process.first_thread == thread && child != parent && process.forked_by.is_none() {
+            process.forked_by = Some(by);
+            self.footprint.fork(parent, child);
+        }
     }
 
     fn flush(&mut self, thread: ThreadId) -> Result<(), TraceError> {

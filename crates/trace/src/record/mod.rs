@@ -10,10 +10,14 @@
 //!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
-//! - Waiting (futex, poll, accept) takes no time in the trace; `nanosleep` does.
+//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
+//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
+//!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
+//! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
 //! - A process that becomes another program with `execve` is recorded until then.
 
 mod convert;
+mod order;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
