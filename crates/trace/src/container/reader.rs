@@ -46,6 +46,11 @@ impl Reader {
         })
     }
 
+    /// A trace that is being written at `path`, of which `file` has all frames and nothing else.
+    pub(super) fn of_frames(path: &Path, file: File, length: u64, header: Header) -> Reader {
+        Reader { shared: Arc::new(Shared { path: path.to_owned(), file, length, meta: length, header }) }
+    }
+
     /// What the trace says about itself.
     pub fn header(&self) -> &Header {
         &self.shared.header
