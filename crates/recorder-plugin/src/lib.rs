@@ -173,7 +173,10 @@ extern "C" fn on_syscall(
     busy(index, |thread| match call(number) {
         Some(call) => syscalls::enter(thread, call, [a, b, c, d, e, f]),
         // Any call may block for long, so what was before must not wait in the window.
-        None => thread.drain(),
+        None => {
+            thread.drain();
+            thread.rest();
+        }
     });
 }
 

@@ -46,6 +46,9 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
         }
         _ => {}
     }
+    if pending.order.is_some() || matches!(call, Call::Sleep | Call::Wait | Call::WaitId) {
+        thread.rest();
+    }
     thread.pending = Some(pending);
 }
 

@@ -1,7 +1,7 @@
 //! One thread of the program: its window, its events, the call that it is in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::calls::Call;
 use crate::codec::{Encoder, put_varint};
@@ -14,6 +14,8 @@ use abi::AccessKind;
 
 /// Bytes of events after which they are written out.
 const FLUSH: usize = 256 << 10;
+/// How old what was not written out may be when a call begins that may wait.
+const STALE: Duration = Duration::from_millis(50);
 /// Instructions after which they are told; fewer wait, so that not every run has a companion.
 const GRAIN: u64 = 1024;
 /// Pages that a thread watches at most for ends of threads: who ended long ago is not waited for.
@@ -38,6 +40,10 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     window: Window,
+    /// Accesses that were told and not written out.
+    accesses: u64,
+    /// When events were written out last.
+    flushed: Instant,
     /// Executed and not told yet.
     pub instructions: u64,
     /// The last address-space change that this thread has seen.
@@ -70,6 +76,8 @@ impl Thread {
             stream: 0,
             encoder: Encoder::default(),
             window: Window::new(window),
+            accesses: 0,
+            flushed: Instant::now(),
             instructions: 0,
             seen: 0,
             news: 0,
@@ -103,6 +111,7 @@ impl Thread {
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
+        self.accesses = 0;
         self.begin_stream();
     }
 
@@ -142,6 +151,7 @@ impl Thread {
 
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
+        self.accesses += u64::from(run.count);
         if self.instructions >= GRAIN {
             self.tell_instructions();
         }
@@ -209,8 +219,11 @@ impl Thread {
 
     /// Empty the window and tell the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, .. } = self;
-        window.drain(|run| encoder.push(&Event::Run(run)));
+        let Thread { window, encoder, accesses, .. } = self;
+        window.drain(|run| {
+            *accesses += u64::from(run.count);
+            encoder.push(&Event::Run(run));
+        });
         self.tell_instructions();
     }
 
@@ -227,11 +240,23 @@ impl Thread {
         }
     }
 
+    /// The thread may be about to wait for long, or for ever: what it did so far should not be lost then.
+    pub fn rest(&mut self) {
+        if self.flushed.elapsed() > STALE {
+            self.flush();
+        }
+    }
+
     /// Write out what was pushed.
     pub fn flush(&mut self) {
+        self.flushed = Instant::now();
         let mut out = Vec::with_capacity(self.encoder.len() + self.steps.len() + 64);
         if !self.encoder.is_empty() {
             raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
+        }
+        if self.accesses > 0 {
+            let accesses = std::mem::take(&mut self.accesses);
+            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| put_varint(body, accesses));
         }
         if !self.steps.is_empty() {
             raw::put_chunk(&mut out, kind::STEPS, self.stream, |body| body.append(&mut self.steps));

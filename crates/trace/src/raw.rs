@@ -44,6 +44,8 @@ pub mod kind {
     pub const EXEC_FAILED: u32 = 9;
     /// [`Step`](super::Step)s of the stream, by which tasks wait for each other.
     pub const STEPS: u32 = 10;
+    /// Accesses of the stream in the events since the last such chunk. Body: varint.
+    pub const TALLY: u32 = 11;
 }
 
 /// What a call did that others wait for, or that waited for others.

@@ -595,6 +595,9 @@ pub struct RecordArgs {
     /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub window: Option<u32>,
+    /// End the recording, and the program, after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub duration: Option<u64>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -189,7 +189,7 @@ impl Process<'_> {
         let mut body = Vec::new();
         while let Some((kind, stream)) = self.input.chunk(&mut body)? {
             match kind {
-                kind::PROCESS | kind::THREAD | kind::STEPS => {}
+                kind::PROCESS | kind::THREAD | kind::STEPS | kind::TALLY => {}
                 kind::FILE => self.describe(&body).map_err(|Malformed| self.input.bad())?,
                 kind::EVENTS => self.events(stream, &body)?,
                 kind::THREAD_END => {}
