@@ -60,6 +60,11 @@ pub const PRESETS: &[Preset] = &[
         knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, 1)],
     },
     Preset {
+        name: "mglru-7.2",
+        help: "the same with the loop of Linux 7.2: what a pass scans is said once, and dirty pages count as for classic",
+        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, 2)],
+    },
+    Preset {
         name: "fifo",
         help: "first in, first out, used or not: the least that a policy can do",
         knobs: &[(Knob::ReclaimPolicy, 2)],

@@ -379,6 +379,11 @@ impl SimMachine {
         }
     }
 
+    /// For how long the task that runs has run.
+    pub(crate) fn ran(&self) -> Nanos {
+        self.sched.borrow().ran(self.current.get()) / 1000
+    }
+
     /// Something else may be due: let the scheduler look, if the current CPU has passed its limit. Has it looked?
     #[inline]
     pub(crate) fn yield_if_due(&self) -> bool {

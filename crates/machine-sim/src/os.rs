@@ -15,6 +15,7 @@ use mm::Mm;
 use mm::api::{self, Backing, MapRequest};
 use mm::knobs::Knob;
 use mm::machine::{Machine, WaitKey, Work};
+use mm::space::TaskScan;
 use mm::units::{GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn, pages_of};
 use program::{
     Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, MemPolicy,
@@ -39,6 +40,7 @@ pub(crate) struct SimOs<'w, P> {
     access_cost: u64,
     instruction_cost: u64,
     accesses: u64,
+    scan: TaskScan,
 }
 
 /// Pages of a range given in bytes, if it is one.
@@ -65,6 +67,7 @@ impl<'w, P: Program> SimOs<'w, P> {
             access_cost: costs.hardware(Hardware::Access),
             instruction_cost: costs.hardware(Hardware::Instruction),
             accesses: 0,
+            scan: TaskScan::default(),
         }
     }
 

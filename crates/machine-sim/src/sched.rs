@@ -133,6 +133,9 @@ struct Task {
     state: State,
     /// Not before this.
     ready_at: u64,
+    /// For how long it had run when its CPU last left it, and when a CPU took it up since.
+    ran: u64,
+    since: u64,
     /// Counts its waits, so that the deadline of an old one is known as such.
     waits: u64,
     /// Did the last wait end by a wake-up?
@@ -267,7 +270,16 @@ impl Sched {
 
     fn add(&mut self, now: u64, cpu: usize, pinned: bool) {
         let id = self.tasks.len() as TaskId;
-        self.tasks.push(Task { cpu, state: State::Ready, ready_at: now, waits: 0, woken: false, pinned });
+        self.tasks.push(Task {
+            cpu,
+            state: State::Ready,
+            ready_at: now,
+            ran: 0,
+            since: now,
+            waits: 0,
+            woken: false,
+            pinned,
+        });
         self.queues[cpu].waiting.push_back(id);
         self.note_busy(cpu);
         self.come_to(cpu, now);
@@ -329,19 +341,34 @@ impl Sched {
             let next = queue.waiting.pop_front()?;
             if let Some(before) = queue.current.replace(next) {
                 queue.waiting.push_back(before);
-                self.tasks[before as usize].state = State::Ready;
+                self.leave(cpu, before, State::Ready);
             }
             let ready = self.tasks[next as usize].ready_at;
             if self.clocks[cpu].get() < ready {
                 self.idle[cpu] += ready - self.clocks[cpu].get();
                 self.clocks[cpu].set(ready);
             }
-            self.queues[cpu].slice_end = self.clocks[cpu].get() + SLICE;
-            self.tasks[next as usize].state = State::Running;
-            self.tasks[next as usize].cpu = cpu;
+            let now = self.clocks[cpu].get();
+            self.queues[cpu].slice_end = now + SLICE;
+            let task = &mut self.tasks[next as usize];
+            (task.state, task.cpu, task.since) = (State::Running, cpu, now);
         }
         let task = self.queues[cpu].current?;
         Some(Picked { task, switched: before != Some(task), limit: self.limit(cpu) })
+    }
+
+    /// A CPU does not run a task any more.
+    fn leave(&mut self, cpu: usize, task: TaskId, state: State) {
+        let now = self.clocks[cpu].get();
+        let task = &mut self.tasks[task as usize];
+        task.state = state;
+        task.ran += now - task.since;
+    }
+
+    /// For how long the task that runs on `cpu` has run.
+    pub(crate) fn ran(&self, cpu: usize) -> u64 {
+        let task = self.queues[cpu].current.map(|task| &self.tasks[task as usize]);
+        task.map_or(0, |task| task.ran + self.clocks[cpu].get() - task.since)
     }
 
     /// Take a waiting task from the longest queue of the node, if that is longer than this one.
@@ -432,7 +459,7 @@ impl Sched {
         let task = self.queues[cpu].current.take().expect("only a running task can sleep");
         self.note_busy(cpu);
         self.tasks[task as usize].waits += 1;
-        self.tasks[task as usize].state = State::Blocked(key);
+        self.leave(cpu, task, State::Blocked(key));
         self.sleepers.entry(key).or_default().push(task);
         if let Some(deadline) = deadline {
             let wait = self.tasks[task as usize].waits;
@@ -446,7 +473,7 @@ impl Sched {
             return;
         }
         let task = self.queues[cpu].current.take().expect("only a running task can give way");
-        self.tasks[task as usize].state = State::Ready;
+        self.leave(cpu, task, State::Ready);
         self.queues[cpu].waiting.push_back(task);
     }
 

@@ -174,7 +174,8 @@ impl Hooks for Programs {
     }
 
     fn user_tick(&self) {
-        kernel().mm().task_work(living().task.space());
+        let task = &living().task;
+        kernel().mm().task_work(task.space(), task.scan(), sched::ran());
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {

@@ -104,9 +104,10 @@ knobs! {
         "MGLRU: refaults choose the type and the tiers to evict (1), or files go first and no tier is spared (0); not in Linux";
     LruGenMemcgLru "lru_gen.memcg_lru" 1 0..=1 ""
         "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
-    LruGenForm "lru_gen.form" 0 0..=1 ""
-        ["6.12" "6.14"]
-        "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14 (docs/mglru.md)";
+    LruGenForm "lru_gen.form" 0 0..=2 ""
+        ["6.12" "6.14" "7.2"]
+        "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
+         reclaim besides (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0 0..=1 ""
         "reclaim moves what is cold to a slower tier of memory, where there is one, before it drops or swaps it";
     NumaBalancing "kernel.numa_balancing" 0 0..=3 ""

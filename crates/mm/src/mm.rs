@@ -48,7 +48,7 @@ use crate::policy::MakePolicy;
 use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
-use crate::space::{FaultStop, Spaces, Stop};
+use crate::space::{FaultStop, Spaces, Stop, TaskScan};
 use crate::stat::{GroupStat, Stat};
 use crate::store::Store;
 use crate::swap::Swap;
@@ -190,10 +190,10 @@ impl<M: Machine> Mm<M> {
     }
 
     /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The
-    /// task holds nothing, and is in no call.
-    pub fn task_work(&self, space: SpaceId) {
+    /// task holds nothing, and is in no call. It has run for `ran`, by a clock that stands still while it waits.
+    pub fn task_work(&self, space: SpaceId, scan: &TaskScan, ran: Nanos) {
         if self.balances_nodes() {
-            self.spaces.mark_for_numa(&self.store, space);
+            self.spaces.mark_for_numa(&self.store, space, scan, ran);
         }
     }
 

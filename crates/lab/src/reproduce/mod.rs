@@ -43,6 +43,7 @@ pub const ALL: &[Reproduction] = &[
     pfn_flush::PFN_FLUSH,
     rmap::RMAP,
     mglru::MGLRU,
+    mglru::MGLRU_7_2,
     cache_ext::CACHE_EXT,
     luf::LUF,
     compaction::COMPACTION,

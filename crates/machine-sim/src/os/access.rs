@@ -68,7 +68,8 @@ impl<P: Program> SimOs<'_, P> {
     pub(super) fn task_work(&self) {
         if self.world.ticks.get() && !self.dead() {
             self.enter();
-            self.world.mm.task_work(self.space);
+            let ran = self.machine.ran();
+            self.world.mm.task_work(self.space, &self.scan, ran);
             self.leave();
         }
     }

@@ -57,7 +57,7 @@ impl Program for HotAfterCold {
         let cold = os.mmap(Map::anonymous(COLD)).unwrap();
         (0..COLD / PAGE).try_for_each(|page| os.store(cold + page * PAGE))?;
         let hot = os.mmap(Map::anonymous(HOT)).unwrap();
-        for _ in 0..40 {
+        for _ in 0..60 {
             (0..HOT / PAGE).try_for_each(|page| os.store(hot + page * PAGE))?;
             os.compute(1_000_000);
         }

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use mm::lock::Lock;
+use mm::space::TaskScan;
 use mm::units::{Nanos, SpaceId};
 use program::Errno;
 
@@ -104,11 +105,13 @@ pub struct Task {
     process: Arc<Process>,
     waits_for: Lock<Option<Key>>,
     ended: AtomicBool,
+    scan: TaskScan,
 }
 
 impl Task {
     pub(super) fn new(start: TaskStart, process: Arc<Process>) -> Task {
-        Task { start, process, waits_for: Lock::default(), ended: AtomicBool::new(false) }
+        let (waits_for, ended, scan) = (Lock::default(), AtomicBool::new(false), TaskScan::default());
+        Task { start, process, waits_for, ended, scan }
     }
 
     /// What it is told when it starts.
@@ -129,6 +132,11 @@ impl Task {
     /// The space that it runs in.
     pub fn space(&self) -> SpaceId {
         self.process.space
+    }
+
+    /// When it last asked whether pages are to be marked for NUMA balancing.
+    pub fn scan(&self) -> &TaskScan {
+        &self.scan
     }
 
     /// Has it ended?

@@ -40,6 +40,8 @@ static MARKS: [AtomicU64; BUCKETS] = [const { AtomicU64::new(0) }; BUCKETS];
 static WAITERS: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
 /// What each CPU runs.
 static CURRENT: [AtomicPtr<Task>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+/// When each CPU took up what it runs.
+static SINCE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 /// The space that the memory manager was last told of, by CPU.
 static TOLD: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(task::NO_SPACE) }; MAX_CPUS];
 
@@ -59,6 +61,14 @@ pub fn adopt_cpu() {
 pub fn current() -> &'static Task {
     // SAFETY: set by `adopt_cpu` and by switches to tasks, which are never given back to the heap.
     unsafe { &*CURRENT[cpu::current().id().index()].load(Acquire) }
+}
+
+/// How long the task that runs here has run.
+pub fn ran() -> Nanos {
+    without_interrupts(|| {
+        let since = SINCE[cpu::current().id().index()].load(Relaxed);
+        current().ran() + clock::now().saturating_sub(since)
+    })
 }
 
 /// Start a task. `space`: that in which it runs, for one that will go to ring 3.
@@ -146,6 +156,8 @@ fn switch(mut queue: IrqGuard<'_, Queue>) {
         return;
     }
     me.counts.switches.fetch_add(1, Relaxed);
+    let now = clock::now();
+    before.set_ran(before.ran() + now.saturating_sub(SINCE[me.id().index()].swap(now, Relaxed)));
     me.set_kernel_stack(next.stack());
     CURRENT[me.id().index()].store(core::ptr::from_ref(next).cast_mut(), Release);
     // The next task opens the lock.

@@ -13,7 +13,7 @@ use core::hash::Hasher;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use machine_x86::memory_map::Span;
 use mm::machine::WaitKey;
-use mm::units::{CpuId, SpaceId};
+use mm::units::{CpuId, Nanos, SpaceId};
 
 /// A task's number; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -116,6 +116,7 @@ pub struct Task {
     home: AtomicU32,
     woken: AtomicBool,
     data: AtomicU64,
+    ran: AtomicU64,
 }
 
 // SAFETY: `context` is touched only by who holds the queue's lock; the rest is atomic or locked.
@@ -137,6 +138,7 @@ impl Task {
             home: AtomicU32::new(ANY_CPU),
             woken: AtomicBool::new(false),
             data: AtomicU64::new(0),
+            ran: AtomicU64::new(0),
         }))
     }
 
@@ -171,6 +173,15 @@ impl Task {
     /// Set the word.
     pub fn set_data(&self, data: u64) {
         self.data.store(data, Relaxed);
+    }
+
+    /// Nanoseconds that it had run when its CPU last left it.
+    pub(super) fn ran(&self) -> Nanos {
+        self.ran.load(Relaxed)
+    }
+
+    pub(super) fn set_ran(&self, ran: Nanos) {
+        self.ran.store(ran, Relaxed);
     }
 
     pub(super) fn set_space(&self, space: Option<SpaceId>) {
@@ -239,6 +250,7 @@ pub(super) fn prepare(
     task.id.store(LAST_ID.fetch_add(1, Relaxed), Relaxed);
     task.set_space(space);
     task.set_data(0);
+    task.set_ran(0);
     task.home.store(ANY_CPU, Relaxed);
     *task.name.lock() = name;
     *task.body.lock() = Some(body);

@@ -24,13 +24,7 @@ impl<M: Machine> Reclaim<'_, M> {
             sc.nr_reclaimed += self.split_deferred(node, sc);
             let reclaimed = sc.nr_reclaimed - before;
             reclaimable |= reclaimed > 0;
-            if sc.kswapd {
-                self.judge_disks(node, &sc.met);
-            }
-            self.consider_congestion(node, sc);
-            if !sc.kswapd && reclaimed == 0 && sc.met.waits_for_devices() {
-                self.throttle(node, Throttle::Writeback);
-            }
+            self.heed_disks(node, reclaimed, sc);
             if !self.should_continue(node, reclaimed, sc) {
                 break;
             }
@@ -66,6 +60,17 @@ impl<M: Machine> Reclaim<'_, M> {
                 }
             }
             at = if partial { lru.next_shared(top, node, &mut cycle) } else { groups.next(top, Some(group)) };
+        }
+    }
+
+    /// Say what the pass, which reclaimed so much, tells of the disks, and wait for them if need be.
+    pub(super) fn heed_disks(self, node: NodeId, reclaimed: u64, sc: &ScanControl) {
+        if sc.kswapd {
+            self.judge_disks(node, &sc.met);
+        }
+        self.consider_congestion(node, sc);
+        if !sc.kswapd && reclaimed == 0 && sc.met.waits_for_devices() {
+            self.throttle(node, Throttle::Writeback);
         }
     }
 

@@ -95,7 +95,7 @@ impl Bench {
     }
 
     /// Write pages to the file; they are dirty then.
-    fn write(&self, pages: core::ops::Range<u64>, group: GroupId) {
+    pub(super) fn write(&self, pages: core::ops::Range<u64>, group: GroupId) {
         for page in pages {
             let gfp = Gfp::user(group);
             let at = page * PAGE_SIZE;
@@ -123,7 +123,7 @@ impl Bench {
         self.finish_io();
     }
 
-    fn folio(&self, page: u64) -> Option<Pfn> {
+    pub(super) fn folio(&self, page: u64) -> Option<Pfn> {
         let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?.head;
         self.st.put(pfn);
         Some(pfn)
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     /// All transfers end. Returns how many pages were written.
-    fn finish_io(&self) -> u32 {
+    pub(super) fn finish_io(&self) -> u32 {
         let mut written = 0;
         loop {
             let Some(io) = self.st.machine.ios.lock().pop_front() else { return written };

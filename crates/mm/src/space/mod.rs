@@ -40,6 +40,7 @@ pub use advise::Advised;
 pub use collapse::{CollapseLimits, Collapsed, Refused};
 pub use fault::{FaultStop, Served};
 pub use migrate::Collected;
+pub use numa::TaskScan;
 pub use tree::VmaTree;
 pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};

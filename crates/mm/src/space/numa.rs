@@ -1,7 +1,8 @@
 //! NUMA balancing: finding out by faults where pages are used, and moving them there.
 //!
 //! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page
-//! faults ([`Spaces::mark_for_numa`]). The fault gives it back, and tells which node the page is used from, and how
+//! faults ([`Spaces::mark_for_numa`]): a task that has run for a period since it last did, by its own clock, if nobody
+//! has done it for a period by everybody's. So a task that waits most of the time is asked seldom. The fault gives it back, and tells which node the page is used from, and how
 //! soon after it was marked (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses
 //! is moved there.
 //!
@@ -26,17 +27,19 @@ use crate::units::*;
 
 /// So many times as much may be looked at as is marked.
 const LOOKED_FOR_MARKED: u64 = 8;
+/// After it has marked pages a task lets others be the next: two ticks of Linux's default clock.
+const STAND_BACK: Nanos = 8 * MILLISECOND;
 /// MiB that may be marked in a second, at most.
 const MOST_MB_PER_SECOND: u64 = 2560;
 
 /// Where a space's pages are marked, and when.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// When it goes on; 0: it has not begun.
+    /// When it goes on at the earliest; 0: it has not begun.
     next: AtomicU64,
     /// With which page.
     cursor: AtomicU64,
-    /// Milliseconds until then; 0: the shortest.
+    /// Milliseconds until then; 0: what faults tell has not changed it yet.
     period: AtomicU64,
     /// How often all of the space has been marked.
     rounds: AtomicU64,
@@ -44,6 +47,29 @@ pub(super) struct Scan {
     adapted: AtomicU64,
     /// What faults have told since then.
     told: Told,
+}
+
+/// When a task last asked whether pages of its space are to be marked, by how long it had run. It begins with the task.
+#[derive(Default)]
+pub struct TaskScan(AtomicU64);
+
+impl TaskScan {
+    /// Has a task that has run so long run for a period since it last asked? It counts as asked then. A new task's
+    /// first period is `delay`.
+    fn ask(&self, ran: Nanos, delay: Nanos, period: impl FnOnce() -> Nanos) -> bool {
+        let last = self.0.load(Relaxed);
+        let next = last + if last == 0 { delay } else { period() };
+        let due = ran > next;
+        if due {
+            self.0.store(next.max(1), Relaxed);
+        }
+        due
+    }
+
+    /// The task is not to ask for so long.
+    fn put_off(&self, by: Nanos) {
+        self.0.store(self.0.load(Relaxed) + by, Relaxed);
+    }
 }
 
 /// Pages that faults of NUMA balancing have told of.
@@ -121,12 +147,14 @@ pub(super) fn has_ample_room<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
 }
 
 impl Spaces {
-    /// Mark the next part of a space, if it is time. To be called by a task of the space, with nothing held.
-    pub fn mark_for_numa<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+    /// Mark the next part of a space, if it is time. To be called by a task of the space that has run for `ran`, with
+    /// nothing held.
+    pub fn mark_for_numa<M: Machine>(&self, st: &Store<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) {
         let Some(space) = self.get(id) else { return };
-        if !space.scan_is_due(st, id) {
+        if !space.scan_is_due(st, id, scan, ran) {
             return;
         }
+        scan.put_off(STAND_BACK);
         let _scope = st.scope(Scope::TaskNumaWork);
         let Some(_held) = space.mapping.try_read(&st.machine, WaitKey::Space(id)) else { return };
         let begun = st.machine.now();
@@ -156,23 +184,32 @@ impl Spaces {
         if next == Vpn(0) {
             space.numa.rounds.fetch_add(1, Relaxed);
         }
-        // It takes about 3 % of the time, at most.
-        let spent = st.machine.now().saturating_sub(begun);
-        space.numa.next.fetch_max(begun + 32 * spent, Relaxed);
+        // It takes about 3 % of the task's time, at most.
+        scan.put_off(32 * st.machine.now().saturating_sub(begun));
     }
 }
 
 impl Space {
     /// Is it time to mark pages? If so, nobody else does.
-    fn scan_is_due<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> bool {
+    fn scan_is_due<M: Machine>(&self, st: &Store<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) -> bool {
         let (now, next) = (st.machine.now(), self.numa.next.load(Relaxed));
+        let delay = st.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
         if next == 0 {
-            let first = now + st.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
-            self.numa.next.store(first.max(1), Relaxed);
-            return false;
+            self.numa.next.store((now + delay).max(1), Relaxed);
         }
-        let later = || now + self.numa.period.load(Relaxed).max(scan_periods(st, id).0) * MILLISECOND;
-        now >= next && self.numa.next.compare_exchange(next, later(), Relaxed, Relaxed).is_ok()
+        let period = || self.scan_period(st, id) * MILLISECOND;
+        scan.ask(ran, delay, period)
+            && next != 0
+            && now >= next
+            && self.numa.next.compare_exchange(next, now + period(), Relaxed, Relaxed).is_ok()
+    }
+
+    /// Milliseconds from one part to the next. The first is the shortest.
+    fn scan_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> u64 {
+        match self.numa.period.load(Relaxed) {
+            0 => scan_periods(st, id).0,
+            period => period,
+        }
     }
 
     /// If all of the space has been marked once more, make the period longer or shorter.
@@ -319,6 +356,20 @@ fn mark<M: Machine>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_asks_once_in_each_period_that_it_has_run() {
+        let (task, asked) = (TaskScan::default(), |task: &TaskScan, ran| task.ask(ran, 1000, || 100));
+        assert!(!asked(&task, 1000) && asked(&task, 1001), "its first period is the delay");
+        assert!(!asked(&task, 1100) && asked(&task, 1150));
+        // It counts from when it was due, not from when it asked.
+        assert!(asked(&task, 1201) && !asked(&task, 1300));
+        task.put_off(1000);
+        assert!(!asked(&task, 2300) && asked(&task, 2301));
+        // A space without a delay, too, has a first period.
+        let task = TaskScan::default();
+        assert!(task.ask(1, 0, || 100) && !task.ask(2, 0, || 100));
+    }
 
     #[test]
     fn the_period_follows_what_faults_tell() {

@@ -17,7 +17,7 @@ const KNOBS: &[(&str, &[u64])] = &[
     ("vm.swappiness", &[1, 60, 100, 200, 201]),
     ("reclaim.policy", &[0, 1]),
     ("lru_gen.enabled", &[1, 3, 7, 8]),
-    ("lru_gen.form", &[0, 1]),
+    ("lru_gen.form", &[0, 1, 2]),
     ("vm.page-cluster", &[0, 3, 5]),
     ("vm.min_free_kbytes", &[0, 512, 2048]),
     ("vm.watermark_scale_factor", &[10, 200]),

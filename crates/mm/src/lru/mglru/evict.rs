@@ -20,6 +20,8 @@ pub struct Wanted {
     pub highest: ZoneKind,
     /// `vm.swappiness`, or 0 if nothing can be swapped.
     pub swappiness: u64,
+    /// `Some`: no more than so many folios are looked at, and progress is what was looked at, exactly.
+    pub budget: Option<u64>,
 }
 
 impl Wanted {
@@ -35,12 +37,16 @@ pub struct Evictable {
     pub folios: List,
     /// Are they of files?
     pub file: bool,
-    /// Pages looked at, and 1 if the window moved; 0: nothing more can be taken now.
+    /// Pages looked at, and 1 if the window moved (not with a budget); 0: nothing more can be taken now.
     pub progress: u64,
     /// Pages taken.
     pub taken: u64,
     /// Pages that were not taken, but moved to where they belong.
     pub sorted: u64,
+    /// Those of them that were moved because they are dirty, and a file's; and of these, those that nobody writes.
+    pub dirty: u64,
+    /// See there.
+    pub unqueued_dirty: u64,
 }
 
 /// One scan of a type of a vector: its oldest generation, and the highest tier that is taken.
@@ -51,6 +57,16 @@ struct Scan {
     limit: usize,
     highest: ZoneKind,
     reworked: bool,
+    budget: Option<u64>,
+}
+
+impl Scan {
+    /// In the form of 6.14: must the folio be written before it can go?
+    #[inline]
+    fn waits_for_write(&self, flags: FrameFlags) -> bool {
+        let kept = if self.file { FrameFlags::DIRTY | FrameFlags::WRITEBACK } else { FrameFlags::WRITEBACK };
+        self.reworked && self.budget.is_none() && flags.intersects(kept)
+    }
 }
 
 /// What a scan found.
@@ -60,6 +76,8 @@ struct Found {
     scanned: u64,
     taken: u64,
     sorted: u64,
+    dirty: u64,
+    unqueued_dirty: u64,
     skipped: ByKind,
     /// Folios that may still be looked at.
     left: u64,
@@ -96,9 +114,15 @@ impl Lru {
         let _scope = base.scope(Scope::IsolateLruFolios);
         let vec = self.vec(node, group);
         let mut lists = vec.lock();
+        if wanted.budget.is_some() {
+            // Others may have freed all that was in the oldest.
+            self.leave_empty(vec, &lists, wanted.can_swap());
+        }
         let (file, found) = self.scan_types(base, vec, ((node, group), &mut lists), wanted);
         let moved = self.leave_empty(vec, &lists, wanted.can_swap());
-        let progress = if vec.generations.count(!wanted.can_swap()) == MIN_GENERATIONS {
+        let progress = if wanted.budget.is_some() {
+            found.scanned
+        } else if vec.generations.count(!wanted.can_swap()) == MIN_GENERATIONS {
             0
         } else {
             found.scanned + moved as u64
@@ -107,7 +131,8 @@ impl Lru {
         self.count_skips(base, &found.skipped);
         let list = LruList::new(file, false);
         base.event(Event::MmVmscanLruIsolate, [list as u64, LARGE_BATCH, found.scanned, found.taken]);
-        Evictable { folios: found.folios, file, progress, taken: found.taken, sorted: found.sorted }
+        let Found { folios, taken, sorted, dirty, unqueued_dirty, .. } = found;
+        Evictable { folios, file, progress, taken, sorted, dirty, unqueued_dirty }
     }
 
     /// Scan the type to evict from; if it has nothing, the other.
@@ -127,7 +152,8 @@ impl Lru {
             let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
             let limit = limit.take().unwrap_or_else(measured);
             let reworked = form::is_reworked(&base.knobs);
-            let scan = Scan { place, file, oldest, limit, highest: wanted.highest, reworked };
+            let Wanted { highest, budget, .. } = wanted;
+            let scan = Scan { place, file, oldest, limit, highest, reworked, budget };
             let found = self.scan(base, vec, lists, &scan);
             if found.scanned > 0 || turn + 1 == types {
                 return (file, found);
@@ -137,10 +163,10 @@ impl Lru {
         unreachable!("a type was scanned")
     }
 
-    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. `scanned` is 0 if nothing
-    /// was taken and the end was reached.
+    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. Without a budget, `scanned`
+    /// is 0 if nothing was taken and the end was reached.
     fn scan<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, scan: &Scan) -> Found {
-        let mut found = Found { left: LARGE_BATCH, ..Found::default() };
+        let mut found = Found { left: scan.budget.unwrap_or(LARGE_BATCH), ..Found::default() };
         if vec.generations.count(scan.file) == MIN_GENERATIONS {
             return found;
         }
@@ -162,7 +188,7 @@ impl Lru {
             }
         }
         base.charge(Work::LruMove, found.folios.len() as u64);
-        if found.taken == 0 && found.left > 0 {
+        if scan.budget.is_none() && found.taken == 0 && found.left > 0 {
             found.scanned = 0;
         }
         found
@@ -191,7 +217,7 @@ impl Lru {
             found.left -= 1;
             let pages = frame.pages() as u64;
             found.scanned += pages;
-            let goal = self.sort(base, (vec, lists), (pfn, kind), scan);
+            let goal = self.sort(base, (vec, lists), (pfn, kind), scan, found);
             if goal.is_none()
                 && let Some(generation) = isolate(frame, scan.reworked)
             {
@@ -226,6 +252,7 @@ impl Lru {
         (vec, lists): (&LruVec, &mut Lists),
         (pfn, kind): (Pfn, ZoneKind),
         scan: &Scan,
+        found: &mut Found,
     ) -> Option<(Generation, End)> {
         let frame = &base.frames[pfn];
         let flags = frame.flags();
@@ -238,7 +265,11 @@ impl Lru {
         let standing = Standing::of(base, flags);
         let protected = standing.tier > scan.limit || standing.full;
         if !promoted && !protected && kind <= scan.highest {
-            return None;
+            return if scan.waits_for_write(flags) {
+                Some(self.send_to_wait(base, (vec, lists), frame, scan, found))
+            } else {
+                None
+            };
         }
         if promoted {
             return Some((generation, End::Head));
@@ -248,6 +279,26 @@ impl Lru {
             vec.generations.tiers.protected(scan.file, scan.oldest, standing.tier, frame.pages() as u64);
         }
         Some((next, if protected && scan.reworked { End::Head } else { End::Tail }))
+    }
+
+    /// A folio that is to be written first goes to the next generation, and comes back when its write ends.
+    #[cold]
+    fn send_to_wait<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (vec, lists): (&LruVec, &mut Lists),
+        frame: &Frame,
+        scan: &Scan,
+        found: &mut Found,
+    ) -> (Generation, End) {
+        let flags = frame.flags();
+        if scan.file && flags.contains(FrameFlags::DIRTY) {
+            let pages = frame.pages() as u64;
+            found.dirty += pages;
+            found.unqueued_dirty += if flags.contains(FrameFlags::WRITEBACK) { 0 } else { pages };
+        }
+        frame.set(FrameFlags::RECLAIM);
+        (self.next_generation(base, (vec, lists), frame, scan.oldest), End::Head)
     }
 
     fn requeue<M: Machine>(

@@ -11,11 +11,14 @@
 //! - where a folio goes follows from its *distance* from eviction, 0 to 3, by these marks;
 //! - a folio that comes back is known as long as it would still have a generation in a full window, and brings its
 //!   marks with it;
-//! - a vector ages as soon as it has three generations, whatever their sizes.
+//! - a vector ages as soon as it has three generations, whatever their sizes;
+//! - eviction does not take a folio that must be written first, but sends it to the second oldest generation.
+//!
+//! 7.2 takes it again, as 6.12 does, and has another loop of reclaim ([`has_budget`]).
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
-//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has. Not here: what it and 6.13 changed of dirty folios
-//! and of the controller.
+//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty folio
+//! handling" (Kairui Song, 2026). Not here: what 6.13 and 6.14 changed of the controller.
 
 use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
@@ -26,10 +29,16 @@ use crate::lru::policy::End;
 /// Marks of uses that end when a folio changes generations.
 pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 
-/// Is it the form of 6.14?
+/// Is it the form of 6.14, or a later one?
 #[inline]
 pub fn is_reworked(knobs: &Knobs) -> bool {
     knobs.get(Knob::LruGenForm) != 0
+}
+
+/// Has a pass a budget, as in 7.2? See the front end's `evict`.
+#[inline]
+pub fn has_budget(knobs: &Knobs) -> bool {
+    knobs.get(Knob::LruGenForm) >= 2
 }
 
 /// Flags after one more use through a file descriptor; `None`: they tell all that they can.

@@ -17,7 +17,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 const NODE: NodeId = NodeId(0);
-const ALL: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60 };
+const ALL: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
 fn with_generations() -> (Base<TestMachine>, Lru) {
     let (base, lru) = setup();
@@ -316,9 +316,9 @@ struct World {
 }
 
 impl World {
-    fn new(reworked: bool) -> World {
+    fn new(form: u64) -> World {
         let (base, lru) = with_generations();
-        base.knobs.set(Knob::LruGenForm, reworked.into()).unwrap();
+        base.knobs.set(Knob::LruGenForm, form).unwrap();
         let promotions = [0, 1].map(|node| lru.promotions(&base, NodeId(node), ROOT));
         World { base, lru, group: None, live: [false; FRAMES as usize], isolated: List::new(), promotions }
     }
@@ -375,12 +375,14 @@ impl World {
                 let wanted = Wanted {
                     highest: if low { ZoneKind::Dma32 } else { ZoneKind::Movable },
                     swappiness: if swap { 60 } else { 0 },
+                    budget: (base.knobs.get(Knob::LruGenForm) == 2).then_some(3),
                 };
                 let group = self.group(group);
                 let youngest = self.lru.vec(NODE, group).generations.max_seq();
                 let got = self.lru.isolate_oldest(&self.base, NODE, group, wanted);
                 let generations = &self.lru.vec(NODE, group).generations;
                 assert!(got.taken == 0 || generations.min_seq(got.file) < youngest);
+                assert!(wanted.budget.is_none_or(|most| got.folios.len() as u64 <= most));
                 let mut folios = got.folios;
                 self.isolated.splice_head(&self.base.frames, &mut folios);
             }
@@ -423,8 +425,8 @@ proptest! {
     /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the
     /// flags.
     #[test]
-    fn queues_and_sizes_stay_true(reworked: bool, steps in prop::collection::vec(step(), 0..150)) {
-        let mut world = World::new(reworked);
+    fn queues_and_sizes_stay_true(form in 0..3_u64, steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new(form);
         for step in steps {
             world.step(step);
             world.tell();

@@ -6,7 +6,7 @@ use crate::lru::{LruList, Scan};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
 use crate::reclaim::shrink::Shrunk;
-use crate::reclaim::{Met, Reclaim, ScanControl, Throttle};
+use crate::reclaim::{Reclaim, ScanControl, Throttle};
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
@@ -82,14 +82,28 @@ impl<M: Machine> Reclaim<'_, M> {
         self.count_steal((sc, group), file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;
         st.lru.note_cost(node, group, file, shrunk.pageout, rotated);
-        if shrunk.met.unqueued_dirty == held.taken {
-            // Everything on the tail is dirty, and nobody writes it: the flusher is behind.
-            st.cache.want_flusher(st.memory());
-        }
-        note_met(&mut sc.met, &shrunk, held.taken, file);
+        self.note_met(sc, &shrunk, held.taken, file);
         let args = [node.0 as u64, held.scanned, shrunk.reclaimed, sc.priority as u64];
         st.event(Event::MmVmscanLruShrinkInactive, args);
         shrunk.reclaimed
+    }
+
+    /// Of folios that were isolated together, so many pages, reclaim met this.
+    pub(in crate::reclaim) fn note_met(self, sc: &mut ScanControl, shrunk: &Shrunk, taken: u64, file: bool) {
+        if shrunk.met.unqueued_dirty == taken {
+            // Everything on the tail is dirty, and nobody writes it: the flusher is late.
+            self.st.cache.want_flusher(self.st.memory());
+        }
+        let met = &mut sc.met;
+        met.dirty += shrunk.met.dirty;
+        met.unqueued_dirty += shrunk.met.unqueued_dirty;
+        met.congested += shrunk.met.congested;
+        met.writeback += shrunk.met.writeback;
+        met.immediate += shrunk.met.immediate;
+        met.taken += taken;
+        if file {
+            met.file_taken += taken;
+        }
     }
 
     /// Pages of a group's vector were looked at.
@@ -117,17 +131,5 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.count(by, pages as i64);
         }
         self.st.count(if file { Stat::PgstealFile } else { Stat::PgstealAnon }, pages as i64);
-    }
-}
-
-fn note_met(met: &mut Met, shrunk: &Shrunk, taken: u64, file: bool) {
-    met.dirty += shrunk.met.dirty;
-    met.unqueued_dirty += shrunk.met.unqueued_dirty;
-    met.congested += shrunk.met.congested;
-    met.writeback += shrunk.met.writeback;
-    met.immediate += shrunk.met.immediate;
-    met.taken += taken;
-    if file {
-        met.file_taken += taken;
     }
 }

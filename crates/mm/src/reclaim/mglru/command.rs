@@ -125,7 +125,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         while seq >= generations.min_seq(swappiness == 0)
             && sc.nr_reclaimed < sc.nr_to_reclaim
-            && self.evict_some(node, group, swappiness, sc) > 0
+            && self.evict_some(node, group, swappiness, sc, None) > 0
         {
             self.st.machine.resched();
         }

@@ -6,8 +6,8 @@ use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
-use crate::lru::mglru::form::{MARKS, distance, is_reworked};
-use crate::lru::mglru::{BATCH, Evictable, Wanted};
+use crate::lru::mglru::form::{MARKS, distance, has_budget, is_reworked};
+use crate::lru::mglru::{BATCH, Evictable, MIN_GENERATIONS, Wanted};
 use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::references::Heed;
@@ -27,6 +27,7 @@ impl<M: Machine> Reclaim<'_, M> {
         // for few.
         if sc.may_writepage && sc.may_unmap {
             self.set_initial_priority(node, sc);
+            sc.met = Met::default();
             if sc.kswapd {
                 // What was reclaimed in earlier passes is no reason to end this one.
                 sc.nr_reclaimed = 0;
@@ -42,6 +43,9 @@ impl<M: Machine> Reclaim<'_, M> {
             sc.nr_reclaimed += self.split_deferred(node, sc);
             if sc.kswapd {
                 sc.nr_reclaimed += before;
+            }
+            if has_budget(&self.st.knobs) {
+                self.heed_disks(node, sc.nr_reclaimed - before, sc);
             }
         }
         if sc.nr_reclaimed > before {
@@ -104,6 +108,9 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
         let _scope = self.st.scope(Scope::EvictFolios);
         let swappiness = self.swappiness(node, group, sc);
+        if has_budget(&self.st.knobs) {
+            return self.evict_budget(node, group, swappiness, sc);
+        }
         let (mut scanned, mut aged) = (0, false);
         sc.met = Met::default();
         loop {
@@ -111,7 +118,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 aged = true;
                 break;
             };
-            let progress = if share > 0 { self.evict_some(node, group, swappiness, sc) } else { 0 };
+            let progress = if share > 0 { self.evict_some(node, group, swappiness, sc, None) } else { 0 };
             scanned += progress;
             if progress == 0 || scanned >= share || self.is_enough(node, sc) {
                 break;
@@ -123,6 +130,38 @@ impl<M: Machine> Reclaim<'_, M> {
             self.st.cache.want_flusher(self.st.memory());
         }
         aged
+    }
+
+    /// The same in the form of 7.2: what is scanned is said once, at the beginning, by the priority alone, and spent
+    /// batch by batch; who finds the vector short of cold folios on the way ages it, and goes on.
+    fn evict_budget(self, node: NodeId, group: GroupId, swappiness: u64, sc: &mut ScanControl) -> bool {
+        if self.st.lru.groups.below_min(sc.top(), group) {
+            return true;
+        }
+        let can_swap = swappiness > 0;
+        let (mut left, mut aged) = (self.evictable_pages(node, group, can_swap) >> sc.priority, false);
+        while left > 0 {
+            aged |= self.age_if_short(node, group, can_swap, sc);
+            let scanned = self.evict_some(node, group, swappiness, sc, Some(left.min(BATCH)));
+            if scanned == 0 || self.is_enough(node, sc) {
+                break;
+            }
+            left = left.saturating_sub(scanned);
+            self.st.machine.resched();
+        }
+        aged
+    }
+
+    /// Age a vector of which nothing can be evicted, or soon will be; the second not at the first priority, as there may
+    /// be enough elsewhere. Returns whether it has aged.
+    fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
+        let generations = &self.st.lru.vec(node, group).generations;
+        let seq = generations.max_seq();
+        let exhausted = generations.min_seq(!can_swap) + MIN_GENERATIONS > seq;
+        let short = exhausted || sc.priority < DEF_PRIORITY && should_age(generations, can_swap, true).0;
+        short
+            && (self.age(node, group, seq, can_swap, false)
+                || exhausted && !sc.kswapd && self.await_generation(node, group, seq))
     }
 
     /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
@@ -161,28 +200,29 @@ impl<M: Machine> Reclaim<'_, M> {
             .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
     }
 
-    /// Evict from the oldest generation of a vector. Returns how far that got: 0 if no further.
+    /// Evict from the oldest generation of a vector, of `budget` folios at most. Returns how far that got: 0 if no
+    /// further.
     pub(super) fn evict_some(
         self,
         node: NodeId,
         group: GroupId,
         swappiness: u64,
         sc: &mut ScanControl,
+        budget: Option<u64>,
     ) -> u64 {
         let st = self.st;
-        let wanted = Wanted { highest: sc.reclaim_idx, swappiness };
+        let wanted = Wanted { highest: sc.reclaim_idx, swappiness, budget };
         let mut got = st.lru.isolate_oldest(st.memory().ground(), node, group, wanted);
         self.count_isolated((sc, group), &got);
+        sc.met.file_taken += got.dirty;
+        sc.met.unqueued_dirty += got.unqueued_dirty;
         if got.taken == 0 {
             return got.progress;
-        }
-        if got.file {
-            sc.met.file_taken += got.taken;
         }
         let mut folios = core::mem::take(&mut got.folios);
         for again in [false, true] {
             let shrunk = self.shrink_folio_list(node, &mut folios, sc, Heed::Chances);
-            self.note_shrunk((node, group), sc, &got, &shrunk);
+            self.note_shrunk((node, group), sc, &got, &shrunk, again);
             let mut clean = self.mark_kept(&mut folios, again);
             self.put_back(&mut folios);
             if clean.is_empty() {
@@ -207,8 +247,14 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &mut ScanControl,
         got: &Evictable,
         shrunk: &Shrunk,
+        again: bool,
     ) {
-        sc.met.unqueued_dirty += shrunk.met.unqueued_dirty;
+        if has_budget(&self.st.knobs) && !again {
+            self.note_met(sc, shrunk, got.taken, got.file);
+        } else {
+            sc.met.file_taken += if got.file && !again { got.taken } else { 0 };
+            sc.met.unqueued_dirty += shrunk.met.unqueued_dirty;
+        }
         sc.nr_reclaimed += shrunk.reclaimed;
         self.count_steal((sc, group), got.file, shrunk.reclaimed);
         let args = [node.0 as u64, got.progress, shrunk.reclaimed, sc.priority as u64];

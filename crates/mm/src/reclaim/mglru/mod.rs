@@ -81,14 +81,18 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Has the vector so much that a scan at this priority takes anything?
     fn is_sizable(self, node: NodeId, group: GroupId, sc: &ScanControl) -> bool {
-        let generations = &self.st.lru.vec(node, group).generations;
         let can_swap = self.swappiness(node, group, sc) > 0;
+        self.evictable_pages(node, group, can_swap) >> sc.priority > 0
+    }
+
+    /// Pages of a vector's generations, of all types that may be evicted.
+    fn evictable_pages(self, node: NodeId, group: GroupId, can_swap: bool) -> u64 {
+        let generations = &self.st.lru.vec(node, group).generations;
         let types = [false, true].into_iter().filter(|&file| file || can_swap);
-        let pages: u64 = types
+        types
             .flat_map(|file| (generations.min_seq(file)..=generations.max_seq()).map(move |seq| (seq, file)))
             .map(|(seq, file)| generations.pages(seq, file))
-            .sum();
-        pages >> sc.priority > 0
+            .sum()
     }
 
     /// How much swapping is wanted of a group: 0 if it is not allowed, or there is hardly room.

@@ -1,7 +1,7 @@
 //! What kswapd does when all memory was used lately.
 
 use crate::api::GroupLimits;
-use crate::frame::Generation;
+use crate::frame::{FrameFlags, Generation};
 use crate::knobs::Knob;
 use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
@@ -10,10 +10,13 @@ use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::reclaim::spaces::NoSpaces;
 use crate::reclaim::tests::{Bench, START};
 use crate::reclaim::{AddressSpaces, Member, Reclaim, ScanControl, WalkRange};
+use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::TestMachine;
 use crate::units::*;
 use std_alloc::boxed::Box;
+
+const EVERYTHING: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
 /// Counts how often memory was said to thrash.
 #[derive(Default)]
@@ -82,7 +85,7 @@ fn who_needs_memory_waits_for_a_generation_that_others_begin() {
     let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
     sc.priority = 4;
     // What is left is in the two youngest generations.
-    bench.st.lru.isolate_oldest(base, NodeId(0), ROOT, Wanted { highest: ZoneKind::Movable, swappiness: 60 });
+    bench.st.lru.isolate_oldest(base, NodeId(0), ROOT, EVERYTHING);
     let seq = generations.max_seq();
     assert_eq!(generations.count(false), 2);
     // Others have visited all spaces, and are about to begin the generation.
@@ -109,8 +112,7 @@ fn without_an_order_of_groups_all_of_them_give() {
         for (i, &group) in (0..).zip(&groups) {
             bench.clean_file(i * 300..(i + 1) * 300, group);
             // The empty oldest generation is left behind.
-            let wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60 };
-            bench.st.lru.isolate_oldest(base, NodeId(0), group, wanted);
+            bench.st.lru.isolate_oldest(base, NodeId(0), group, EVERYTHING);
         }
         let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
         let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
@@ -209,4 +211,110 @@ fn looking_for_what_is_hot_begins_no_generation() {
     }
     assert_eq!((generations.max_seq(), youngest()), (seq + 1, TABLE_ENTRIES));
     bench.st.lru.validate(base).unwrap();
+}
+
+/// A bench whose file's pages, of which there are 300 and clean ones, are all in the oldest generation.
+fn with_form(form: u64) -> Bench {
+    let bench = Bench::new(64);
+    let base = bench.st.memory().ground();
+    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    bench.st.knobs.set(Knob::LruGenForm, form).unwrap();
+    bench.clean_file(0..300, ROOT);
+    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    if generations.pages(generations.min_seq(true), true) == 0 {
+        // It is left behind.
+        bench.st.lru.isolate_oldest(base, NodeId(0), ROOT, EVERYTHING);
+    }
+    bench
+}
+
+/// All of the file's pages are dirty, and count as not used.
+fn make_dirty(bench: &Bench) {
+    bench.write(0..300, ROOT);
+    for page in 0..300 {
+        bench.st.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
+    }
+}
+
+fn evict_at(bench: &Bench, priority: u32) -> (bool, ScanControl) {
+    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
+    (sc.priority, sc.may_swap) = (priority, false);
+    let aged = cx.evict(NodeId(0), ROOT, &mut sc);
+    bench.st.lru.validate(bench.st.memory().ground()).unwrap();
+    (aged, sc)
+}
+
+/// A share is 75 pages at this priority: two whole batches of 64, or exactly so many (`lru_gen.form`).
+#[test]
+fn with_a_budget_no_more_is_looked_at_than_the_share() {
+    for (form, looked) in [(0, 128), (1, 128), (2, 75)] {
+        let bench = with_form(form);
+        let (aged, sc) = evict_at(&bench, 2);
+        let scanned = bench.st.stats.read(Stat::PgscanDirect);
+        assert_eq!((aged, scanned, sc.nr_reclaimed), (false, looked, looked as u64), "form {form}");
+    }
+}
+
+#[test]
+fn with_a_budget_who_ages_goes_on() {
+    for (form, reclaimed) in [(0, 0), (1, 0), (2, 75)] {
+        let bench = with_form(form);
+        // All of it is in the two youngest generations now.
+        let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+        let promote = |page| {
+            let pfn = bench.folio(page).unwrap();
+            let mut promotions = bench.st.lru.promotions(bench.st.memory().ground(), NodeId(0), ROOT);
+            (0..2).for_each(|_| bench.st.lru.promote(&bench.st.frames[pfn], &mut promotions));
+            bench.st.lru.tell_promotions(bench.st.memory().ground(), &mut promotions);
+        };
+        (0..300).for_each(promote);
+        for _ in 0..9 {
+            bench.st.lru.isolate_oldest(bench.st.memory().ground(), NodeId(0), ROOT, EVERYTHING);
+        }
+        assert_eq!((generations.count(true), generations.pages(generations.max_seq(), true)), (2, 300));
+        let (aged, sc) = evict_at(&bench, 2);
+        assert!(aged, "form {form}");
+        // One generation more makes the used ones the second youngest, and another one the third.
+        let (_, again) = evict_at(&bench, 2);
+        assert_eq!(sc.nr_reclaimed + again.nr_reclaimed, reclaimed, "form {form}");
+    }
+}
+
+/// kswapd's pass over what nobody writes says that devices are late, as with the classic lists.
+#[test]
+fn with_a_budget_dirty_pages_are_told_of() {
+    for (form, told) in [(0, false), (1, false), (2, true)] {
+        let bench = with_form(form);
+        let state = &bench.state.nodes[0];
+        make_dirty(&bench);
+        let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+        let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
+        (sc.kswapd, sc.priority) = (true, 2);
+        sc.may_swap = false;
+        cx.shrink_node(NodeId(0), &mut sc);
+        assert_eq!(state.dirty.load(Relaxed), told, "form {form}");
+        assert!(bench.st.cache.take_flusher_wanted(), "form {form}");
+    }
+}
+
+/// The form of 6.14 leaves what must be written alone, but tells of it; the others take it and put it back.
+#[test]
+fn what_must_be_written_first_is_sent_away_untaken() {
+    for (form, taken) in [(0, true), (1, false), (2, true)] {
+        let bench = with_form(form);
+        make_dirty(&bench);
+        let (_, sc) = evict_at(&bench, 2);
+        let scanned = bench.st.stats.read(Stat::PgscanDirect);
+        assert_eq!((scanned > 0, sc.nr_reclaimed), (taken, 0), "form {form}");
+        assert!(bench.st.cache.take_flusher_wanted(), "form {form}");
+        // When the write of one ends, it is at the end of the oldest queue.
+        let pfn = bench.folio(0).unwrap();
+        bench.st.lock_folio(pfn);
+        assert!(bench.st.cache.write_page_start(bench.st.memory(), pfn));
+        bench.st.unlock_folio(pfn);
+        bench.finish_io();
+        let (_, sc) = evict_at(&bench, 2);
+        assert!(sc.nr_reclaimed > 0 && bench.folio(0).is_none(), "form {form}");
+    }
 }
