@@ -277,9 +277,9 @@ impl<M: Memory> Touch<'_, M> {
         }
     }
 
-    /// Lock the page that a store goes to, `of` a file if others see it; and the page of the file that a call is mapping
-    /// in its place, if any: the store may as well reach that one. Nobody knows what it holds from now on, in whichever
-    /// process, and no other store to it ends before this one.
+    /// Lock the page that a store goes to, `of` a file if others see it; and the page of the file that a call is
+    /// mapping in its place, if any: the store may as well reach that one. Nobody knows what it holds from now on, in
+    /// whichever process, and no other store to it ends before this one.
     fn lock<'p>(
         &self,
         page: &'p Page,
