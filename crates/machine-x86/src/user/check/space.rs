@@ -3,6 +3,10 @@
 //! An access holds the map shared from before it touches memory until it is judged; a call that changes the map takes
 //! it alone for a moment before and a moment after. So no judged access overlaps the beginning or the end of such a
 //! call, and those that begin in between find their page *in flux* and are not judged.
+//!
+//! A store in flux may reach what the call has mapped before the map tells of it. If that is a file, other processes
+//! see it at once, and theirs is judged: so a call says at its beginning which file comes, and a store locks the shadow
+//! of that file's page, too, and leaves it as one of which nothing is known.
 
 use super::file::{File, Moment};
 use super::page::{Before, Forked, Page};
