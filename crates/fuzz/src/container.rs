@@ -27,13 +27,18 @@ fn seed_trace(path: &std::path::Path, rng: &mut Rng) -> Vec<u8> {
             // What no call can have done, the writer refuses.
             let _ = writer.push(thread, event);
         };
-        // Each thread is started once, below.
+        // Each thread is started once, below; and nobody waits for marks but those below.
         let drawn = std::iter::repeat_with(|| event(rng));
-        let starts = |event: &Event| matches!(event, Event::Spawn { .. } | Event::Fork { .. });
-        drawn.filter(|event| !starts(event)).take(20).for_each(|event| push(&event));
+        let apart = |event: &Event| {
+            matches!(event, Event::Spawn { .. } | Event::Fork { .. } | Event::Mark | Event::After { .. })
+        };
+        drawn.filter(|event| !apart(event)).take(20).for_each(|event| push(&event));
         if thread == root {
             push(&Event::Spawn { thread: beside });
             push(&Event::Fork { epoch: 0, thread: child });
+            push(&Event::Mark);
+        } else {
+            push(&Event::After { thread: root, mark: 1 });
         }
     }
     writer.finish().expect("it can be finished");

@@ -65,6 +65,10 @@ pub fn event(rng: &mut Rng) -> Event {
             Event::FileAdvise { file: file(rng), offset: offset(rng), len: len(rng), advice }
         }
         18 if rng.percent(30) => group(rng),
+        18 if rng.percent(40) => {
+            let (thread, mark) = (thread(rng), rng.below(4));
+            pick(rng, &[Event::Mark, Event::Mark, Event::After { thread, mark }])
+        }
         18 => pick(rng, &[Event::Open { file: FileId(0) }, Event::Close { file: FileId(0) }, Event::Exec]),
         _ if rng.percent(20) => {
             let (epoch, thread) = (epoch(rng), thread(rng));

@@ -92,13 +92,14 @@ fn text_files(info: &Info, out: &mut String) -> std::fmt::Result {
 
 fn text_curve(info: &Info, out: &mut String) -> std::fmt::Result {
     const WIDTH: u64 = 40;
+    const STEP: usize = 4;
     writeln!(
         out,
-        "\nworking set: pages touched per {} accesses\n    accesses   pages  up to here",
-        info.accesses / WINDOWS
+        "\nworking set: pages touched in one {WINDOWS}th of the time, of each {STEP} the last (threads run beside each other)\n    \
+         accesses   pages  up to here"
     )?;
     let most = info.curve.iter().map(|point| point.pages).max().unwrap_or(0).max(1);
-    for point in info.curve.iter().skip(3).step_by(4) {
+    for point in info.curve.iter().skip(STEP - 1).step_by(STEP) {
         let bar = "#".repeat((point.pages * WIDTH / most) as usize);
         writeln!(out, "{:>12}  {:>6}  {:>10}  {bar}", point.accesses, point.pages, point.cumulative)?;
     }

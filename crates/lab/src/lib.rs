@@ -32,6 +32,7 @@ pub mod groups;
 pub mod human;
 pub mod info;
 pub mod interrupt;
+pub mod kept;
 pub mod linux;
 pub mod list;
 pub mod metrics;

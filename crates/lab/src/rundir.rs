@@ -1,117 +1,99 @@
-//! Run directories: a result as an artefact that can be rendered again.
+//! Run directories: a result as an artefact that can be rendered again, or gone on with.
 //!
 //! ```text
 //! config.json    what was run (the same keys as in the result)
-//! raw.json       every run: counters, costs, oracle
+//! runs.jsonl     every run as it ended: counters, costs, oracle
 //! summary.txt    the table
 //! summary.json   the result
 //! ```
 //!
-//! Each file appears whole or not at all: it is written under a temporary name, synced, and renamed. `raw.json` is
-//! written anew every second while runs finish, so what was finished survives whatever ends the process.
+//! Each file appears whole or not at all, but for `runs.jsonl` ([`crate::kept`]): what was finished survives whatever ends
+//! the process, and the same command goes on.
 
 use crate::error::{Error, Result};
+use crate::kept::{self, Kept, Plan};
 use crate::record::RunRecord;
 use crate::summary::Setup;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const CONFIG: &str = "config.json";
-const RAW: &str = "raw.json";
+
+/// What was asked for: who asks for something else cannot go on.
+#[derive(Serialize)]
+struct Config<'a> {
+    #[serde(flatten)]
+    setup: &'a Setup,
+    /// What is counted or checked besides.
+    also: &'a str,
+}
+
+/// Which run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// The name of its profile.
+    pub profile: String,
+    /// Its seed.
+    pub seed: u64,
+}
+
+/// A finished run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Seconds that the experiment had taken when it ended.
+    pub host_seconds: f64,
+    /// What it measured.
+    pub record: RunRecord,
+}
 
 /// An output directory that is ours to fill.
 pub struct RunDir {
-    path: PathBuf,
+    kept: Kept<Key, Done>,
 }
 
-/// What `raw.json` holds.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Raw {
-    /// Seconds that the experiment has taken so far.
-    pub host_seconds: f64,
-    /// The runs that were finished.
-    pub runs: Vec<RunRecord>,
+fn config(setup: &Setup, also: &str) -> Result<String> {
+    let text = serde_json::to_string_pretty(&Config { setup, also });
+    text.map(|text| text + "\n").map_err(|error| Error::Failed(error.to_string()))
+}
+
+fn plan(text: &str) -> Plan<'_> {
+    Plan { noun: "experiment", name: CONFIG, text }
 }
 
 impl RunDir {
-    /// Is `path` free for a result? It must not exist, or be an empty directory. Touches nothing.
-    pub fn check(path: &Path) -> Result<()> {
-        match fs::read_dir(path) {
-            Ok(mut entries) => match entries.next() {
-                None => Ok(()),
-                Some(_) => Err(Error::Input(format!(
-                    "the output directory {} is not empty; name a new one, nothing is overwritten",
-                    path.display()
-                ))),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::file("use the output directory", path, error)),
-        }
+    /// Can `path` take this result? Touches nothing.
+    pub fn check(path: &Path, setup: &Setup, also: &str) -> Result<()> {
+        kept::check(path, plan(&config(setup, also)?)).map(drop)
     }
 
-    /// Take `path` for a result and write what will be run.
-    pub fn create(path: &Path, setup: &Setup) -> Result<RunDir> {
-        RunDir::check(path)?;
-        fs::create_dir_all(path).map_err(|error| Error::file("create the output directory", path, error))?;
-        let dir = RunDir { path: path.to_owned() };
-        dir.write_json(CONFIG, setup)?;
-        Ok(dir)
+    /// Take `path` for a result: a new or empty directory, or that of the same experiment, which then goes on. Returns what
+    /// is done already.
+    pub fn open(path: &Path, setup: &Setup, also: &str) -> Result<(RunDir, Vec<Done>)> {
+        let (kept, done) = Kept::open(path, plan(&config(setup, also)?))?;
+        Ok((RunDir { kept }, done.into_values().collect()))
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.kept.path()
     }
 
-    /// Write the runs that are finished.
-    pub fn save_raw(&self, raw: &Raw) -> Result<()> {
-        self.write_json(RAW, raw)
+    /// Keep a run that is finished.
+    pub fn append(&mut self, done: &Done) -> Result<()> {
+        let key = Key { profile: done.record.profile.clone(), seed: done.record.seed };
+        self.kept.append(&key, done)
     }
 
     /// Write the rendered result.
     pub fn save_summary(&self, text: &str, json: &str) -> Result<()> {
-        self.write("summary.txt", text.as_bytes())?;
-        self.write("summary.json", json.as_bytes())
+        kept::write(self.path(), "summary.txt", text.as_bytes())?;
+        kept::write(self.path(), "summary.json", json.as_bytes())
     }
-
-    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let mut text =
-            serde_json::to_string_pretty(value).map_err(|error| Error::Failed(error.to_string()))?;
-        text.push('\n');
-        self.write(name, text.as_bytes())
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        write(&self.path, name, bytes)
-    }
-}
-
-/// Write a file of a directory of ours: it appears whole or not at all.
-pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    let (path, temporary) = (dir.join(name), part(dir, name));
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        // The error that matters is the first; a half-written file should not stay behind it.
-        let _ = fs::remove_file(&temporary);
-        Error::file("write", &path, error)
-    })
-}
-
-/// Remove what a process has left that was killed while it wrote a file of a directory of ours.
-pub fn remove_part(dir: &Path, name: &str) {
-    let _ = fs::remove_file(part(dir, name));
-}
-
-fn part(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!(".{name}.part"))
 }
 
 /// Read a run directory back.
-pub fn load(path: &Path) -> Result<(Setup, Raw)> {
+pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
     let setup: Setup = read_json(&path.join(CONFIG))?;
     if setup.schema > crate::summary::SCHEMA {
         return Err(Error::Input(format!(
@@ -121,7 +103,12 @@ pub fn load(path: &Path) -> Result<(Setup, Raw)> {
             crate::summary::SCHEMA
         )));
     }
-    Ok((setup, read_json(&path.join(RAW))?))
+    let mut done: Vec<Done> = Kept::<Key, Done>::read(path)?.into_values().collect();
+    // In the order in which they would have been done in one go.
+    done.sort_by_key(|Done { record, .. }| {
+        (record.seed, setup.profiles.iter().position(|profile| *profile == record.profile))
+    });
+    Ok((setup, done))
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
@@ -139,26 +126,28 @@ mod tests {
     fn what_is_written_is_read_back() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("deep/result");
-        let dir = RunDir::create(&path, &setup(&["a", "b"])).unwrap();
-        dir.save_raw(&Raw { host_seconds: 2.5, runs: three_seeds() }).unwrap();
+        let setup = setup(&["a", "b"]);
+        let done: Vec<Done> =
+            three_seeds().into_iter().map(|record| Done { host_seconds: 2.5, record }).collect();
+        let (mut dir, before) = RunDir::open(&path, &setup, "").unwrap();
+        assert!(before.is_empty());
+        done.iter().for_each(|done| dir.append(done).unwrap());
         dir.save_summary("text", "{}").unwrap();
-        let (read, raw) = load(&path).unwrap();
-        assert_eq!((read, raw.runs, raw.host_seconds), (setup(&["a", "b"]), three_seeds(), 2.5));
+        drop(dir);
+        let (read, mut runs) = load(&path).unwrap();
+        runs.sort_by_key(|done| done.record.seed);
+        assert_eq!(read, setup);
+        assert_eq!(
+            (runs.len(), &RunDir::open(&path, &setup, "").unwrap().1.len()),
+            (done.len(), &done.len())
+        );
+        assert!(done.iter().all(|done| runs.contains(done)));
         let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["config.json", "raw.json", "summary.json", "summary.txt"]);
-    }
-
-    #[test]
-    fn a_directory_with_something_in_it_is_left_alone() {
-        let scratch = tempfile::tempdir().unwrap();
-        fs::write(scratch.path().join("mine"), "precious").unwrap();
-        let error = RunDir::create(scratch.path(), &setup(&["a"])).err().unwrap();
-        assert!(error.to_string().contains("is not empty") && error.exit_code() == 2);
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
-        let file = scratch.path().join("mine");
-        assert_eq!(RunDir::check(&file).unwrap_err().exit_code(), 2);
-        assert_eq!(fs::read_to_string(file).unwrap(), "precious");
+        assert_eq!(names, ["config.json", "runs.jsonl", "summary.json", "summary.txt"]);
+        // Something else is not gone on with.
+        let also = RunDir::check(&path, &setup, "oracle").unwrap_err().to_string();
+        assert!(also.contains("differs from the experiment"), "{also}");
     }
 
     #[test]

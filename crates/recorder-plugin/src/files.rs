@@ -24,8 +24,21 @@ struct Known {
 enum Slot {
     Unknown,
     /// Not a file of interest: a socket, a pipe, a device, /proc.
-    Other,
+    Other(Channel),
     File(FileId),
+}
+
+/// By what a descriptor orders tasks. The numbers are the kernel's, the same in all processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// By nothing that is known.
+    None,
+    /// A pipe.
+    Pipe(u64),
+    /// A socket.
+    Socket(u64),
+    /// An eventfd: a count, which a read takes whole.
+    Count(u64),
 }
 
 #[derive(Default)]
@@ -69,11 +82,20 @@ impl Files {
             self.slots.resize(at + 1, Slot::Unknown);
         }
         if self.slots[at] == Slot::Unknown {
-            self.slots[at] = self.resolve(fd).map_or(Slot::Other, Slot::File);
+            self.slots[at] = self.resolve(fd).map_or_else(|| Slot::Other(channel(fd)), Slot::File);
         }
         match self.slots[at] {
             Slot::File(id) => Some(id),
             _ => None,
+        }
+    }
+
+    /// By what `fd` orders tasks.
+    pub fn channel(&mut self, fd: i32) -> Channel {
+        self.lookup(fd);
+        match usize::try_from(fd).ok().and_then(|at| self.slots.get(at)) {
+            Some(&Slot::Other(channel)) => channel,
+            _ => Channel::None,
         }
     }
 
@@ -134,6 +156,28 @@ impl Files {
             describe(&mut self.fresh, FileId(at as u32), known);
         }
     }
+}
+
+fn channel(fd: i32) -> Channel {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(meta) = borrow(fd).metadata() else { return Channel::None };
+    // Devices have small numbers.
+    let number = meta.ino() ^ meta.dev().rotate_right(20);
+    match meta.file_type() {
+        kind if kind.is_fifo() => Channel::Pipe(number),
+        kind if kind.is_socket() => Channel::Socket(number),
+        _ => count(fd).map_or(Channel::None, Channel::Count),
+    }
+}
+
+/// The number of an eventfd.
+fn count(fd: i32) -> Option<u64> {
+    let link = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    if link.to_str()? != "anon_inode:[eventfd]" {
+        return None;
+    }
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("eventfd-id:"))?.trim().parse().ok()
 }
 
 fn describe(out: &mut Vec<u8>, id: FileId, known: &Known) {

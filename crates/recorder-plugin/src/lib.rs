@@ -24,6 +24,7 @@ mod raw;
 mod calls;
 mod files;
 mod maps;
+mod order;
 mod qemu;
 mod shared;
 mod syscalls;
@@ -90,9 +91,9 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
 
 #[inline]
 fn follow(thread: &mut Thread) {
-    let epoch = shared::EPOCH.load(Ordering::Relaxed);
-    if epoch != thread.seen {
-        thread.catch_up(epoch);
+    let news = shared::NEWS.load(Ordering::Relaxed);
+    if news != thread.news {
+        thread.catch_up(news);
     }
 }
 
@@ -172,7 +173,10 @@ extern "C" fn on_syscall(
     busy(index, |thread| match call(number) {
         Some(call) => syscalls::enter(thread, call, [a, b, c, d, e, f]),
         // Any call may block for long, so what was before must not wait in the window.
-        None => thread.drain(),
+        None => {
+            thread.drain();
+            thread.rest();
+        }
     });
 }
 
@@ -197,7 +201,10 @@ fn begin_child(index: c_uint, thread: &mut Thread, parent: u32) {
     }
     thread.pending = None;
     shared::begin_process(parent);
-    shared::with(true, |shared| shared.files.describe_all());
+    shared::with(true, |shared| {
+        shared.files.describe_all();
+        shared.threads = shared::Threads::default();
+    });
     thread.begin_child();
     shared::release();
 }

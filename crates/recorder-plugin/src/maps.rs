@@ -45,6 +45,16 @@ pub fn lowest() -> u64 {
     text.lines().filter_map(parse).map(|line| line.start).min().unwrap_or(0)
 }
 
+/// The file, by a number, and the offset of what stands at `addr`, if that is memory that processes share.
+pub fn shared_at(addr: u64) -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/maps").ok()?;
+    let line =
+        text.lines().find(|line| parse(line).is_some_and(|line| (line.start..line.end).contains(&addr)))?;
+    let parsed = parse(line).filter(|line| line.shared)?;
+    let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    Some((inode, parsed.offset + (addr - parsed.start)))
+}
+
 /// The program's mappings, which lie below `limit`, as events.
 pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();

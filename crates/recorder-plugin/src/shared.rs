@@ -5,6 +5,7 @@
 //! have been inside. The lock is never taken while a translated block runs, only between blocks.
 
 use std::cell::UnsafeCell;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,11 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::codec::put_varint;
+use crate::event::PAGE_SHIFT;
 use crate::files::Files;
 use crate::raw;
 
 /// Changes of the address space so far.
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// Raised with each of those, and whenever a thread ends: whoever sees another number looks what happened.
+pub static NEWS: AtomicU64 = AtomicU64::new(0);
 /// Streams given out in this process.
 pub static STREAMS: AtomicU32 = AtomicU32::new(0);
 /// The process that the output is of.
@@ -29,6 +33,41 @@ pub struct Shared {
     pub files: Files,
     /// The end of the heap; 0 until the program asked.
     pub heap: u64,
+    pub threads: Threads,
+}
+
+/// The threads of this process, by the kernel's numbers, and where each leaves word of its end.
+#[derive(Default)]
+pub struct Threads {
+    /// Those that run.
+    running: HashMap<u64, u64>,
+    /// Those that ended before it was told where they leave word.
+    early: HashSet<u64>,
+    /// Those that ended, and the page where they left word.
+    pub ended: Vec<(u64, u64)>,
+}
+
+impl Threads {
+    /// Thread `tid` was started; at its end it leaves word at `addr`.
+    pub fn started(&mut self, tid: u64, addr: u64) {
+        if self.early.remove(&tid) {
+            self.ended.push((addr >> PAGE_SHIFT, tid));
+            NEWS.fetch_add(1, Ordering::Release);
+        } else {
+            self.running.insert(tid, addr);
+        }
+    }
+
+    /// Thread `tid` ends.
+    pub fn ends(&mut self, tid: u64) {
+        match self.running.remove(&tid) {
+            Some(addr) => {
+                self.ended.push((addr >> PAGE_SHIFT, tid));
+                NEWS.fetch_add(1, Ordering::Release);
+            }
+            None => drop(self.early.insert(tid)),
+        }
+    }
 }
 
 struct Lock {
@@ -97,7 +136,8 @@ pub fn with<R>(held: bool, body: impl FnOnce(&mut Shared) -> R) -> R {
     }
     // SAFETY: this thread holds the lock, and `body` cannot get here again: nothing below calls back.
     let data = unsafe { &mut *LOCK.data.get() };
-    let shared = data.get_or_insert_with(|| Shared { files: Files::default(), heap: 0 });
+    let shared =
+        data.get_or_insert_with(|| Shared { files: Files::default(), heap: 0, threads: Threads::default() });
     let result = body(shared);
     let fresh = std::mem::take(&mut shared.files.fresh);
     // Files must be described before the events that name them.

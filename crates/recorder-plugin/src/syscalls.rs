@@ -10,18 +10,21 @@ use std::time::Instant;
 use crate::calls::{Call, forks};
 use crate::event::{Backing, Event, FileId, PAGE_SIZE, ThreadId};
 use crate::files;
+use crate::order;
 use crate::raw::kind;
-use crate::shared::{self, EPOCH};
+use crate::shared::{self, EPOCH, NEWS};
 use crate::thread::{Pending, Thread};
 use abi::{AccessKind, Advice, FileAdvice, Prot};
 
 /// A call begins.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     thread.drain();
-    let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now() };
+    let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now(), order: None };
+    pending.order = order::enter(thread, call, &args);
     if call.changes_space(&args) {
         shared::acquire();
         pending.epoch = EPOCH.fetch_add(1, Ordering::AcqRel) + 1;
+        NEWS.fetch_add(1, Ordering::AcqRel);
         // Changes by others in between are before this one, and a replay keeps that without being told.
         thread.seen = pending.epoch;
     }
@@ -43,6 +46,9 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
         }
         _ => {}
     }
+    if pending.order.is_some() || matches!(call, Call::Sleep | Call::Wait | Call::WaitId) {
+        thread.rest();
+    }
     thread.pending = Some(pending);
 }
 
@@ -63,6 +69,9 @@ pub fn leave(thread: &mut Thread, result: i64) {
     let Some(pending) = thread.pending.take() else { return };
     let held = pending.epoch != 0;
     let failed = (-4095..0).contains(&result);
+    if let Some(begun) = &pending.order {
+        order::leave(thread, begun, &pending.args, result);
+    }
     if !failed {
         told(thread, &pending, result as u64);
     } else if pending.call == Call::Exec {
@@ -83,12 +92,12 @@ fn told(thread: &mut Thread, pending: &Pending, result: u64) {
             space(thread, pending, result)
         }
         Call::Madvise | Call::Mlock | Call::Munlock | Call::Msync => advise(thread, pending.call, args),
-        Call::Clone | Call::Fork | Call::Wait => task(thread, pending, result),
+        Call::Clone | Call::Fork | Call::Wait | Call::WaitId => task(thread, pending, result),
         Call::Sleep => {
             let nanos = u64::try_from(pending.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             thread.event(&Event::Idle { nanos });
         }
-        Call::Exec | Call::ExitGroup => {}
+        Call::Exec | Call::Exit | Call::ExitGroup | Call::Futex | Call::Connect | Call::SocketPair => {}
         _ => file(thread, pending, result),
     }
 }
@@ -175,14 +184,24 @@ fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
 }
 
 fn task(thread: &mut Thread, pending: &Pending, result: u64) {
+    let result = match pending.call {
+        // SAFETY: the call has just succeeded, so the kernel wrote a `siginfo` there; the child's id is its fourth word.
+        Call::WaitId if pending.args[2] != 0 => u64::from(unsafe { *(pending.args[2] as *const u32).add(3) }),
+        Call::WaitId => 0,
+        _ => result,
+    };
     let id = ThreadId(result as u32);
     let event = match pending.call {
-        Call::Wait if result == 0 => return,
-        Call::Wait => Event::Join { thread: id },
+        Call::Wait | Call::WaitId if result == 0 => return,
+        Call::Wait | Call::WaitId => Event::Join { thread: id },
         Call::Clone if !forks(&pending.args) => Event::Spawn { thread: id },
         _ => Event::Fork { epoch: pending.epoch, thread: id },
     };
     thread.event(&event);
+    if let Event::Fork { .. } = event {
+        // The child is part of the recording only if this is known, whatever becomes of this process.
+        thread.flush();
+    }
 }
 
 fn file(thread: &mut Thread, pending: &Pending, result: u64) {
@@ -201,6 +220,7 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
         Call::SendFile => read(thread, args[1], pending.offset, result),
         Call::CopyFileRange => copy_range(thread, args, result),
         Call::Open => open(thread, result),
+        Call::Accept => shared::with(false, |shared| shared.files.forget(result, result)),
         Call::Close => {
             shared::with(false, |shared| shared.files.forget(fd, fd));
             if let Some(file) = pending.offset {

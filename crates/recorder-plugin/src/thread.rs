@@ -1,20 +1,25 @@
 //! One thread of the program: its window, its events, the call that it is in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::calls::Call;
 use crate::codec::{Encoder, put_varint};
-use crate::event::{Event, PAGE_SHIFT, Run};
-use crate::raw::{self, kind};
+use crate::event::{Event, PAGE_SHIFT, Run, ThreadId};
+use crate::order::{self, Begun};
+use crate::raw::{self, Step, kind};
 use crate::shared;
 use crate::window::Window;
 use abi::AccessKind;
 
 /// Bytes of events after which they are written out.
 const FLUSH: usize = 256 << 10;
+/// How old what was not written out may be when a call begins that may wait.
+const STALE: Duration = Duration::from_millis(50);
 /// Instructions after which they are told; fewer wait, so that not every run has a companion.
 const GRAIN: u64 = 1024;
+/// Pages that a thread watches at most for ends of threads: who ended long ago is not waited for.
+const MOST_WATCHED: usize = 16;
 /// The kernel's copies to and from user memory are counted as an access per so many bytes: a cache line.
 const COPY_UNIT: u64 = 64;
 
@@ -27,16 +32,31 @@ pub struct Pending {
     /// The file offset when it began, if it uses that.
     pub offset: Option<u64>,
     pub since: Instant,
+    /// How tasks may wait for each other by it.
+    pub order: Option<Begun>,
 }
 
 pub struct Thread {
     stream: u32,
     encoder: Encoder,
     window: Window,
+    /// Accesses that were told and not written out.
+    accesses: u64,
+    /// When events were written out last.
+    flushed: Instant,
     /// Executed and not told yet.
     pub instructions: u64,
     /// The last address-space change that this thread has seen.
     pub seen: u64,
+    /// The number of news when it last looked.
+    pub news: u64,
+    /// How many ends of threads it has heard of.
+    heard: usize,
+    /// The kernel's number.
+    pub tid: u64,
+    /// Marks so far, and the steps that were not written out yet.
+    pub marks: u64,
+    steps: Vec<u8>,
     pub pending: Option<Pending>,
     /// Is the thread inside a system-call callback? The end of the process waits for that.
     pub busy: AtomicBool,
@@ -56,8 +76,15 @@ impl Thread {
             stream: 0,
             encoder: Encoder::default(),
             window: Window::new(window),
+            accesses: 0,
+            flushed: Instant::now(),
             instructions: 0,
             seen: 0,
+            news: 0,
+            heard: 0,
+            tid: 0,
+            marks: 0,
+            steps: Vec::new(),
             pending: None,
             busy: AtomicBool::new(false),
         };
@@ -67,7 +94,8 @@ impl Thread {
 
     fn begin_stream(&mut self) {
         self.stream = shared::STREAMS.fetch_add(1, Ordering::Relaxed);
-        self.chunk(kind::THREAD, |body| put_varint(body, tid()));
+        self.tid = tid();
+        self.chunk(kind::THREAD, |body| put_varint(body, self.tid));
     }
 
     /// Is this the process's first thread?
@@ -79,8 +107,11 @@ impl Thread {
     pub fn begin_child(&mut self) {
         self.encoder.clear();
         self.window.drain(drop);
+        self.window.watched.clear();
         self.instructions = 0;
-        self.seen = 0;
+        (self.seen, self.heard, self.marks) = (0, 0, 0);
+        self.steps.clear();
+        self.accesses = 0;
         self.begin_stream();
     }
 
@@ -95,12 +126,32 @@ impl Thread {
     #[inline]
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) {
         if let Some(run) = self.window.touch(page, mode, count) {
-            self.emit_run(run);
+            if run.count == 0 {
+                self.meet(page);
+                self.touch(page, mode, count);
+            } else {
+                self.emit_run(run);
+            }
+        }
+    }
+
+    /// The thread comes to where an ended one has left word: it may have waited for that without a call.
+    #[cold]
+    #[inline(never)]
+    fn meet(&mut self, page: u64) {
+        self.window.watched.retain(|&watched| watched != page);
+        let ended = shared::with(false, |shared| {
+            shared.threads.ended.iter().rev().find(|&&(left, _)| left == page).map(|&(_, tid)| tid)
+        });
+        if let Some(tid) = ended {
+            self.drain();
+            order::joined(self, tid);
         }
     }
 
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
+        self.accesses += u64::from(run.count);
         if self.instructions >= GRAIN {
             self.tell_instructions();
         }
@@ -126,19 +177,53 @@ impl Thread {
         }
     }
 
-    /// Another thread has changed the address space: what was before stays before.
+    /// Something happened in another thread: what was before stays before.
     #[cold]
     #[inline(never)]
-    pub fn catch_up(&mut self, epoch: u64) {
+    pub fn catch_up(&mut self, news: u64) {
         self.drain();
-        self.seen = epoch;
-        self.push(&Event::Sync { epoch });
+        self.news = news;
+        let epoch = shared::EPOCH.load(Ordering::Acquire);
+        if epoch != self.seen {
+            self.seen = epoch;
+            self.push(&Event::Sync { epoch });
+        }
+        let (heard, watched) = (&mut self.heard, &mut self.window.watched);
+        shared::with(false, |shared| {
+            watched.extend(shared.threads.ended[*heard..].iter().map(|&(page, _)| page));
+            *heard = shared.threads.ended.len();
+        });
+        watched.drain(..watched.len().saturating_sub(MOST_WATCHED));
+    }
+
+    /// A call begins by which tasks may wait for each other.
+    pub fn mark(&mut self) -> u64 {
+        self.push(&Event::Mark);
+        self.marks += 1;
+        self.marks
+    }
+
+    /// The call that began at mark `call` has ended, and may have waited.
+    pub fn after(&mut self, call: u64) {
+        self.event(&Event::After { thread: ThreadId(0), mark: call });
+    }
+
+    /// Tell of a call by which tasks wait for each other.
+    pub fn step(&mut self, step: &Step) {
+        let steps = &mut self.steps;
+        step.encode(|number| put_varint(steps, number));
+        if steps.len() >= FLUSH {
+            self.flush();
+        }
     }
 
     /// Empty the window and tell the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, .. } = self;
-        window.drain(|run| encoder.push(&Event::Run(run)));
+        let Thread { window, encoder, accesses, .. } = self;
+        window.drain(|run| {
+            *accesses += u64::from(run.count);
+            encoder.push(&Event::Run(run));
+        });
         self.tell_instructions();
     }
 
@@ -155,13 +240,27 @@ impl Thread {
         }
     }
 
+    /// The thread may be about to wait for long, or for ever: what it did so far should not be lost then.
+    pub fn rest(&mut self) {
+        if self.flushed.elapsed() > STALE {
+            self.flush();
+        }
+    }
+
     /// Write out what was pushed.
     pub fn flush(&mut self) {
-        if self.encoder.is_empty() {
-            return;
+        self.flushed = Instant::now();
+        let mut out = Vec::with_capacity(self.encoder.len() + self.steps.len() + 64);
+        if !self.encoder.is_empty() {
+            raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
         }
-        let mut out = Vec::with_capacity(self.encoder.len() + 64);
-        raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
+        if self.accesses > 0 {
+            let accesses = std::mem::take(&mut self.accesses);
+            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| put_varint(body, accesses));
+        }
+        if !self.steps.is_empty() {
+            raw::put_chunk(&mut out, kind::STEPS, self.stream, |body| body.append(&mut self.steps));
+        }
         shared::write(&out);
     }
 

@@ -30,6 +30,8 @@ pub struct Window {
     clock: u64,
     /// Where a pair was seen last, by some bits of its key: a hint that is checked.
     hints: [u8; 256],
+    /// Pages of which it is told when they are met.
+    pub watched: Vec<u64>,
 }
 
 const fn hint(key: u64) -> usize {
@@ -39,10 +41,19 @@ const fn hint(key: u64) -> usize {
 impl Window {
     pub fn new(size: usize) -> Window {
         let size = size.clamp(1, MOST);
-        Window { size, keys: [NONE; MOST], counts: [0; MOST], used: [0; MOST], clock: 0, hints: [0; 256] }
+        Window {
+            size,
+            keys: [NONE; MOST],
+            counts: [0; MOST],
+            used: [0; MOST],
+            clock: 0,
+            hints: [0; 256],
+            watched: Vec::new(),
+        }
     }
 
-    /// Count `count` accesses. Returns the run that had to make room.
+    /// Count `count` accesses. Returns the run that had to make room; or one of no accesses if the page is watched: then
+    /// nothing was counted.
     #[inline]
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) -> Option<Run> {
         let key = page << 2 | mode as u64;
@@ -67,6 +78,9 @@ impl Window {
                 return None;
             }
             Some(at) => at,
+            None if self.watched.contains(&(key >> 2)) => {
+                return Some(Run { page: key >> 2, count: 0, mode: AccessKind::Load });
+            }
             None => (0..self.size).min_by_key(|&at| self.used[at]).unwrap_or(0),
         };
         let run = self.run(at);

@@ -16,6 +16,8 @@ pub(crate) struct Check {
     changes: Vec<Changes>,
     /// By thread: was it started?
     started: Vec<bool>,
+    /// By thread: the marks that it comes to, and the last one that is waited for.
+    marks: Vec<(u64, u64)>,
 }
 
 /// Which of the changes 1 to some number were met, a bit for each. A header says no more changes than there are events.
@@ -54,6 +56,7 @@ impl Check {
             changes: header.processes.iter().map(|process| Changes::new(process.epochs)).collect(),
             // The first thread is there from the beginning.
             started: (0..header.threads.len()).map(|thread| thread == 0).collect(),
+            marks: vec![(0, 0); header.threads.len()],
         }
     }
 
@@ -64,6 +67,17 @@ impl Check {
         counts.note(event);
         match event {
             Event::Run(_) => Ok(()),
+            Event::Mark => {
+                self.marks[thread.0 as usize].0 += 1;
+                Ok(())
+            }
+            Event::After { thread, mark } => match self.marks.get_mut(thread.0 as usize) {
+                Some((_, awaited)) => {
+                    *awaited = (*awaited).max(*mark);
+                    Ok(())
+                }
+                None => Err("a thread waits for one that is not there"),
+            },
             _ if !event.possible() => Err("an event says what no call can have done"),
             _ => match event.epoch() {
                 Some(change) if !self.changes[*process].note(change, header.processes[*process].epochs) => {
@@ -93,6 +107,9 @@ impl Check {
     pub fn finish(&self, header: &Header) -> Result<(), &'static str> {
         if !self.threads.iter().zip(&header.threads).all(|((_, counts), thread)| *counts == thread.counts) {
             return Err("a thread has not done what its header says");
+        }
+        if !self.marks.iter().all(|(marks, awaited)| awaited <= marks) {
+            return Err("a thread waits for a mark that never comes");
         }
         match self.changes.iter().all(|changes| changes.missing == 0) {
             true => Ok(()),

@@ -51,6 +51,8 @@ mod code {
     pub const GROUP_LIMIT: u8 = 24;
     pub const GROUP_ENTER: u8 = 25;
     pub const GROUP_REMOVE: u8 = 26;
+    pub const MARK: u8 = 27;
+    pub const AFTER: u8 = 28;
 }
 
 /// Append `value` as a varint.
@@ -162,6 +164,8 @@ impl Encoder {
             Event::Fork { epoch, thread } => self.other(code::FORK, &[epoch, u64::from(thread.0)]),
             Event::Join { thread } => self.other(code::JOIN, &[u64::from(thread.0)]),
             Event::Exec => self.other(code::EXEC, &[]),
+            Event::Mark => self.other(code::MARK, &[]),
+            Event::After { thread, mark } => self.other(code::AFTER, &[u64::from(thread.0), mark]),
             Event::GroupCreate { group, parent, limits } => {
                 self.other(code::GROUP_CREATE, &[u64::from(group.0), u64::from(parent.0)]);
                 self.limits(&limits);
@@ -348,6 +352,8 @@ impl Decoder {
             code::FORK => Event::Fork { epoch: field()?, thread: ThreadId(narrow(field()?)?) },
             code::JOIN => Event::Join { thread: ThreadId(narrow(field()?)?) },
             code::EXEC => Event::Exec,
+            code::MARK => Event::Mark,
+            code::AFTER => Event::After { thread: ThreadId(narrow(field()?)?), mark: field()? },
             code::GROUP_CREATE..=code::GROUP_REMOVE => group_event(code, field)?,
             _ => return Err(Malformed),
         })

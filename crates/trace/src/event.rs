@@ -7,6 +7,10 @@
 //! a thread could touch memory before another has mapped it. Therefore every call that changes the address space
 //! carries an *epoch*: its number, from 1, among such calls of its process. [`Event::Sync`] says "the thread had
 //! seen this epoch when it did what follows", and is only there where the epoch was another thread's.
+//!
+//! Where the kernel made one task wait for another (of any process of the trace), the one that was waited for has an
+//! [`Event::Mark`] and the one that waited an [`Event::After`]. In the recording each `After` came later than its mark,
+//! so they never contradict each other.
 
 use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 
@@ -132,6 +136,10 @@ pub enum Event {
     GroupRemove { group: Group },
     /// The process became another program, which is not followed: the last event.
     Exec,
+    /// The thread has come to a point that others wait for: its mark 1, 2 and so on.
+    Mark,
+    /// What follows came after `thread` had come to its mark number `mark`.
+    After { thread: ThreadId, mark: u64 },
 }
 
 impl Event {

@@ -2,15 +2,19 @@
 //!
 //! A page has an identity: a page of a file is the same whoever maps or reads it, a page of anonymous memory
 //! belongs to its process. A forked child that only reads a page its parent had touched reads the parent's.
-//! Events of several threads are seen in the order in which the recorder wrote them, which may be off by a
-//! buffer, so for programs with threads the peak is an estimate; distinct pages differ only where a mapping
-//! changed its kind in that time.
+//! What a process has is gone when it has ended, but for what its children still show.
+//!
+//! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they would
+//! come in another, so for programs with threads the peak is one of several that there can be.
 
 use std::collections::BTreeMap;
 
+use crate::container::Reader;
+use crate::error::TraceError;
 use crate::event::{Backing, Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
 use crate::header::Header;
 use crate::pages::PageSet;
+use crate::walk::{Moment, Walk, What};
 use abi::{AccessKind, Forget};
 
 /// What stands behind the pages of a mapping.
@@ -66,6 +70,9 @@ impl Maps {
 #[derive(Default)]
 struct Process {
     parent: Option<u32>,
+    /// Children that have not gone.
+    children: u32,
+    ended: bool,
     maps: Maps,
     /// The mapping that was used last: first page, end page, kind.
     recent: Option<(u64, u64, Kind)>,
@@ -89,10 +96,55 @@ const fn pages(addr: u64, len: u64) -> (u64, u64) {
 }
 
 impl Footprint {
-    /// A process begins; a child has its parent's mappings.
-    pub fn add_process(&mut self, parent: Option<u32>) {
-        let maps = parent.map(|parent| self.processes[parent as usize].maps.clone()).unwrap_or_default();
-        self.processes.push(Process { parent, maps, ..Process::default() });
+    /// Of a trace, whose processes have not begun.
+    pub fn of(reader: &Reader) -> Result<Footprint, TraceError> {
+        let mut footprint = Footprint::new(reader.header().processes.len());
+        let mut walk = Walk::new(reader);
+        while let Some(Moment { process, what, .. }) = walk.next()? {
+            match what {
+                What::Event(Event::Fork { thread, .. }) => {
+                    let child = reader.header().threads.get(thread.0 as usize).map(|thread| thread.process);
+                    child.into_iter().for_each(|child| footprint.fork(process, child));
+                }
+                What::Event(event) => footprint.note(process, &event),
+                What::End { last: true } => footprint.end(process),
+                What::End { last: false } => {}
+            }
+        }
+        Ok(footprint)
+    }
+
+    fn new(processes: usize) -> Footprint {
+        Footprint { processes: (0..processes).map(|_| Process::default()).collect(), ..Footprint::default() }
+    }
+
+    /// A process begins as a child, with its parent's mappings.
+    fn fork(&mut self, parent: u32, child: u32) {
+        if parent == child || self.processes[child as usize].parent.is_some() {
+            return;
+        }
+        self.processes[parent as usize].children += 1;
+        let maps = self.processes[parent as usize].maps.clone();
+        let process = &mut self.processes[child as usize];
+        (process.maps, process.parent, process.recent) = (maps, Some(parent), None);
+    }
+
+    /// A process ends.
+    fn end(&mut self, process: u32) {
+        self.processes[process as usize].ended = true;
+        let mut at = Some(process);
+        while let Some(index) = at {
+            let process = &mut self.processes[index as usize];
+            if !process.ended || process.children > 0 {
+                break;
+            }
+            self.live -= std::mem::take(&mut process.live).len();
+            process.maps = Maps::default();
+            at = process.parent;
+            if let Some(parent) = at {
+                self.processes[parent as usize].children -= 1;
+            }
+        }
     }
 
     /// Write the results into a header.
@@ -104,7 +156,7 @@ impl Footprint {
     }
 
     /// An event of `process`.
-    pub fn note(&mut self, process: u32, event: &Event) {
+    fn note(&mut self, process: u32, event: &Event) {
         match *event {
             Event::Run(run) => self.run(process, run),
             Event::Map { addr, len, backing, .. } => {
@@ -247,8 +299,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_given_back_counts_once_in_the_peak() {
-        let mut footprint = Footprint::default();
-        footprint.add_process(None);
+        let mut footprint = Footprint::new(1);
         footprint.note(0, &map(100, 50, Backing::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
         footprint.note(0, &Event::Unmap { epoch: 2, addr: 100 * PAGE_SIZE, len: 50 * PAGE_SIZE });
@@ -259,8 +310,7 @@ mod tests {
 
     #[test]
     fn a_file_page_is_one_page_however_it_is_reached() {
-        let mut footprint = Footprint::default();
-        footprint.add_process(None);
+        let mut footprint = Footprint::new(1);
         let file = FileId(0);
         footprint.note(0, &map(100, 8, Backing::File { file, offset: 4 * PAGE_SIZE, shared: false }));
         touch(&mut footprint, 0, AccessKind::Load, 100..104);
@@ -272,20 +322,23 @@ mod tests {
 
     #[test]
     fn a_child_reads_its_parents_pages_and_owns_what_it_writes() {
-        let mut footprint = Footprint::default();
-        footprint.add_process(None);
+        let mut footprint = Footprint::new(2);
         footprint.note(0, &map(100, 50, Backing::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
-        footprint.add_process(Some(0));
+        footprint.fork(0, 1);
         touch(&mut footprint, 1, AccessKind::Load, 100..110);
         touch(&mut footprint, 1, AccessKind::Store, 100..103);
-        assert_eq!(footprint.data, 13);
+        assert_eq!((footprint.data, footprint.live), (13, 13));
+        // The child shows what the parent had; when it ends, too, all is gone.
+        footprint.end(0);
+        assert_eq!(footprint.live, 13);
+        footprint.end(1);
+        assert_eq!((footprint.live, footprint.peak), (0, 13));
     }
 
     #[test]
     fn moved_memory_is_the_same_memory() {
-        let mut footprint = Footprint::default();
-        footprint.add_process(None);
+        let mut footprint = Footprint::new(1);
         footprint.note(0, &map(100, 10, Backing::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
         let (addr, old_len) = (100 * PAGE_SIZE, 10 * PAGE_SIZE);

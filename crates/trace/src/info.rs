@@ -1,25 +1,23 @@
 //! What is in a trace, for `pagefold info`: tables, totals and the working-set curve.
 //!
-//! **The curve.** The trace's accesses are cut into windows of equal length, and the distinct pages that each
-//! window touches are counted, as are those touched up to its end. Threads have no common clock in a trace, so
-//! they are taken to advance in proportion: window *i* of *n* has the *i*-th *n*-th of every thread's accesses.
+//! **The curve.** The time that the trace takes is cut into windows of equal length, and the distinct pages that each
+//! window touches are counted, as are those touched up to its end. Time is what `walk.rs` says it is: threads that do not
+//! wait for each other run beside each other, and an access takes as long as another. A run takes as long as it has
+//! accesses, and its page is touched all that time.
 //! Pages are counted by process and address, so a page that two processes share counts twice here.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use crate::check::Check;
-use crate::container::{Reader, Stream};
+use crate::container::Reader;
 use crate::error::TraceError;
-use crate::event::{Backing, Event, Run, ThreadId};
+use crate::event::{Backing, Event, Run};
 use crate::header::{Counts, FileInfo, Header};
 use crate::pages::PageSet;
+use crate::walk::{Moment, Walk, What};
 
 /// Windows of the curve.
 pub const WINDOWS: u64 = 64;
-
-/// Threads up to which each keeps its unpacked frame from window to window. Of more, each unpacks it again when its
-/// turn comes, so that a trace of many threads needs no more memory.
-const AWAKE: usize = 64;
 
 /// What is in a trace.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -136,45 +134,34 @@ impl Info {
         Ok(info)
     }
 
+    /// Read all twice: to know how long it takes, and for the curve.
     fn follow(&mut self, reader: &Reader) -> Result<(), TraceError> {
-        let mut cursors: Vec<Cursor> = (0..reader.header().threads.len() as u32)
-            .map(|thread| Cursor { stream: reader.stream(ThreadId(thread)), done: 0 })
-            .collect();
         let header = reader.header();
-        let mut sets: Vec<Sets> = header.processes.iter().map(|_| Sets::default()).collect();
         let mut check = Check::new(header);
-        let many = cursors.len() > AWAKE;
-        for window in 1..=WINDOWS {
-            let mut accesses = 0u64;
-            for ((thread, info), cursor) in (0..).map(ThreadId).zip(&header.threads).zip(&mut cursors) {
-                let total = info.counts.accesses();
-                // In the last window also the calls after the last access.
-                let last = window == WINDOWS;
-                let until = part(total, window);
-                let set = &mut sets[info.process as usize];
-                while (last || cursor.done < until)
-                    && let Some(event) = cursor.stream.next_event()?
-                {
-                    check.note(header, thread, &event).map_err(|what| cursor.stream.damaged(what))?;
-                    if let Event::Run(run) = event {
-                        cursor.done = cursor.done.saturating_add(u64::from(run.count));
-                        self.runs[run.mode as usize] += 1;
-                        set.touch(run);
-                    } else {
-                        self.note(info.process, &event);
-                    }
+        let mut walk = Walk::new(reader);
+        let mut length = 0;
+        while let Some(Moment { thread, process, time, what }) = walk.next()? {
+            let What::Event(event) = what else { continue };
+            check.note(header, thread, &event).map_err(|what| walk.damaged(thread, what))?;
+            match event {
+                Event::Run(run) => {
+                    length = length.max(time.saturating_add(run.count.into()));
+                    self.runs[run.mode as usize] += 1;
                 }
-                if many {
-                    cursor.stream.rest();
-                }
-                accesses = accesses.saturating_add(cursor.done);
+                _ => self.note(process, &event),
             }
-            let pages = sets.iter().map(|set| set.window.len() as u64).sum();
-            let cumulative = sets.iter().map(|set| set.ever.len()).sum();
-            sets.iter_mut().for_each(|set| set.window.clear());
-            self.curve.push(CurvePoint { accesses, pages, cumulative });
         }
-        reader.finish(&check)
+        reader.finish(&check)?;
+        let mut curve = Curve::new(length, header.processes.len());
+        let mut walk = Walk::new(reader);
+        while let Some(Moment { process, time, what, .. }) = walk.next()? {
+            if let What::Event(Event::Run(run)) = what {
+                curve.come_to(walk.floor());
+                curve.touch(process, time, run);
+            }
+        }
+        self.curve = curve.finish();
+        Ok(())
     }
 
     fn note(&mut self, process: u32, event: &Event) {
@@ -198,35 +185,109 @@ impl Info {
     }
 }
 
+/// The working-set curve while it is made.
+struct Curve {
+    /// Where each window begins, and where the last one ends.
+    begins: Vec<u64>,
+    rows: Vec<Row>,
+    /// Pages that each process has touched.
+    ever: Vec<PageSet>,
+    /// The first window that is not over, and the pages of this one and those after it.
+    first: usize,
+    open: VecDeque<HashSet<(u32, u64)>>,
+    /// Runs that reach into later windows: the first and the last of them, the process, the page.
+    long: Vec<(usize, usize, u32, u64)>,
+    /// By mode, what was touched last: window, process, page.
+    last: [Option<(usize, u32, u64)>; 3],
+}
+
+/// A window.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    accesses: u64,
+    pages: u64,
+    /// Pages that were met for the first time.
+    new: u64,
+}
+
+impl Curve {
+    fn new(length: u64, processes: usize) -> Curve {
+        Curve {
+            begins: (0..=WINDOWS).map(|window| part(length, window)).collect(),
+            rows: vec![Row::default(); WINDOWS as usize],
+            ever: (0..processes).map(|_| PageSet::default()).collect(),
+            first: 0,
+            open: VecDeque::new(),
+            long: Vec::new(),
+            last: [None; 3],
+        }
+    }
+
+    /// Nothing comes any more that is before this time.
+    fn come_to(&mut self, time: u64) {
+        while self.first + 1 < self.rows.len() && time >= self.begins[self.first + 1] {
+            self.close();
+        }
+    }
+
+    /// The first window that is not over is.
+    fn close(&mut self) {
+        let (window, mut pages) = (self.first, self.open.pop_front().unwrap_or_default());
+        let through = self.long.iter().filter(|(from, to, ..)| (*from..=*to).contains(&window));
+        pages.extend(through.map(|&(_, _, process, page)| (process, page)));
+        self.long.retain(|(_, to, ..)| *to > window);
+        self.rows[window].pages = pages.len() as u64;
+        self.first += 1;
+    }
+
+    /// The last window that begins at `time` or before, from `window` on.
+    fn window(&self, mut window: usize, time: u64) -> usize {
+        while window + 1 < self.rows.len() && time >= self.begins[window + 1] {
+            window += 1;
+        }
+        window
+    }
+
+    /// A run begins at `time` and takes as long as it has accesses.
+    fn touch(&mut self, process: u32, time: u64, run: Run) {
+        let end = time.saturating_add(run.count.into());
+        let from = self.window(self.first, time);
+        let to = self.window(from, end.saturating_sub(1));
+        for window in from..=to {
+            let (begin, over) = (self.begins[window].max(time), self.begins[window + 1].min(end));
+            self.rows[window].accesses += over.saturating_sub(begin);
+        }
+        if to > from {
+            self.long.push((from + 1, to, process, run.page));
+        }
+        let last = Some((from, process, run.page));
+        if std::mem::replace(&mut self.last[run.mode as usize], last) == last {
+            return;
+        }
+        let at = from - self.first;
+        if self.open.len() <= at {
+            self.open.resize_with(at + 1, HashSet::new);
+        }
+        if self.open[at].insert((process, run.page)) {
+            self.rows[from].new += u64::from(self.ever[process as usize].insert(run.page));
+        }
+    }
+
+    fn finish(mut self) -> Vec<CurvePoint> {
+        (self.first..self.rows.len()).for_each(|_| self.close());
+        let (mut accesses, mut cumulative) = (0, 0);
+        let points = self.rows.iter().map(|row| {
+            accesses += row.accesses;
+            cumulative += row.new;
+            CurvePoint { accesses, pages: row.pages, cumulative }
+        });
+        points.collect()
+    }
+}
+
 /// `total × window / WINDOWS` without overflow.
 fn part(total: u64, window: u64) -> u64 {
     (u128::from(total) * u128::from(window) / u128::from(WINDOWS)) as u64
-}
-
-struct Cursor {
-    stream: Stream,
-    done: u64,
-}
-
-/// Pages of one process.
-#[derive(Default)]
-struct Sets {
-    ever: PageSet,
-    window: HashSet<u64>,
-    last: [Option<u64>; 3],
-}
-
-impl Sets {
-    fn touch(&mut self, run: Run) {
-        let last = &mut self.last[run.mode as usize];
-        if *last == Some(run.page) && self.window.contains(&run.page) {
-            return;
-        }
-        *last = Some(run.page);
-        if self.window.insert(run.page) {
-            self.ever.insert(run.page);
-        }
-    }
 }
 
 fn processes(header: &Header) -> Vec<ProcessRow> {

@@ -43,6 +43,8 @@ mod error;
 mod footprint;
 #[cfg(feature = "std")]
 mod pages;
+#[cfg(feature = "std")]
+mod walk;
 
 #[cfg(feature = "std")]
 pub use container::{Reader, Writer};

@@ -12,6 +12,11 @@ pub fn file_name(pid: u32) -> String {
     format!("process-{pid}.raw")
 }
 
+/// The process whose file in that directory this is.
+pub fn pid_of(name: &str) -> Option<u32> {
+    name.strip_prefix("process-")?.strip_suffix(".raw")?.parse().ok()
+}
+
 /// Length of a chunk's head in bytes.
 pub const HEAD: usize = 12;
 
@@ -37,6 +42,100 @@ pub mod kind {
     pub const EXEC: u32 = 8;
     /// The `execve` before failed. Empty body.
     pub const EXEC_FAILED: u32 = 9;
+    /// [`Step`](super::Step)s of the stream, by which tasks wait for each other.
+    pub const STEPS: u32 = 10;
+    /// Accesses of the stream in the events since the last such chunk. Body: varint.
+    pub const TALLY: u32 = 11;
+}
+
+/// What a call did that others wait for, or that waited for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Waited at a futex until it was woken, or found that it need not wait.
+    Wait,
+    /// Woke one who waits at a futex; `more` is how many were woken.
+    WakeOne,
+    /// Woke all who wait at a futex; `more` is how many were woken.
+    WakeAll,
+    /// Who waits at a futex waits at the futex `more` from now on.
+    Requeue,
+    /// Wrote `more` bytes to a pipe.
+    Put,
+    /// Wrote `more` bytes to a socket.
+    Send,
+    /// Read `more` bytes from a pipe or socket; none: it has ended.
+    Take,
+    /// Made the sockets `key` and `more`, or found that they are connected.
+    Pair,
+    /// Asked the address `key` for a connection of the socket `more`.
+    Connect,
+    /// Was asked at the address `key` and made the socket `more`.
+    Accept,
+    /// Closed a descriptor of a pipe or socket.
+    Close,
+    /// Started the thread `more`, at whose end there is a wake at the futex `key`.
+    Start,
+    /// Looked at what the thread `key` left when it had ended.
+    Join,
+    /// The thread `key` ended.
+    End,
+    /// The process ended.
+    EndProcess,
+}
+
+/// All deeds; each is told as its index here.
+const DEEDS: [Deed; 15] = [
+    Deed::Wait,
+    Deed::WakeOne,
+    Deed::WakeAll,
+    Deed::Requeue,
+    Deed::Put,
+    Deed::Send,
+    Deed::Take,
+    Deed::Pair,
+    Deed::Connect,
+    Deed::Accept,
+    Deed::Close,
+    Deed::Start,
+    Deed::Join,
+    Deed::End,
+    Deed::EndProcess,
+];
+
+/// A call by which tasks wait for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Its number among such calls of its stream, from 1: that of the mark where it began.
+    pub call: u64,
+    /// What it did.
+    pub deed: Deed,
+    /// Is `key` the same thing in all processes?
+    pub common: bool,
+    /// What it did that to.
+    pub key: u64,
+    /// See [`Deed`].
+    pub more: u64,
+    /// When it began, in nanoseconds of a clock that all processes share.
+    pub begin: u64,
+    /// When it ended; 0: it does not return.
+    pub end: u64,
+}
+
+impl Step {
+    /// Append it to a chunk's body, with `put` for a number.
+    pub fn encode(&self, mut put: impl FnMut(u64)) {
+        let deed = DEEDS.iter().position(|&deed| deed == self.deed).unwrap_or(0);
+        let what = (deed as u64) << 1 | u64::from(self.common);
+        [what, self.call, self.key, self.more, self.begin, self.end].into_iter().for_each(&mut put);
+    }
+
+    /// The next one of a chunk's body, with `get` for a number.
+    pub fn decode<E>(mut get: impl FnMut() -> Result<u64, E>) -> Result<Option<Step>, E> {
+        let what = get()?;
+        let (call, key, more, begin, end) = (get()?, get()?, get()?, get()?, get()?);
+        let deed = DEEDS.get((what >> 1) as usize);
+        Ok(deed.map(|&deed| Step { call, deed, common: what & 1 != 0, key, more, begin, end }))
+    }
 }
 
 /// Append a chunk to `out`; `body` writes its bytes.

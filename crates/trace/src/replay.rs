@@ -4,8 +4,12 @@
 //! mappings at the addresses that they had. Between threads of a process, order is kept where it matters for
 //! correctness (see [`crate::event`]): change *e* of the address space is made after change *e - 1*; what a
 //! thread did after it had seen change *e* comes after it; and a change that takes something away waits until
-//! every other thread of the process has come to the point where it saw that change. Waiting is done by short
-//! sleeps, because [`Os`] has nothing finer that fits; they are idle time, never work.
+//! every other thread of the process has come to the point where it saw that change. Where the kernel made one thread
+//! wait for another (a futex, a pipe, a socket, the end of a thread), it waits until that one has come to the same point
+//! again. Waiting is done by short sleeps, because [`Os`] has nothing finer that fits; they are idle time, never work.
+//!
+//! Nothing else is ordered: accesses of two threads between such points come in any order, also if the program ordered
+//! them in memory of its own (spinning, atomics, a lock that was free).
 //!
 //! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
 //! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
@@ -39,6 +43,8 @@ enum Wait {
     Seen { process: usize, epoch: u64, by: u32 },
     /// The thread has ended.
     End(u32),
+    /// The thread has come to its mark.
+    Mark { thread: u32, mark: u64 },
 }
 
 /// Who waits. When everybody who lives does, and nobody waits for what has come, nothing can come any more.
@@ -61,6 +67,8 @@ pub struct Outcome {
     pub failed_calls: u64,
     /// The first of them: the thread, the call and the error.
     pub first_failed: Option<(ThreadId, &'static str, Errno)>,
+    /// Times that a thread was to wait for what could not come any more, and went on.
+    pub unordered: u64,
     /// Threads that the system killed.
     pub killed: u64,
     /// The trace could not be read on (the file changed under the run): the run is void.
@@ -75,6 +83,7 @@ impl Outcome {
         self.first_skipped = self.first_skipped.or(other.first_skipped);
         self.failed_calls += other.failed_calls;
         self.first_failed = self.first_failed.or(other.first_failed);
+        self.unordered += other.unordered;
         self.killed += other.killed;
         if self.broken.is_none() {
             self.broken.clone_from(&other.broken);
@@ -96,7 +105,13 @@ impl Outcome {
                 self.failed_calls, thread.0
             )
         });
-        skipped.into_iter().chain(failed).collect()
+        let unordered = (self.unordered > 0).then(|| {
+            format!(
+                "{} times a thread of the trace was to wait for another that never came there, and went on",
+                self.unordered
+            )
+        });
+        skipped.into_iter().chain(failed).chain(unordered).collect()
     }
 }
 
@@ -107,6 +122,8 @@ pub struct Replay<S> {
     name: String,
     /// By thread: the latest change that it has come to; [`ENDED`] if it does not run.
     seen: Vec<AtomicU64>,
+    /// By thread: the marks that it has come to; [`ENDED`] if it has ended.
+    marks: Vec<AtomicU64>,
     /// By process: the latest change that is made.
     done: Vec<AtomicU64>,
     /// By process: its threads.
@@ -151,6 +168,7 @@ impl<S: Source> Replay<S> {
         }
         Replay {
             seen: header.threads.iter().map(|_| AtomicU64::new(ENDED)).collect(),
+            marks: header.threads.iter().map(|_| AtomicU64::new(0)).collect(),
             done: header.processes.iter().map(|_| AtomicU64::new(0)).collect(),
             members,
             open: Mutex::new(vec![BTreeMap::new(); header.processes.len()]),
@@ -190,6 +208,7 @@ impl<S: Source> Replay<S> {
 
     fn begin(&self) {
         self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
+        self.marks.iter().for_each(|marks| marks.store(0, Ordering::Relaxed));
         self.done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
         self.open.lock().iter_mut().for_each(BTreeMap::clear);
         self.groups.lock().clear();
@@ -207,14 +226,20 @@ impl<S: Source> Replay<S> {
                 .filter(|&&thread| thread != by)
                 .all(|&thread| seen(thread) >= epoch),
             Wait::End(thread) => seen(thread) == ENDED,
+            Wait::Mark { thread, mark } => {
+                self.marks.get(thread as usize).is_none_or(|marks| marks.load(Ordering::Acquire) >= mark)
+            }
         }
     }
 
-    /// The thread waits; can what it waits for still come?
+    /// The thread waits; can what it waits for still come? Who waits for a mark gives up before others do: the thread
+    /// that had it may never have been started, as the system killed the one that was to start it.
     fn may_come(&self, thread: ThreadId, wait: Wait) -> bool {
+        let is_mark = |wait: &Wait| matches!(wait, Wait::Mark { .. });
         let mut waits = self.waits.lock();
         waits.waiting.insert(thread.0, wait);
-        waits.waiting.len() < waits.live || waits.waiting.values().any(|&wait| self.has_come(wait))
+        waits.waiting.len() < waits.live
+            || waits.waiting.values().any(|other| self.has_come(*other) || is_mark(other) && !is_mark(&wait))
     }
 
     /// The thread waits no more.
@@ -325,6 +350,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
     fn end(&mut self, killed: bool) {
         self.report();
         self.replay.seen[self.id.0 as usize].store(ENDED, Ordering::Release);
+        self.replay.marks[self.id.0 as usize].store(ENDED, Ordering::Release);
         self.replay.waits.lock().live -= 1;
         let mut outcome = self.outcome();
         outcome.accesses += self.accesses;
@@ -337,6 +363,10 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             Event::Compute { instructions } => self.os.compute(instructions),
             Event::Idle { nanos } => self.os.sleep(nanos),
             Event::Sync { epoch } => self.wait_made(epoch),
+            Event::Mark => {
+                self.replay.marks[self.id.0 as usize].fetch_add(1, Ordering::AcqRel);
+            }
+            Event::After { thread, mark } => self.wait(Wait::Mark { thread: thread.0, mark }),
             _ => match event.epoch() {
                 Some(epoch) => self.change(epoch, event),
                 None => self.call(event),
@@ -380,6 +410,10 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         let (mut nap, longest) = NAP;
         while !self.stuck && !self.replay.has_come(wait) {
             if !self.replay.may_come(self.id, wait) {
+                if let Wait::Mark { .. } = wait {
+                    self.outcome().unordered += 1;
+                    break;
+                }
                 let name = &self.replay.name;
                 let why = alloc::format!(
                     "{name}: threads of this trace wait for each other without end; record it again"
@@ -444,7 +478,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             Event::GroupRemove { group } => {
                 ("group_remove", self.group(group).and_then(|group| self.os.group_remove(group)))
             }
-            Event::Skip { .. } | Event::Exec => return,
+            Event::Skip { .. } | Event::Exec | Event::Mark | Event::After { .. } => return,
             Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
         };
         if let Err(errno) = result {

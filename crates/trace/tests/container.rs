@@ -82,7 +82,7 @@ fn call() -> impl Strategy<Value = Event> {
                 _ => Event::FileAdvise { file, offset, len, advice: FileAdvice::ALL[advice] },
             }
         }),
-        (0u32..10, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
+        (0u32..12, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
             let (file, thread) = (FileId(number), ThreadId(number));
             match kind {
                 0 => Event::Open { file },
@@ -94,6 +94,8 @@ fn call() -> impl Strategy<Value = Event> {
                 6 => Event::Join { thread },
                 7 => Event::GroupEnter { group: Group(number) },
                 8 => Event::GroupRemove { group: Group(number) },
+                9 => Event::Mark,
+                10 => Event::After { thread, mark: epoch },
                 _ => Event::Exec,
             }
         }),
@@ -104,9 +106,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(prop_oneof![4 => run(), 1 => call()], 0..200)
 }
 
-/// Can it have happened, and is it no start of a thread, of which each trace has so many and no more?
+/// Can it have happened, and is it no start of a thread, of which each trace has so many and no more, and no wait for a
+/// mark, of which it must have as many?
 fn kept(event: &Event) -> bool {
-    event.possible() && !matches!(event, Event::Spawn { .. } | Event::Fork { .. })
+    event.possible() && !matches!(event, Event::Spawn { .. } | Event::Fork { .. } | Event::After { .. })
 }
 
 proptest! {
@@ -282,8 +285,8 @@ fn other_files_are_told_apart() {
         std::fs::write(&path, bytes).unwrap();
         check(&path)
     };
-    assert!([1, 2, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
-    assert!([0, 3].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
+    assert!([1, 2, 4, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
+    assert!([0, 3, 5, 6].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));
@@ -324,4 +327,26 @@ fn long_threads_have_many_frames_and_a_bounded_reader() {
     let unpacked = Unpacked::new(&image).unwrap();
     assert!(events_of(&unpacked, root).into_iter().enumerate().all(|(at, got)| got == event(at as u64)));
     assert!(events_of(&unpacked, ThreadId(7)).is_empty());
+}
+
+#[test]
+fn a_wait_for_a_mark_that_is_not_there_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let verified = |mark: u64, of: u32| {
+        let path = folder.path().join("marks.pft");
+        let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        [Event::Spawn { thread: other }, Event::Mark, Event::Mark]
+            .iter()
+            .for_each(|event| writer.push(root, event).unwrap());
+        writer.push(other, &Event::After { thread: ThreadId(of), mark }).unwrap();
+        writer.finish().unwrap();
+        check(&path)
+    };
+    assert!(verified(2, 0).is_ok());
+    for (mark, of, why) in [(3, 0, "for a mark that never comes"), (1, 2, "for one that is not there")] {
+        let error = verified(mark, of).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }

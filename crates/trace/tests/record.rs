@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use trace::event::{Event, ThreadId};
-use trace::record::{RecordError, RecordOptions, Summary, record};
+use trace::record::{RecordError, RecordOptions, Summary, record, record_watched};
 use trace::{Info, Reader};
 
 fn options(output: &Path, command: &[&str]) -> RecordOptions {
@@ -146,4 +146,35 @@ fn an_emulator_without_plugins_is_named() {
     let text = record(&options).unwrap_err().to_string();
     assert!(text.contains("/bin/false recorded nothing"), "{text}");
     assert!(!output.exists());
+}
+
+#[test]
+fn a_recording_can_be_ended_and_is_a_trace_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scratch, output) = (folder.path().join("scratch"), folder.path().join("x.pft"));
+    std::fs::create_dir(&scratch).unwrap();
+    // Besides mkfifo, three processes that would go on for ever: one waits, one ends when it is asked to, the first is killed by that.
+    let fifo = folder.path().join("fifo").display().to_string();
+    let script = "(trap 'exit 0' TERM; while :; do x=1; done) & (read x) <&3 & while :; do x=1; done";
+    let mut options = options(&output, &["sh", "-c", &format!("mkfifo {fifo}; exec 3<>{fifo}; {script}")]);
+    options.scratch = Some(scratch.clone());
+    let mut last = trace::record::Progress::default();
+    let mut enough = |progress: trace::record::Progress| {
+        assert!(progress.accesses >= last.accesses && progress.bytes >= last.bytes);
+        last = progress;
+        progress.accesses < 2_000_000 || progress.processes < 4
+    };
+    let summary = match record_watched(&options, &mut enough) {
+        Err(error @ RecordError::NoEmulator { .. }) => return println!("SKIPPED: {error}"),
+        result => result.unwrap(),
+    };
+    assert!(summary.ended_early && summary.header.warnings[0].contains("ended before the program was"));
+    assert!(last.bytes > 0 && summary.header.counts().accesses() >= last.accesses);
+    assert_eq!(summary.header.processes.len(), 4);
+    Reader::open(&output).unwrap().verify().unwrap();
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
+    // Whoever still ran would have the plugin's file in memory.
+    let maps = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("maps"));
+    let left = maps.filter_map(|maps| std::fs::read_to_string(maps).ok());
+    assert_eq!(left.filter(|maps| maps.contains(scratch.to_str().unwrap())).count(), 0);
 }

@@ -25,6 +25,8 @@ struct World {
     /// By role, what was called.
     log: HashMap<Role, Vec<String>>,
     progress: u64,
+    /// Where was written, in order.
+    writes: Vec<u64>,
     files: HashMap<String, u64>,
     /// Tasks that nobody has joined. Who started them does not wait for them at its end: who waits for it would wait
     /// for them, too.
@@ -145,6 +147,7 @@ impl Os for Books {
     }
     fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         self.log(format!("pwrite {fd} {offset} {len}"));
+        self.world.lock().unwrap().writes.push(offset);
         Ok(len)
     }
     fn fsync(&mut self, fd: u32) -> Result<(), Errno> {
@@ -393,4 +396,54 @@ fn threads_that_wait_for_each_other_end() {
             "{why}"
         );
     }
+}
+
+#[test]
+fn who_waited_for_another_waits_again() {
+    let folder = tempfile::tempdir().unwrap();
+    // In turn, 20 times; each of the three turns' first is the one that has slept.
+    let replay = replay_of(&folder.path().join("turns.pft"), |writer| {
+        let file = writer.add_file("log", 0, Place::Regular);
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        let child = writer.add_process(None);
+        writer.push(root, &Event::Fork { epoch: 0, thread: child }).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        let ring = [root, other, child];
+        for turn in 0..60 {
+            let (thread, next) = (ring[turn % 3], ring[(turn + 1) % 3]);
+            writer.push(thread, &Event::Idle { nanos: 300_000 }).unwrap();
+            writer.push(thread, &Event::Write { file, offset: turn as u64, len: 1 }).unwrap();
+            writer.push(thread, &Event::Mark).unwrap();
+            writer.push(next, &Event::After { thread, mark: turn as u64 / 3 + 1 }).unwrap();
+        }
+    });
+    let (world, outcome) = play(&replay);
+    assert_eq!(world.writes, (0..60).collect::<Vec<u64>>());
+    assert_eq!((outcome.failed_calls, outcome.unordered), (0, 0));
+    assert_eq!(outcome.notes(), [""; 0]);
+}
+
+#[test]
+fn what_never_comes_is_waited_for_until_nothing_else_can_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("never.pft"), |writer| {
+        let root = writer.add_process(None);
+        let (other, never) = (writer.add_thread(root), writer.add_thread(root));
+        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &Event::After { thread: never, mark: 1 }).unwrap();
+        writer.push(root, &map(2, 8, 1, Backing::Anonymous)).unwrap();
+        // This thread's change has to wait for the one before.
+        writer.push(other, &map(3, 9, 1, Backing::Anonymous)).unwrap();
+        writer.push(other, &store(8, 1)).unwrap();
+        writer.push(never, &Event::Mark).unwrap();
+    });
+    let (_, outcome) = play(&replay);
+    assert_eq!((outcome.accesses, outcome.unordered, &outcome.broken), (1, 1, &None));
+    assert!(
+        outcome.notes()[0].contains("1 times a thread of the trace was to wait"),
+        "{:?}",
+        outcome.notes()
+    );
 }

@@ -342,7 +342,8 @@ pub struct ExperimentArgs {
     /// holds the program (docs/groups.md). May be given several times. Only on the simulated machine
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     pub groups: Vec<GroupArg>,
-    /// Also keep configuration, raw data and result in DIR, which must be new or empty
+    /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command, which
+    /// then goes on
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How to print the result.
@@ -595,6 +596,9 @@ pub struct RecordArgs {
     /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub window: Option<u32>,
+    /// End the recording, and the program, after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub duration: Option<u64>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -18,7 +18,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     plan.count_bound(true)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, .. } = measure(plan, None, &args.what)?;
+    let Measurement { records, ended, host_seconds, .. } = measure(plan, None, Vec::new(), &args.what)?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));
     }

@@ -10,13 +10,13 @@ use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
 use crate::replay::RunLine;
-use crate::rundir::{Raw, RunDir};
+use crate::rundir::{Done, RunDir};
 use crate::summary::{SCHEMA, Setup, Summary};
 use crate::tree::Tree;
 use crate::{interrupt, svg as picture, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// `pagefold run`.
@@ -53,7 +53,7 @@ pub(super) struct Plan {
 }
 
 /// What is counted beside, and what is done to the run for it.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     bound: bool,
     optimum: bool,
@@ -88,13 +88,16 @@ fn carry_out(
     plan.group(&args.groups)?;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
-    args.out.as_deref().map_or(Ok(()), RunDir::check)?;
+    let besides = plan.besides();
+    args.out.as_deref().map_or(Ok(()), |path| RunDir::check(path, &plan.setup, &besides))?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
-    let dir = args.out.as_ref().map(|path| RunDir::create(path, &plan.setup)).transpose()?;
+    let open = |path: &PathBuf| RunDir::open(path, &plan.setup, &besides);
+    let (mut dir, before) = args.out.as_ref().map(open).transpose()?.unzip();
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, kept } = measure(plan, dir.as_ref(), &args.what)?;
+    let Measurement { records, ended, host_seconds, kept } =
+        measure(plan, dir.as_mut(), before.unwrap_or_default(), &args.what)?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, dir.as_ref().filter(|_| kept.is_ok())));
     }
@@ -206,6 +209,12 @@ impl Plan {
         self.machine.check_groups(&self.groups)
     }
 
+    /// What else than its setup makes its runs what they are.
+    fn besides(&self) -> String {
+        let Plan { verify, also, profile_tree, visits, .. } = self;
+        format!("{verify:?} {also:?} {profile_tree:?} {visits:?}")
+    }
+
     /// Count the refaults that there could have been at least, if that is wanted.
     pub(super) fn count_optimum(&mut self, wanted: bool) -> Result<()> {
         if wanted && self.also.preempt.is_some() {
@@ -217,9 +226,6 @@ impl Plan {
         Ok(())
     }
 }
-
-/// Finished runs are safe on disk after this time at the latest.
-const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the runs of an experiment have brought.
 pub(super) struct Measurement {
@@ -233,34 +239,43 @@ pub(super) struct Measurement {
     pub kept: Result<()>,
 }
 
-/// Do the runs.
-pub(super) fn measure(plan: Plan, dir: Option<&RunDir>, args: &WhatArgs) -> Result<Measurement> {
-    let jobs = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
-    let threads = threads(args.jobs);
-    let bar = progress_bar(jobs.len(), args.quiet);
-    let start = Instant::now();
-    let no_host_time = args.no_host_time;
-    let host_seconds = move || if no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
-    let mut saved: Option<Instant> = None;
-    let mut kept = Ok(());
-    let mut keep = |records: &[RunRecord], host_seconds: f64| {
-        if let (Some(dir), true) = (dir, kept.is_ok()) {
-            kept = dir.save_raw(&Raw { host_seconds, runs: records.to_vec() });
-        }
-    };
+/// Do the runs that were not done before.
+pub(super) fn measure(
+    plan: Plan,
+    mut dir: Option<&mut RunDir>,
+    before: Vec<Done>,
+    args: &WhatArgs,
+) -> Result<Measurement> {
+    let all = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
+    let names: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
+    let is =
+        move |job: &Job, record: &RunRecord| record.profile == names[job.profile] && record.seed == job.seed;
+    let left: Vec<Job> =
+        all.iter().filter(|job| !before.iter().any(|done| is(job, &done.record))).copied().collect();
+    let bar = progress_bar(all.len(), args.quiet);
+    bar.set_position(before.len() as u64);
+    bar.reset_eta();
+    let (start, no_host_time) = (Instant::now(), args.no_host_time);
+    let spent = before.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
+    let (mut kept, mut written, mut host_seconds) = (Ok(()), BTreeSet::new(), spent);
     let finished = |records: &[RunRecord]| {
-        bar.set_position(records.len() as u64);
-        if saved.is_none_or(|at| at.elapsed() > SAVE_EVERY) {
-            saved = Some(Instant::now());
-            keep(records, host_seconds());
+        host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
+        bar.set_position((before.len() + records.len()) as u64);
+        let Some(dir) = &mut dir else { return Ok(()) };
+        // They come in the order of jobs, and end in any.
+        for record in records.iter().filter(|record| written.insert((record.profile.clone(), record.seed))) {
+            if kept.is_ok() {
+                kept = dir.append(&Done { host_seconds, record: record.clone() });
+            }
         }
         Ok(())
     };
-    let (records, ended) =
-        run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
+    let (new, ended) =
+        run_jobs(left, threads(args.jobs), move |job| one_run(&plan, job), interrupt::requested, finished)?;
     bar.finish_and_clear();
-    let host_seconds = host_seconds();
-    keep(&records, host_seconds);
+    let mut records: Vec<RunRecord> = before.into_iter().map(|done| done.record).chain(new).collect();
+    // In the order in which they would have been done in one go.
+    records.sort_by_key(|record| all.iter().position(|job| is(job, record)));
     Ok(Measurement { records, ended, host_seconds, kept })
 }
 
@@ -307,7 +322,7 @@ pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Run
     Error::Interrupted(match dir {
         _ if records.is_empty() => "interrupted before the first run has ended; nothing is kept".to_owned(),
         Some(dir) => format!(
-            "{done}; they are kept in {dir}, 'pagefold report {dir}' shows them",
+            "{done}; they are kept in {dir}: the same command goes on, 'pagefold report {dir}' shows them",
             dir = dir.path().display()
         ),
         None => format!("{done}; nothing is kept without --out DIR"),

@@ -20,6 +20,7 @@ mod tracing;
 mod visit;
 
 use crate::error::{Error, Result};
+use crate::record::RunRecord;
 use crate::{list, replay, rundir, summary, svg, table};
 use args::{Cli, Command, ListArgs, ReportArgs};
 use clap::{Parser, ValueEnum};
@@ -79,9 +80,11 @@ fn sentence(lines: &[&str]) -> String {
 }
 
 fn report(args: &ReportArgs) -> Result<()> {
-    let (setup, raw) = rundir::load(&args.dir)?;
+    let (setup, done) = rundir::load(&args.dir)?;
     let planned = setup.runs;
-    let summary = summary::Summary::of(setup, &raw.runs, raw.host_seconds, args.style.all);
+    let host_seconds = done.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
+    let records: Vec<RunRecord> = done.into_iter().map(|done| done.record).collect();
+    let summary = summary::Summary::of(setup, &records, host_seconds, args.style.all);
     if summary.setup.runs == 0 {
         return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
     }

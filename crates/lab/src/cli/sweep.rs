@@ -9,8 +9,8 @@ use crate::experiment::{Ended, Job, jobs, run as run_jobs};
 use crate::profile::{Profile, parse_setting};
 use crate::replay::RunLine;
 use crate::size::Memory;
-use crate::sweep::{Done, Key, Outcome, Store, Sweep, What};
-use crate::{interrupt, list, rundir, suggest};
+use crate::sweep::{self, Done, Key, Outcome, Sweep, What};
+use crate::{interrupt, kept, list, suggest};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ struct Ready {
 pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
     let (sweep, text) = Sweep::read(&args.file)?;
     let ready = prepare(&sweep, &args.file)?;
-    let (store, mut done) = Store::open(&args.out, &text)?;
+    let (store, mut done) = sweep::open(&args.out, &text)?;
     interrupt::install()?;
     let key = |job: Job| Key { what: sweep.whats[job.profile].clone(), seed: job.seed };
     let mut left = jobs(sweep.whats.len(), sweep.seed, sweep.runs);
@@ -94,7 +94,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
 
 /// Write what is made of the runs.
 fn save(dir: &Path, outcome: &Outcome, csv: &str) -> Result<()> {
-    let write = |name: &str, text: &str| rundir::write(dir, name, text.as_bytes());
+    let write = |name: &str, text: &str| kept::write(dir, name, text.as_bytes());
     write("result.txt", &outcome.render())?;
     write("result.json", &output::json(outcome)?)?;
     write("result.csv", csv)?;

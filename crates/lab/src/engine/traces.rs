@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use crate::human;
 use std::path::{Path, PathBuf};
-use trace::record::{RecordError, RecordOptions};
+use std::time::{Duration, Instant};
+use trace::record::{Progress, RecordError, RecordOptions, record_watched};
 
 /// What to record.
 #[derive(Debug)]
@@ -16,17 +17,21 @@ pub struct RecordRequest {
     pub keep: bool,
     /// Pairs of page and mode that the recorder gathers into runs; `None`: the usual number.
     pub window: Option<u32>,
+    /// End the recording after so long.
+    pub duration: Option<Duration>,
 }
 
-/// Record a program; returns a sentence about the result.
-pub fn record(request: RecordRequest) -> Result<String> {
+/// Record a program; returns a sentence about the result. `go_on` is told how far it is, and may end it.
+pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<String> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
     if let Some(window) = request.window {
         options.window = window;
     }
-    let made =
-        trace::record::record(&options).map_err(|error: RecordError| Error::Input(error.to_string()))?;
+    let begun = Instant::now();
+    let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
+    let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
+        .map_err(|error: RecordError| Error::Input(error.to_string()))?;
     for warning in &made.header.warnings {
         eprintln!("pagefold: note: {warning}");
     }

@@ -15,7 +15,7 @@ fn a_full_disk_costs_no_result_and_no_file() {
         Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
     };
     for (blocks, args, file) in [
-        (8, format!("{COMPARE} --all --json --out {}", at("dir")), "raw.json"),
+        (8, format!("{COMPARE} --all --json --out {}", at("dir")), "runs.jsonl"),
         (0, format!("{COMPARE} --json --svg {}", at("old.svg")), "old.svg"),
     ] {
         let output = on_full_disk(blocks, &args);
@@ -41,18 +41,28 @@ fn a_run_directory_can_be_shown_again() {
     let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
     assert_eq!(good_json(&format!("report {shown} --json")), json);
 
-    let again = bad(&words(&format!("{COMPARE} --out {shown}")));
-    assert!(again.contains("not empty"), "{again}");
+    let other = bad(&words(&format!("{COMPARE} --verify --out {shown}")));
+    assert!(other.contains("differs from the experiment"), "{other}");
     assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
 
     // A run that was cut short still has the seeds that all profiles finished.
-    let raw_path = dir.join("raw.json");
-    let mut raw: Value = serde_json::from_str(&fs::read_to_string(&raw_path).unwrap()).unwrap();
-    raw["runs"].as_array_mut().unwrap().pop();
-    fs::write(&raw_path, raw.to_string()).unwrap();
+    let runs_path = dir.join("runs.jsonl");
+    let runs = fs::read_to_string(&runs_path).unwrap();
+    let mut lines: Vec<&str> = runs.lines().collect();
+    lines.pop();
+    fs::write(&runs_path, lines.join("\n") + "\n").unwrap();
     let output = pagefold(["report", shown]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
+
+    // The same command does what is left, and nothing else: what is there is not run again, whatever it says.
+    let changed = lines.join("\n").replacen("\"nanos\":", "\"nanos\":1", 1) + "\n";
+    fs::write(&runs_path, &changed).unwrap();
+    assert_ne!(good(&format!("{COMPARE} --out {shown}")), text);
+    assert!(fs::read_to_string(&runs_path).unwrap().starts_with(&changed));
+    fs::write(&runs_path, lines.join("\n") + "\n").unwrap();
+    assert_eq!(good(&format!("{COMPARE} --out {shown}")), text);
+    assert_eq!(fs::read_to_string(&runs_path).unwrap().lines().count(), lines.len() + 1);
 }
 
 #[test]
@@ -95,7 +105,7 @@ fn an_interrupt_keeps_what_was_finished() {
     let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
     let mut child =
         command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let raw = dir.join("raw.json");
+    let raw = dir.join("runs.jsonl");
     // The first result shows that the runs are under way.
     for _ in 0..3000 {
         if raw.exists() || child.try_wait().unwrap().is_some() {
@@ -128,4 +138,39 @@ fn a_run_begins_in_a_state_that_is_told() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+}
+
+#[test]
+fn a_recording_that_is_interrupted_is_kept() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (temporary, trace) = (scratch.path().join("tmp"), scratch.path().join("x.pft"));
+    fs::create_dir(&temporary).unwrap();
+    let shown = trace.display().to_string();
+    let mut child = command()
+        .args(["record", "-o", &shown, "--", "sh", "-c", "while :; do x=1; done"])
+        .env("TMPDIR", &temporary)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What was written shows that the program is under way.
+    let raw_bytes = || -> u64 {
+        let folders = fs::read_dir(&temporary).unwrap().flatten().map(|entry| entry.path().join("raw"));
+        let files = folders.filter_map(|raw| fs::read_dir(raw).ok()).flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
+    };
+    while raw_bytes() < 100_000 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = stderr(&output);
+    if text.contains("apt-get install qemu-user") {
+        return println!("SKIPPED: {text}");
+    }
+    assert!(killed.success());
+    assert_eq!((output.status.code(), stdout(&output)), (Some(130), String::new()), "{text}");
+    assert!(text.contains("interrupted; wrote") && text.contains("was ended before the program"), "{text}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    assert!(good(&format!("info {shown}")).contains("warning: the recording was ended"));
 }

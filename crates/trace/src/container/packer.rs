@@ -40,6 +40,12 @@ impl<W: Write> Packer<W> {
         Ok(at)
     }
 
+    /// Where the frames so far are, all written out, and their length.
+    pub(super) fn written(&mut self) -> io::Result<(&W, u64)> {
+        self.out.flush()?;
+        Ok((&self.out, self.offset))
+    }
+
     /// Add the header and the trailer.
     pub fn finish(self, header: &Header) -> io::Result<W> {
         self.finish_raw(&header.encode())

@@ -46,6 +46,11 @@ impl Reader {
         })
     }
 
+    /// A trace that is being written at `path`, of which `file` has all frames and nothing else.
+    pub(super) fn of_frames(path: &Path, file: File, length: u64, header: Header) -> Reader {
+        Reader { shared: Arc::new(Shared { path: path.to_owned(), file, length, meta: length, header }) }
+    }
+
     /// What the trace says about itself.
     pub fn header(&self) -> &Header {
         &self.shared.header
@@ -294,7 +299,7 @@ impl RawFile<'_> {
             return Err(self.truncated("the preamble"));
         }
         match u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) {
-            0 | 3 => Err(self.damaged(8, "there is no such format")),
+            0 | 3 | 5 | 6 => Err(self.damaged(8, "there is no such format")),
             found if found > VERSION => {
                 Err(TraceError::Newer { path: self.path.to_owned(), found, known: VERSION })
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::{FRAME_TARGET, Packer};
+use super::{FRAME_TARGET, Packer, Reader};
 use crate::codec::Encoder;
 use crate::error::TraceError;
 use crate::event::{Event, FileId, ThreadId};
@@ -24,7 +24,6 @@ pub struct Writer {
     header: Header,
     threads: Vec<Building>,
     epochs: Vec<Epochs>,
-    footprint: Footprint,
     names: HashMap<String, u32>,
     raw: Vec<u8>,
 }
@@ -78,7 +77,6 @@ impl Writer {
             header: Header { recorder: recorder.to_owned(), command: command.to_vec(), ..Header::default() },
             threads: Vec::new(),
             epochs: Vec::new(),
-            footprint: Footprint::default(),
             names: HashMap::new(),
             raw: Vec::new(),
         })
@@ -96,14 +94,13 @@ impl Writer {
         }
     }
 
-    /// Add a process and its first thread. `forked_by` is `None` for the very first only.
+    /// Add a process and its first thread. `forked_by` is `None` for the very first, and where only the event of the fork
+    /// says who it was.
     pub fn add_process(&mut self, forked_by: Option<ThreadId>) -> ThreadId {
         let process = self.header.processes.len() as u32;
         let thread = self.push_thread(process, forked_by);
         self.header.processes.push(ProcessInfo { forked_by, first_thread: thread, epochs: 0 });
         self.epochs.push(Epochs::default());
-        let parent = forked_by.map(|by| self.header.threads[by.0 as usize].process);
-        self.footprint.add_process(parent);
         thread
     }
 
@@ -146,16 +143,29 @@ impl Writer {
         if !event.possible() {
             return Err(TraceError::Impossible { path: self.path.clone(), event: *event });
         }
+        if let Event::Spawn { thread: started } | Event::Fork { thread: started, .. } = *event {
+            self.started(thread, started);
+        }
         let info = &mut self.header.threads[thread.0 as usize];
         info.counts.note(event);
         if let Some(epoch) = event.epoch().filter(|&epoch| epoch > 0) {
             self.epochs[info.process as usize].note(epoch);
         }
-        self.footprint.note(info.process, event);
         let building = &mut self.threads[thread.0 as usize];
         building.encoder.push(event);
         building.events += 1;
         if building.encoder.len() >= FRAME_TARGET { self.flush(thread) } else { Ok(()) }
+    }
+
+    /// `thread` was started by `by`: with a process if it is its first.
+    fn started(&mut self, by: ThreadId, thread: ThreadId) {
+        let parent = self.header.threads[by.0 as usize].process;
+        let Some(info) = self.header.threads.get_mut(thread.0 as usize) else { return };
+        info.started_by = Some(by);
+        let (child, process) = (info.process, &mut self.header.processes[info.process as usize]);
+        if process.first_thread == thread && child != parent && process.forked_by.is_none() {
+            process.forked_by = Some(by);
+        }
     }
 
     fn flush(&mut self, thread: ThreadId) -> Result<(), TraceError> {
@@ -181,8 +191,10 @@ impl Writer {
         for (process, epochs) in self.header.processes.iter_mut().zip(&self.epochs) {
             process.epochs = epochs.through;
         }
-        self.footprint.report(&mut self.header);
-        let Writer { path, packer, header, .. } = self;
+        let Writer { path, mut packer, mut header, .. } = self;
+        let written = packer.written().and_then(|(out, length)| Ok((out.get_ref().reopen()?, length)));
+        let (file, length) = written.map_err(TraceError::io(&path, "write"))?;
+        Footprint::of(&Reader::of_frames(&path, file, length, header.clone()))?.report(&mut header);
         let out = packer.finish(&header).map_err(TraceError::io(&path, "write"))?;
         let file = out.into_inner().map_err(|error| TraceError::io(&path, "write")(error.into_error()))?;
         open_to_readers(file.as_file()).map_err(TraceError::io(&path, "set its rights"))?;

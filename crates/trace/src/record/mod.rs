@@ -10,10 +10,17 @@
 //!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
-//! - Waiting (futex, poll, accept) takes no time in the trace; `nanosleep` does.
+//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
+//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
+//!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
+//! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
 //! - A process that becomes another program with `execve` is recorded until then.
 
 mod convert;
+mod order;
+mod watch;
+
+pub use watch::Progress;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -25,6 +32,7 @@ use std::process::{Command, ExitStatus};
 use crate::container::Writer;
 use crate::error::TraceError;
 use crate::header::Header;
+use watch::Watch;
 
 /// The plugin, compiled by the build script.
 static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
@@ -70,8 +78,10 @@ pub struct Summary {
     pub header: Header,
     /// Bytes of the trace.
     pub file_len: u64,
-    /// How the program ended (always success unless [`RecordOptions::keep`]).
+    /// How the program ended (always success unless [`RecordOptions::keep`], or it was made to end).
     pub status: ExitStatus,
+    /// Was it made to end?
+    pub ended_early: bool,
 }
 
 /// Why nothing was recorded. Each message is one line and says what to do.
@@ -133,6 +143,12 @@ pub enum RecordError {
         /// How it ended.
         status: ExitStatus,
     },
+    /// The recording was ended before anything was recorded.
+    #[error("the recording was ended before the program began; {} was not written", output.display())]
+    EndedAtOnce {
+        /// Where the trace would have gone.
+        output: PathBuf,
+    },
     /// The program replaced itself.
     #[error("the program became another one (execve), which cannot be followed; record that program itself")]
     Replaced,
@@ -166,6 +182,15 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
 /// Record a program. It runs with this process's input, output and environment, some 20 to 100 times slower than
 /// it would alone.
 pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
+    record_watched(options, &mut |_| true)
+}
+
+/// As [`record`]; `go_on` is told some times a second how far the recording is. When it says no, the program and all
+/// processes that come from it are made to end, and what was recorded until then is kept.
+pub fn record_watched(
+    options: &RecordOptions,
+    go_on: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Summary, RecordError> {
     let name = options.command.first().ok_or(RecordError::NoCommand)?;
     let program = find_program(name)?;
     check_program(&program)?;
@@ -176,20 +201,25 @@ pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
     writer.set_window(u64::from(options.window.clamp(1, 64)));
     let scratch = scratch_folder(options)?;
     let raw = scratch.path().join("raw");
-    let (pid, status) = emulate(options, &emulator, &program, scratch.path(), &raw)?;
+    let Emulated { pid, status, ended_early } = emulate(options, &emulator, &program, scratch.path(), go_on)?;
     if !raw.join(crate::raw::file_name(pid)).exists() {
+        if ended_early {
+            return Err(RecordError::EndedAtOnce { output: options.output.clone() });
+        }
         return Err(RecordError::NothingRecorded { emulator, status });
     }
-    if !status.success() && !options.keep {
-        return Err(RecordError::Failed { status, output: options.output.clone() });
-    }
-    if !status.success() {
+    if ended_early {
+        writer.warn("the recording was ended before the program was".to_owned());
+    } else if !status.success() {
+        if !options.keep {
+            return Err(RecordError::Failed { status, output: options.output.clone() });
+        }
         writer.warn(format!("the recorded program failed ({status})"));
     }
     convert::convert(&raw, pid, &mut writer)?;
     let header = writer.finish()?;
     let meta = fs::metadata(&options.output).map_err(io_error(&options.output, "look at it"))?;
-    Ok(Summary { header, file_len: meta.len(), status })
+    Ok(Summary { header, file_len: meta.len(), status, ended_early })
 }
 
 fn scratch_folder(options: &RecordOptions) -> Result<tempfile::TempDir, RecordError> {
@@ -198,23 +228,51 @@ fn scratch_folder(options: &RecordOptions) -> Result<tempfile::TempDir, RecordEr
     folder.map_err(io_error(&base, "make a folder in it"))
 }
 
-/// Run the program; returns the process id of the emulator, which is the program's too.
+/// A run of the emulator.
+struct Emulated {
+    /// Its process id, which is the program's too.
+    pid: u32,
+    status: ExitStatus,
+    ended_early: bool,
+}
+
+/// Run the program.
 fn emulate(
     options: &RecordOptions,
     emulator: &Path,
     program: &Path,
     scratch: &Path,
-    raw: &Path,
-) -> Result<(u32, ExitStatus), RecordError> {
-    let plugin = scratch.join("recorder.so");
+    go_on: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Emulated, RecordError> {
+    let (plugin, raw) = (scratch.join("recorder.so"), scratch.join("raw"));
     fs::write(&plugin, PLUGIN).map_err(io_error(&plugin, "write"))?;
-    fs::create_dir(raw).map_err(io_error(raw, "make the folder"))?;
-    let plugin = format!("{},dir={},window={}", plugin.display(), raw.display(), options.window.clamp(1, 64));
+    fs::create_dir(&raw).map_err(io_error(&raw, "make the folder"))?;
+    let arguments =
+        format!("{},dir={},window={}", plugin.display(), raw.display(), options.window.clamp(1, 64));
     let mut command = Command::new(emulator);
-    command.args(["-0", &options.command[0], "-plugin", &plugin]).arg(program).args(&options.command[1..]);
+    command.args(["-0", &options.command[0], "-plugin", &arguments]).arg(program).args(&options.command[1..]);
     let mut child = command.spawn().map_err(io_error(emulator, "run"))?;
-    let status = child.wait().map_err(io_error(emulator, "wait for"))?;
-    Ok((child.id(), status))
+    let mut watch = Watch::new(&raw, &plugin);
+    let mut ended_early = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(io_error(emulator, "wait for"))? {
+            break status;
+        }
+        match ended_early {
+            false if !go_on(watch.look()) => ended_early = true,
+            false => watch.nap(),
+            true => {
+                watch.end_all();
+                // It has not even loaded the plugin, or is gone: then this does nothing.
+                let _ = child.kill();
+            }
+        }
+    };
+    if ended_early {
+        // Others of its processes may have outlived it.
+        watch.end_all();
+    }
+    Ok(Emulated { pid: child.id(), status, ended_early })
 }
 
 /// Did a signal end the program?

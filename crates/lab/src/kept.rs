@@ -1,0 +1,310 @@
+//! Runs that are kept in a directory as they end, so that who is interrupted goes on with those that are left.
+//!
+//! ```text
+//! a plan         what was asked for, as it was when the runs began; who asks for something else is refused
+//! runs.jsonl     a line for each finished run; the first line says what made them
+//! ```
+//!
+//! A line is written whole or, if the process ends in the middle of it, cut off by who goes on. One process at a time: it
+//! holds a lock on the file of runs.
+
+use crate::error::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Version of the file of runs.
+const SCHEMA: u32 = 1;
+const RUNS: &str = "runs.jsonl";
+/// Finished runs survive a loss of power after this time; that of the process they survive at once.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// The first line.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Made {
+    schema: u32,
+    version: String,
+    commit: String,
+}
+
+impl Made {
+    fn here() -> Made {
+        Made {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        }
+    }
+}
+
+/// Any other line; what it is made of is only lent when it is written.
+#[derive(Serialize, Deserialize)]
+struct Line<K, D> {
+    key: K,
+    #[serde(flatten)]
+    done: D,
+}
+
+/// What a directory is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// What to call it in messages.
+    pub noun: &'static str,
+    /// The name of its file.
+    pub name: &'static str,
+    /// What it says.
+    pub text: &'a str,
+}
+
+/// An open directory: runs by `K`, and what became of each.
+#[derive(Debug)]
+pub struct Kept<K, D> {
+    path: PathBuf,
+    runs: File,
+    /// Bytes of whole lines.
+    len: u64,
+    synced: Instant,
+    of: PhantomData<(K, D)>,
+}
+
+/// Is `path` free for a result? It must not exist, or be an empty directory. Touches nothing.
+fn check_free(path: &Path) -> Result<()> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(Error::Input(format!(
+                "the output directory {} is not empty; name a new one, nothing is overwritten",
+                path.display()
+            ))),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::file("use the output directory", path, error)),
+    }
+}
+
+/// Is `path` a new or empty directory, or one in which this was begun? Returns the latter. Touches nothing.
+pub fn check(path: &Path, plan: Plan<'_>) -> Result<bool> {
+    let at = path.join(plan.name);
+    match fs::read_to_string(&at) {
+        Ok(before) if before == plan.text => Ok(true),
+        Ok(_) => Err(Error::Input(format!(
+            "{} differs from the {} that is asked for; name another directory, nothing is overwritten",
+            at.display(),
+            plan.noun
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Half of the file stays where a process was killed that had only begun to write it.
+            remove_part(path, plan.name);
+            check_free(path).map(|()| false)
+        }
+        // A file has nothing below it.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => check_free(path).map(|()| false),
+        Err(error) => Err(Error::file("read", &at, error)),
+    }
+}
+
+impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kept<K, D> {
+    /// Take a directory for this: a new or empty one, or one in which it was begun. Returns what is done already.
+    pub fn open(path: &Path, plan: Plan<'_>) -> Result<(Kept<K, D>, BTreeMap<K, D>)> {
+        if !check(path, plan)? {
+            let made = fs::create_dir_all(path);
+            made.map_err(|error| Error::file("create the output directory", path, error))?;
+            write(path, plan.name, plan.text.as_bytes())?;
+        }
+        let at = path.join(RUNS);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&at);
+        let runs = opened.map_err(|error| Error::file("open", &at, error))?;
+        match runs.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Input(format!("another {} is at work in {}", plan.noun, path.display())));
+            }
+            Err(TryLockError::Error(error)) => return Err(Error::file("lock", &at, error)),
+        }
+        let mut kept = Kept { path: path.to_owned(), runs, len: 0, synced: Instant::now(), of: PhantomData };
+        let done = kept.load(plan.noun)?;
+        Ok((kept, done))
+    }
+
+    /// What is done, for who only shows it.
+    pub fn read(path: &Path) -> Result<BTreeMap<K, D>> {
+        let at = path.join(RUNS);
+        let bytes = fs::read(&at).map_err(|error| Error::file("read", &at, error))?;
+        parse(&at, &bytes).map(|(_, done)| done)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keep what became of a run.
+    pub fn append(&mut self, key: &K, done: &D) -> Result<()> {
+        self.write(&Line { key, done })?;
+        if self.synced.elapsed() > SYNC_EVERY {
+            self.synced = Instant::now();
+            self.runs.sync_data().map_err(|error| self.failed("write", error))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, doing: &str, why: impl std::fmt::Display) -> Error {
+        Error::file(doing, &self.path.join(RUNS), why)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string(line).map_err(|error| Error::Failed(error.to_string()))?;
+        text.push('\n');
+        if let Err(error) = self.runs.write_all(text.as_bytes()) {
+            // Without the half that may have been written; if that fails, too, the next who opens it does it.
+            let _ = self.runs.set_len(self.len);
+            return Err(self.failed("write", format!("{error}; the same command goes on when there is room")));
+        }
+        self.len += text.len() as u64;
+        Ok(())
+    }
+
+    /// Read what is there, and cut off what is not whole.
+    fn load(&mut self, noun: &str) -> Result<BTreeMap<K, D>> {
+        let mut bytes = Vec::new();
+        self.runs.read_to_end(&mut bytes).map_err(|error| self.failed("read", error))?;
+        self.len = whole(&bytes) as u64;
+        let cut = self.runs.set_len(self.len).and_then(|()| self.runs.seek(SeekFrom::End(0)));
+        cut.map_err(|error| self.failed("write", error))?;
+        let (made, done) = parse(&self.path.join(RUNS), &bytes)?;
+        match made {
+            None => self.write(&Made::here())?,
+            Some(made) if made == Made::here() => {}
+            Some(made) => {
+                return Err(Error::Input(format!(
+                    "{} was begun by Pagefold {} at commit {}, and this is {} at {}: {} {noun} is of one version; \
+                     name another directory",
+                    self.path.display(),
+                    made.version,
+                    made.commit,
+                    Made::here().version,
+                    Made::here().commit,
+                    if noun.starts_with('e') { "an" } else { "a" }
+                )));
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// The length of the lines that are whole.
+fn whole(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
+}
+
+/// What made the lines that are whole, if there is one, and what they say.
+fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
+    at: &Path,
+    bytes: &[u8],
+) -> Result<(Option<Made>, BTreeMap<K, D>)> {
+    let mut lines = bytes[..whole(bytes)].split_inclusive(|&byte| byte == b'\n').zip(1..);
+    let bad = |line: u32, error| Error::file("understand", at, format!("line {line}: {error}"));
+    let Some((first, _)) = lines.next() else { return Ok((None, BTreeMap::new())) };
+    let made: Made = serde_json::from_slice(first).map_err(|error| bad(1, error))?;
+    let line = |(bytes, number): (&[u8], u32)| {
+        let Line::<K, D> { key, done } = serde_json::from_slice(bytes).map_err(|error| bad(number, error))?;
+        Ok((key, done))
+    };
+    Ok((Some(made), lines.map(line).collect::<Result<_>>()?))
+}
+
+/// Write a file of a directory of ours: it appears whole or not at all.
+pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let (path, temporary) = (dir.join(name), part(dir, name));
+    let written = File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, &path));
+    written.map_err(|error| {
+        // The error that matters is the first; a half-written file should not stay behind it.
+        let _ = fs::remove_file(&temporary);
+        Error::file("write", &path, error)
+    })
+}
+
+/// Remove what a process has left that was killed while it wrote a file of a directory of ours.
+fn remove_part(dir: &Path, name: &str) {
+    let _ = fs::remove_file(part(dir, name));
+}
+
+fn part(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.part"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Numbers = Kept<u64, BTreeMap<String, u64>>;
+
+    const PLAN: Plan<'_> = Plan { noun: "sweep", name: "sweep.toml", text: "text" };
+
+    fn open(path: &Path) -> (Numbers, BTreeMap<u64, BTreeMap<String, u64>>) {
+        Kept::open(path, PLAN).unwrap()
+    }
+
+    #[test]
+    fn what_is_done_is_read_again_and_half_a_line_is_not() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("deep/sweep");
+        let record = BTreeMap::from([("nanos".to_owned(), 5_000)]);
+        let (mut kept, done) = open(&path);
+        assert!(done.is_empty());
+        kept.append(&1, &record).unwrap();
+        kept.append(&2, &BTreeMap::new()).unwrap();
+        drop(kept);
+        let all = fs::read(path.join(RUNS)).unwrap();
+        // Wherever the file ends, all whole lines are there, and what comes next is whole, too.
+        let ends: Vec<usize> = (0..all.len()).filter(|&at| all[at] == b'\n').map(|at| at + 1).collect();
+        for len in (0..=all.len()).step_by(7).chain([all.len()]) {
+            fs::write(path.join(RUNS), &all[..len]).unwrap();
+            assert_eq!(Numbers::read(&path).unwrap(), open(&path).1);
+            let (mut kept, done) = open(&path);
+            assert_eq!(done.len(), ends.iter().filter(|&&end| end <= len).count().saturating_sub(1), "{len}");
+            kept.append(&3, &record).unwrap();
+            drop(kept);
+            assert_eq!(open(&path).1.get(&3), Some(&record));
+        }
+    }
+
+    #[test]
+    fn who_was_killed_before_it_began_begins() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join(".sweep.toml.part"), "te").unwrap();
+        assert!(open(scratch.path()).1.is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_this_ones_is_left_alone() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("mine");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("file"), "precious").unwrap();
+        let refused = |expected: &str| {
+            let error = Numbers::open(&path, PLAN).err().unwrap();
+            assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{error}");
+        };
+        refused("is not empty");
+        fs::write(path.join("sweep.toml"), "other").unwrap();
+        refused("differs from the sweep");
+        fs::write(path.join("sweep.toml"), "text").unwrap();
+        let (kept, _) = open(&path);
+        refused("another sweep is at work");
+        drop(kept);
+        fs::write(path.join(RUNS), "{\"schema\":1,\"version\":\"0\",\"commit\":\"abc\"}\n").unwrap();
+        refused("at commit abc");
+        fs::write(path.join(RUNS), "nonsense\n").unwrap();
+        refused("line 1");
+        assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "precious");
+        assert!(Numbers::open(&path.join("file"), PLAN).is_err());
+    }
+}

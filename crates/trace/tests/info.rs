@@ -1,0 +1,124 @@
+//! What `pagefold info` tells of programs with threads and processes.
+
+use abi::{AccessKind, Prot};
+use trace::event::{Backing, Event, Run, ThreadId};
+use trace::info::WINDOWS;
+use trace::{Info, Reader, Writer};
+
+const PAGE: u64 = 4096;
+
+fn info_of(build: impl FnOnce(&mut Writer)) -> Info {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pft");
+    let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
+    build(&mut writer);
+    writer.finish().unwrap();
+    Info::read(&Reader::open(&path).unwrap()).unwrap()
+}
+
+fn map(epoch: u64, page: u64, pages: u64) -> Event {
+    let (rights, backing) = (Prot::RW, Backing::Anonymous);
+    let [populate, locked, replaces] = [false; 3];
+    Event::Map { epoch, addr: page * PAGE, len: pages * PAGE, rights, backing, populate, locked, replaces }
+}
+
+fn store(writer: &mut Writer, thread: ThreadId, pages: std::ops::Range<u64>, count: u32) {
+    for page in pages {
+        writer.push(thread, &Event::Run(Run { page, count, mode: AccessKind::Store })).unwrap();
+    }
+}
+
+/// The pages of the windows of a part of the curve, in 64ths.
+fn pages(info: &Info, windows: std::ops::Range<usize>) -> Vec<u64> {
+    info.curve[windows].iter().map(|point| point.pages).collect()
+}
+
+#[test]
+fn what_ended_processes_had_is_not_there_with_what_later_ones_have() {
+    let children = |waits: bool| {
+        info_of(|writer| {
+            let root = writer.add_process(None);
+            writer.push(root, &map(1, 1000, 100)).unwrap();
+            store(writer, root, 1000..1100, 1);
+            for child in 0..8 {
+                let first = writer.add_process(None);
+                writer.push(root, &Event::Fork { epoch: 2 + child, thread: first }).unwrap();
+                store(writer, first, 1000..1080, 10);
+                if waits {
+                    writer.push(root, &Event::Join { thread: first }).unwrap();
+                }
+            }
+            store(writer, root, 1000..1001, 1);
+        })
+    };
+    let in_turn = children(true);
+    assert_eq!((in_turn.footprint / PAGE, in_turn.peak / PAGE), (100 + 8 * 80, 180));
+    let together = children(false);
+    assert_eq!((together.footprint / PAGE, together.peak / PAGE), (100 + 8 * 80, 100 + 8 * 80));
+}
+
+#[test]
+fn phases_that_follow_each_other_are_not_one() {
+    let info = info_of(|writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &map(1, 1000, 1000)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        store(writer, root, 1000..1064, 100);
+        writer.push(root, &Event::Mark).unwrap();
+        writer.push(other, &Event::After { thread: root, mark: 1 }).unwrap();
+        store(writer, other, 1500..1532, 200);
+    });
+    // The first half touches two pages in each window, the second one page in each; half of all is done then.
+    assert_eq!(pages(&info, 0..32), [2; 32]);
+    assert_eq!(pages(&info, 32..64), [1; 32]);
+    assert_eq!((info.curve[31].accesses, info.curve[31].cumulative), (6400, 64));
+    assert_eq!((info.curve[63].accesses, info.curve[63].cumulative), (12800, 96));
+}
+
+#[test]
+fn threads_beside_each_other_are_one_phase() {
+    let info = info_of(|writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &map(1, 1000, 1000)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        store(writer, root, 1000..1064, 100);
+        store(writer, other, 1500..1564, 100);
+    });
+    assert_eq!(pages(&info, 0..64), [2; 64]);
+    assert_eq!(info.curve[15].accesses, 3200);
+}
+
+#[test]
+fn a_hot_page_is_hot_as_long_as_it_is_used() {
+    let info = info_of(|writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &map(1, 1000, 1000)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        store(writer, root, 1000..1001, 64_000_000);
+        store(writer, other, 1500..1502, 1000);
+    });
+    assert_eq!(info.curve.len() as u64, WINDOWS);
+    assert_eq!(pages(&info, 0..1), [3]);
+    assert_eq!(pages(&info, 1..64), [1; 63]);
+    assert_eq!((info.curve[0].accesses, info.curve[1].accesses), (1_002_000, 2_002_000));
+}
+
+#[test]
+fn threads_that_wait_without_end_are_told_of_all_the_same() {
+    let info = info_of(|writer| {
+        let root = writer.add_process(None);
+        let (other, never) = (writer.add_thread(root), writer.add_thread(root));
+        writer.push(root, &map(1, 1000, 1000)).unwrap();
+        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        for (thread, by) in [(root, other), (other, root)] {
+            writer.push(thread, &Event::After { thread: by, mark: 1 }).unwrap();
+            store(writer, thread, 1000..1010, 2);
+            writer.push(thread, &Event::Mark).unwrap();
+        }
+        store(writer, never, 1100..1101, 5);
+    });
+    assert_eq!((info.accesses, info.curve[63].accesses, info.curve[63].cumulative), (45, 45, 11));
+}
