@@ -3,9 +3,9 @@
 use crate::host::Rings;
 use crate::{Kernel, Task};
 use abi::call::{Exit, Tell, encode_answer};
-use abi::{Buffer, Call, Errno, Signal};
+use abi::{Call, Errno, Signal};
 use alloc::string::String;
-use mm::units::{PAGE_SIZE, Pfn};
+use mm::units::Pfn;
 
 /// Longest text that a task may tell, in bytes.
 const LONGEST_TEXT: u64 = 4096;
@@ -56,24 +56,24 @@ impl<H: Rings> Kernel<H> {
     fn transfer(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         match call {
             Call::Pread(fd, offset, buffer) => {
+                // Pages come in order. Where one stands its frame does not tell: it may just have been cut off its
+                // file.
+                let mut to = buffer.addr;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
-                    self.host().copy_to_user(self.place(pfn, at, offset, buffer), pfn, at, bytes);
+                    self.host().copy_to_user(to, pfn, at, bytes);
+                    to += u64::from(bytes);
                 };
                 self.read(task, fd, offset, buffer.len, &mut copy)
             }
             Call::Pwrite(fd, offset, buffer) => {
+                let mut from = buffer.addr;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
-                    self.host().copy_from_user(pfn, at, self.place(pfn, at, offset, buffer), bytes);
+                    self.host().copy_from_user(pfn, at, from, bytes);
+                    from += u64::from(bytes);
                 };
                 self.write(task, fd, offset, buffer.len, &mut copy)
             }
             _ => self.call(task, call),
         }
-    }
-
-    /// Where the bytes of a page lie in a buffer that stands for a part of a file from `offset` on.
-    fn place(&self, pfn: Pfn, at: u32, offset: u64, buffer: Buffer) -> u64 {
-        let position = self.mm.ground().frames.index_of(pfn).0 * PAGE_SIZE + at as u64;
-        buffer.addr + (position - offset)
     }
 }
