@@ -147,7 +147,8 @@ fn a_recording_can_be_ended_and_is_a_trace_then() {
     let folder = tempfile::tempdir().unwrap();
     let (scratch, output) = (folder.path().join("scratch"), folder.path().join("x.pft"));
     std::fs::create_dir(&scratch).unwrap();
-    // Besides mkfifo, three processes that would go on for ever: one waits, one ends when it is asked to, the first is killed by that.
+    // Besides mkfifo, three processes that would go on for ever: one waits, one ends when it is asked to, the first
+    // is killed by that.
     let fifo = folder.path().join("fifo").display().to_string();
     let script = "(trap 'exit 0' TERM; while :; do x=1; done) & (read x) <&3 & while :; do x=1; done";
     let mut options = options(&output, &["sh", "-c", &format!("mkfifo {fifo}; exec 3<>{fifo}; {script}")]);

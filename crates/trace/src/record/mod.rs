@@ -10,8 +10,8 @@
 //!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
-//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
-//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
+//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that
+//!   is found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
 //!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
 //! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
 //! - Of a script its interpreter is recorded, of `env NAME=VALUE PROGRAM` the program.

@@ -10,6 +10,9 @@ use super::{RecordError, io_error};
 /// Scripts whose interpreters are scripts, at most, as in Linux.
 const MOST_SCRIPTS: usize = 5;
 
+/// Its name and its value.
+type Variable = (String, String);
+
 /// An image that the emulator can run, and how to.
 #[derive(Debug)]
 pub(super) struct Start {
@@ -17,7 +20,7 @@ pub(super) struct Start {
     /// Its arguments, with the name that it is called by.
     pub words: Vec<String>,
     /// Changes of its environment.
-    pub variables: Vec<(String, String)>,
+    pub variables: Vec<Variable>,
 }
 
 impl Start {
@@ -48,7 +51,7 @@ impl Start {
 }
 
 /// The variables that `env` sets, and the command that it runs. `None` if it does something else.
-fn through_env(words: &[String]) -> Option<(Vec<(String, String)>, Vec<String>)> {
+fn through_env(words: &[String]) -> Option<(Vec<Variable>, Vec<String>)> {
     let pair = |word: &String| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     let variables: Vec<_> = words[1..].iter().map_while(pair).collect();
     let rest = words[1 + variables.len()..].to_vec();
