@@ -105,6 +105,7 @@ const TIERED: &[(&str, &[&str])] = &[
     // A file that is read only tells nothing of its users.
     ("stream:24M:4 --memory 24M --set file.max_order=4", &[DEMOTED]),
     ("zipf:24M:4 --memory 24M --set hugepages-64kB.enabled=always", &[DEMOTED, HINTED]),
+    ("chaos:24M --memory 24M", &[]),
 ];
 /// The second node has so much more memory.
 const TIERS: &str = "--tiers 1:2 --cpus 4 --set numa.demotion_enabled=1 --set kernel.numa_balancing=2 --set \

@@ -7,8 +7,9 @@ mod choice;
 mod coverage;
 
 use coverage::{Coverage, Set};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -160,10 +161,12 @@ impl Totals {
     }
 }
 
+/// A case takes seconds, and the largest a few minutes on a busy host. One that takes as long as this hangs.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
+
 /// Run a case; returns what it has shown, if nothing was wrong.
 fn run(pagefold: &Path, case: &str) -> Option<Shown> {
-    let mut command = Command::new(pagefold);
-    let output = command.args(case.split(' ')).stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
+    let output = output_within(Command::new(pagefold).args(case.split(' ')), LONGEST)?;
     let json = String::from_utf8(output.stdout).ok()?;
     let number = |key: &str| {
         let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
@@ -173,4 +176,43 @@ fn run(pagefold: &Path, case: &str) -> Option<Shown> {
     let (checked, operations) = (number("checked")? as u64, number("progress")? as u64);
     let seconds = number("host_seconds")?;
     right.then_some(Shown { checked, operations, seconds, json })
+}
+
+/// What a command writes to its standard output, and how it ends, if it ends in time; else it is killed.
+fn output_within(command: &mut Command, limit: Duration) -> Option<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
+    let mut pipe = child.stdout.take().expect("it was asked for");
+    // Who does not read lets the command wait for ever.
+    let reader = std::thread::spawn(move || {
+        let mut stdout = Vec::new();
+        pipe.read_to_end(&mut stdout).map(|_| stdout)
+    });
+    let end = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            None => {
+                println!("HANGS: it has not ended after {} s", limit.as_secs());
+                child.kill().and_then(|()| child.wait()).ok()?;
+                return None;
+            }
+        }
+    };
+    let stdout = reader.join().ok()?.ok()?;
+    Some(Output { status, stdout, stderr: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_killed_and_what_ends_is_read() {
+        assert!(output_within(Command::new("sleep").arg("3600"), Duration::ZERO).is_none());
+        // More than a pipe holds.
+        let many = Command::new("seq").arg("100000").output().expect("coreutils are there");
+        let read = output_within(Command::new("seq").arg("100000"), LONGEST).expect("it ends");
+        assert!(read.status.success() && read.stdout == many.stdout);
+    }
 }

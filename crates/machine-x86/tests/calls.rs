@@ -2,8 +2,11 @@
 
 mod hosted;
 
-use hosted::{Body, Report, Setup, run};
+use hosted::{Body, Hosted, Report, Setup, run};
 use machine_x86::user::calls::{Buffer, Call, Tell, unpair};
+use mm::Mm;
+use mm::knobs::Knob;
+use mm::units::FileId;
 use program::{Errno, Group, GroupLimits, Map, MapSource, Prot};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -63,6 +66,31 @@ fn bytes_that_were_written_are_read() {
         assert_eq!((read(4090), call(Call::Fsync { fd })), (Ok(2), Ok(0)));
     });
 }
+
+/// A reader holds the folio that it reads, which keeps its content and not its place in the file.
+#[test]
+fn a_read_is_whole_where_the_file_is_cut_meanwhile() {
+    const LEN: u64 = 16 << 12;
+    let body: Body = |call| {
+        let (fd, file) = open(call, "a", 2 * LEN, true).unwrap();
+        assert_eq!(FileId(file), FILE);
+        let words = |first: u64| (first..first + LEN / 8).map(AtomicU64::new).collect::<Vec<_>>();
+        let (there, back) = (words(1), words(1 << 32));
+        let buffer =
+            |words: &[AtomicU64]| Buffer { addr: words.as_ptr().expose_provenance() as u64, len: LEN };
+        assert_eq!(call(Call::Pwrite { fd, offset: LEN, buffer: buffer(&there) }), Ok(LEN));
+        assert_eq!(call(Call::Pread { fd, offset: LEN, buffer: buffer(&back) }), Ok(LEN));
+        assert!(there.iter().zip(&back).all(|(there, back)| there.load(SeqCst) == back.load(SeqCst)));
+        assert_eq!(call(Call::Pread { fd, offset: LEN, buffer: buffer(&back) }), Ok(0));
+    };
+    let cut = |mm: &Mm<Hosted>| mm.ftruncate(FILE, 0).unwrap();
+    // So that a folio of several pages is read.
+    let knobs = vec![(Knob::FileMaxOrder, 4)];
+    let setup = Setup::new("sequential:1048576");
+    run(&Setup { body: Some(body), beside_reads: Some(cut), knobs, check: false, ..setup });
+}
+
+const FILE: FileId = FileId(0);
 
 #[test]
 fn ranges_and_rights_are_judged() {

@@ -240,6 +240,9 @@ pub struct ReproduceArgs {
     /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...; if not given, mostly 5
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
+    /// Keep runs in this directory as they end, and the result; who is interrupted goes on with the same command
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// With which seeds, and how to show it.
     #[command(flatten)]
     pub many: Many,

@@ -7,13 +7,62 @@ use super::output;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::kept::{self, Kept, Plan};
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::reproduce::{Case, Outcome, Reproduction, render};
 use crate::{interrupt, replay};
 use indicatif::ProgressBar;
-use std::sync::Arc;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+/// Which run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Key {
+    /// The title of its setting.
+    setting: String,
+    /// The name of its profile.
+    profile: String,
+    /// Its seed.
+    seed: u64,
+}
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Done {
+    /// Seconds that it took on this computer.
+    host_seconds: f64,
+    /// What it measured.
+    record: RunRecord,
+}
+
+/// Runs that are done, by what they are; and where they are kept, if anywhere.
+#[derive(Default)]
+struct Runs {
+    done: BTreeMap<Key, Done>,
+    kept: Option<Kept<Key, Done>>,
+}
+
+impl Runs {
+    /// Those that were done before, if they are to be kept in a directory. Of one reproduction and scale; seeds may be
+    /// added.
+    fn open(out: Option<&Path>, what: &Reproduction, scale: f64) -> Result<Runs> {
+        let Some(path) = out else { return Ok(Runs::default()) };
+        let text = format!("reproduction = \"{}\"\nscale = {scale}\n", what.name);
+        let plan = Plan { noun: "reproduction", name: "reproduction.toml", text: &text };
+        let (kept, done) = Kept::open(path, plan)?;
+        Ok(Runs { done, kept: Some(kept) })
+    }
+
+    fn add(&mut self, key: Key, done: Done) -> Result<()> {
+        self.kept.as_mut().map_or(Ok(()), |kept| kept.append(&key, &done))?;
+        self.done.insert(key, done);
+        Ok(())
+    }
+}
 
 /// `pagefold reproduce`.
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
@@ -25,21 +74,22 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
         what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
+    let shared = Arc::new(Mutex::new(Runs::open(args.out.as_deref(), what, scale)?));
     interrupt::install()?;
     let mut outcome = Outcome::new(what, scale, args.many.seed, runs);
     let all = cases.len() * profiles.len() * runs as usize;
     let bar = progress_bar(all, args.many.quiet);
     let start = Instant::now();
-    let (mut done, mut ended) = (0, Ended::Complete);
+    let (mut done, mut ended) = (Vec::new(), Ended::Complete);
     for case in cases {
         bar.set_message(format!(" on {}", case.setting.machine));
         if bar.is_hidden() && !args.many.quiet {
             eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * runs as usize);
         }
         let case = Arc::new(case);
-        let (records, how) = measure(what, &case, &profiles, (args, runs), &bar, done)?;
-        outcome.add(&case, &records);
-        done += records.len();
+        let (new, how) = measure(what, &case, &profiles, (args, runs), &bar, (&shared, done.len()))?;
+        outcome.add(&case, &new.iter().map(|done| done.record.clone()).collect::<Vec<_>>());
+        done.extend(new);
         ended = how;
         if ended == Ended::Interrupted {
             break;
@@ -48,13 +98,17 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     bar.finish_and_clear();
     outcome.complete = ended == Ended::Complete;
     outcome.host_seconds = args.many.host_seconds(start);
+    outcome.speed = if args.many.no_host_time { 0.0 } else { speed(&done) };
+    let (text, json) = (render(&outcome), output::json(&outcome)?);
     if outcome.complete || !outcome.settings.is_empty() {
-        output::print(&if args.many.json { output::json(&outcome)? } else { render(&outcome) })?;
+        output::print(if args.many.json { &json } else { &text })?;
+    }
+    if let Some(dir) = &args.out {
+        kept::write(dir, "result.txt", text.as_bytes())?;
+        kept::write(dir, "result.json", json.as_bytes())?;
     }
     if ended == Ended::Interrupted {
-        let shown =
-            if outcome.settings.is_empty() { "nothing is finished" } else { "what they have shown is above" };
-        return Err(Error::Interrupted(format!("interrupted after {done} of {all} runs; {shown}")));
+        return Err(interrupted(args, &outcome, (done.len(), all)));
     }
     match outcome.settings.iter().all(|setting| setting.same_work != Some(false)) {
         true => Ok(()),
@@ -64,23 +118,58 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     }
 }
 
-/// Do the runs of one setting; `before` have been done already.
+fn interrupted(args: &ReproduceArgs, outcome: &Outcome, (done, all): (usize, usize)) -> Error {
+    let rest = match &args.out {
+        Some(dir) => format!("they are kept in {}, and the same command goes on", dir.display()),
+        None if outcome.settings.is_empty() => "nothing is finished".to_owned(),
+        None => "what they have shown is above".to_owned(),
+    };
+    Error::Interrupted(format!("interrupted after {done} of {all} runs; {rest}"))
+}
+
+/// Simulated seconds for each real one of a run's.
+fn speed(done: &[Done]) -> f64 {
+    let real: f64 = done.iter().map(|done| done.host_seconds).sum();
+    let simulated: f64 = done.iter().map(|done| done.record.nanos as f64 / 1e9).sum();
+    if real > 0.0 { simulated / real } else { 0.0 }
+}
+
+/// Do the runs of one setting that are not done; `before` of other settings have been. Returns those of all its jobs that
+/// are, in the order of jobs.
 fn measure(
     what: &'static Reproduction,
     case: &Arc<Case>,
     profiles: &[Profile],
     (args, runs): (&ReproduceArgs, u32),
     bar: &ProgressBar,
-    before: usize,
-) -> Result<(Vec<RunRecord>, Ended)> {
-    let jobs = jobs(profiles.len(), args.many.seed, runs);
-    let threads = threads(args.many.jobs);
-    let finished = |records: &[RunRecord]| {
-        bar.set_position((before + records.len()) as u64);
+    (shared, before): (&Arc<Mutex<Runs>>, usize),
+) -> Result<(Vec<Done>, Ended)> {
+    let all = jobs(profiles.len(), args.many.seed, runs);
+    let (title, names) = (case.setting.title, profiles.to_vec());
+    let key = move |job: &Job| Key {
+        setting: title.to_owned(),
+        profile: names[job.profile].name.clone(),
+        seed: job.seed,
+    };
+    let locked = || shared.lock().expect("nobody panics with it");
+    let left: Vec<Job> = all.iter().filter(|&job| !locked().done.contains_key(&key(job))).copied().collect();
+    let before = before + all.len() - left.len();
+    bar.set_position(before as u64);
+    bar.reset_eta();
+    let finished = |new: &[()]| {
+        bar.set_position((before + new.len()) as u64);
         Ok(())
     };
-    let (case, profiles) = (case.clone(), profiles.to_vec());
-    run_jobs(jobs, threads, move |job| one_run(what, &case, &profiles, job), interrupt::requested, finished)
+    let (case, profiles, kept, key_of) = (case.clone(), profiles.to_vec(), shared.clone(), key.clone());
+    let run = move |job: Job| {
+        let start = Instant::now();
+        let record = one_run(what, &case, &profiles, job)?;
+        let done = Done { host_seconds: start.elapsed().as_secs_f64(), record };
+        kept.lock().expect("nobody panics with it").add(key_of(&job), done)
+    };
+    let (_, ended) = run_jobs(left, threads(args.many.jobs), run, interrupt::requested, finished)?;
+    let runs = locked();
+    Ok((all.iter().filter_map(|job| runs.done.get(&key(job)).cloned()).collect(), ended))
 }
 
 fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {

@@ -48,6 +48,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// How long it took on this computer.
     pub host_seconds: f64,
+    /// Simulated seconds for each second that a run took on this computer, those included that were taken up.
+    pub speed: f64,
     /// What is counted beside the figures.
     #[serde(skip)]
     counted: &'static [Count],
@@ -137,6 +139,7 @@ impl Outcome {
             complete: false,
             notes: of.notes.iter().map(|&note| note.to_owned()).collect(),
             host_seconds: 0.0,
+            speed: 0.0,
             counted: of.counts,
         }
     }

@@ -37,7 +37,8 @@ pub fn render(outcome: &Outcome) -> String {
         text.push_str(&wrapped(note));
     }
     if outcome.host_seconds > 0.0 {
-        let _ = writeln!(text, "\ntook {} on this computer", human::number(outcome.host_seconds, "s"));
+        let (took, speed) = (human::number(outcome.host_seconds, "s"), human::number(outcome.speed, ""));
+        let _ = writeln!(text, "\ntook {took} on this computer; a run does {speed} simulated seconds a second");
     }
     text
 }

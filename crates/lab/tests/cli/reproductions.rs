@@ -44,6 +44,29 @@ fn a_reproduction_stands_beside_what_was_published() {
     }
 }
 
+/// Whatever ends it, what is finished is kept, and the same command does the rest.
+#[test]
+fn a_reproduction_is_gone_on_with() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("kept");
+    let line = format!("{REPRODUCE} --quiet --json --out {}", dir.display());
+    let whole = good(&format!("{REPRODUCE} --quiet --json"));
+    assert_eq!(good(&line), whole);
+    assert_eq!(std::fs::read_to_string(dir.join("result.json")).unwrap(), whole);
+    // Killed in the middle of its third run's line.
+    let runs = dir.join("runs.jsonl");
+    let kept = std::fs::read(&runs).unwrap();
+    let ends: Vec<usize> = (0..kept.len()).filter(|&at| kept[at] == b'\n').collect();
+    std::fs::write(&runs, &kept[..ends[2] + 100]).unwrap();
+    std::fs::remove_file(dir.join("result.json")).unwrap();
+    assert_eq!(good(&line), whole);
+    let again = std::fs::read(&runs).unwrap();
+    assert_eq!(again[..ends[2]], kept[..ends[2]], "two runs were not done again");
+    assert_eq!(again.iter().filter(|&&byte| byte == b'\n').count(), ends.len());
+    let message = bad(&words(&line.replace("1/512", "1/500")));
+    assert!(message.contains("differs from the reproduction"), "{message}");
+}
+
 #[test]
 fn compactions_are_held_against_the_fewest_pages_that_must_move() {
     let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";

@@ -223,6 +223,58 @@ fn promotions_make_marks_rarer() {
     assert!(marks > 5 && marks * 5 < millis, "{marks} marks in {millis} ms");
 }
 
+/// Reads slow memory that it shares with its child; the child has written all of it before, or nothing.
+struct SharedWithChild {
+    child_writes: bool,
+}
+
+const SHARED: u64 = 1 << 32;
+
+impl SharedWithChild {
+    fn read<O: Os>(os: &mut O) -> Result<(), Signal> {
+        (0..4000 * MIB / PAGE).try_for_each(|page| os.load(SHARED + page % (MIB / PAGE) * PAGE))
+    }
+}
+
+impl Program for SharedWithChild {
+    fn name(&self) -> &str {
+        "shared with child"
+    }
+
+    fn footprint(&self) -> u64 {
+        2 * MIB
+    }
+
+    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
+        if role == 1 {
+            if self.child_writes {
+                (0..MIB / PAGE).try_for_each(|page| os.store(SHARED + page * PAGE))?;
+            }
+            return Self::read(os);
+        }
+        os.mmap(Map { addr: Some(SHARED), ..Map::anonymous(MIB) }).unwrap();
+        (0..MIB / PAGE).try_for_each(|page| os.store(SHARED + page * PAGE))?;
+        os.move_pages(SHARED, MIB, Some(1)).unwrap();
+        let child = os.fork(1).unwrap();
+        Self::read(os)?;
+        os.join(child);
+        Ok(())
+    }
+}
+
+/// What spaces share until one of them writes to it is as near to one as to the other.
+#[test]
+fn what_is_shared_until_a_write_is_not_marked() {
+    let marks = |child_writes| {
+        let mut config = config(0, 2);
+        // Not before the fork.
+        config.knobs.push((Knob::NumaScanDelayMs, 20));
+        outcome(&config, &SharedWithChild { child_writes }).stat(Stat::NumaPteUpdates)
+    };
+    assert_eq!(marks(false), 0);
+    assert!(marks(true) >= (MIB / PAGE) as i64);
+}
+
 #[test]
 fn a_machine_of_one_tier_has_nothing_to_move() {
     let program = builtin::from_name("zipf", 24 * MIB).unwrap();

@@ -259,16 +259,13 @@ impl<H: Host> Kernel<H> {
         Ok(calls::pair(task.process().open(Open { file, writable }), file))
     }
 
-    /// Where the bytes of a page lie in a buffer that stands for a part of a file from `offset` on.
-    fn place(&self, pfn: Pfn, at: u32, offset: u64, buffer: Buffer) -> u64 {
-        let position = self.mm.ground().frames.index_of(pfn).0 * PAGE_SIZE + at as u64;
-        buffer.addr + (position - offset)
-    }
-
     fn pread(&self, task: &Task, fd: u32, offset: u64, buffer: Buffer) -> Result<u64, Errno> {
         let (file, _) = self.file(task, fd)?;
+        // Pages come in order. Where one stands its frame does not tell: it may just have been cut off its file.
+        let mut to = buffer.addr;
         let mut sink = |pfn: Pfn, at: u32, bytes: u32| {
-            self.host().copy_to_user(self.place(pfn, at, offset, buffer), pfn, at, bytes);
+            self.host().copy_to_user(to, pfn, at, bytes);
+            to += u64::from(bytes);
         };
         self.mm
             .read(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut sink)
@@ -284,8 +281,10 @@ impl<H: Host> Kernel<H> {
         if end > file.capacity {
             return Err(Errno::NoSpc);
         }
+        let mut from = buffer.addr;
         let mut source = |pfn: Pfn, at: u32, bytes: u32| {
-            self.host().copy_from_user(pfn, at, self.place(pfn, at, offset, buffer), bytes);
+            self.host().copy_from_user(pfn, at, from, bytes);
+            from += u64::from(bytes);
         };
         self.mm
             .write(file.id, offset, buffer.len, self.mm.group_of(task.space()), &mut source)

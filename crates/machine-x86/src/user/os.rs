@@ -240,7 +240,11 @@ impl<R: Ring> Os for UserOs<'_, R> {
             copied.extend((0..pages).map(|page| file.page(offset + page).map(Page::before)));
         }
         let _held = process.call(patience);
-        let flux = map.addr.map(|_| process.map(patience).begin_replace(start, pages));
+        let coming = match &source {
+            Source::File { file, offset, shared: true } => Some((file.clone(), *offset)),
+            _ => None,
+        };
+        let flux = map.addr.map(|_| process.map(patience).begin_replace(start, pages, coming));
         let result = self.call(Call::Mmap(map));
         let mut shadow = process.map(patience);
         if let Ok(addr) = result {
@@ -288,7 +292,8 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let _held = process.call(patience);
         let (from, there) = {
             let mut map = process.map(patience);
-            (map.begin_take(start, old), remap.fixed.map(|_| map.begin_replace(to, new)))
+            let coming = map.find(start).region.and_then(|(region, at)| region.shared(at));
+            (map.begin_take(start, old), remap.fixed.map(|_| map.begin_replace(to, new, coming)))
         };
         let result = self.call(what);
         let mut map = process.map(patience);

@@ -56,6 +56,8 @@ pub struct Setup {
     pub check: bool,
     /// What the first task does instead of the program, given a way to make calls.
     pub body: Option<Body>,
+    /// What others do each time that a read has copied something.
+    pub beside_reads: Option<fn(&Mm<Hosted>)>,
 }
 
 /// What a task does with system calls alone.
@@ -79,6 +81,7 @@ impl Setup {
             deaf,
             check,
             body: None,
+            beside_reads: None,
         }
     }
 }
@@ -115,6 +118,7 @@ pub struct Hosted {
     kernel: OnceLock<&'static Kernel<Hosted>>,
     home: OnceLock<Home>,
     body: Option<Body>,
+    beside_reads: Option<fn(&Mm<Hosted>)>,
     told: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
 }
@@ -141,6 +145,7 @@ impl Hosted {
             kernel: OnceLock::new(),
             home: OnceLock::new(),
             body: setup.body,
+            beside_reads: setup.beside_reads,
             told: Mutex::default(),
             notes: Mutex::default(),
         }
@@ -428,6 +433,9 @@ impl Host for Hosted {
         // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which consists of
         // atomics and is used by the task alone, while it is in the call.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) }
+        if let Some(act) = self.beside_reads {
+            act(self.kernel().mm());
+        }
     }
 
     fn copy_from_user(&self, to: Pfn, at: u32, from: u64, bytes: u32) {

@@ -3,7 +3,7 @@
 use super::tree::{Entry, Mark};
 use super::{Cache, drop_swap_entry};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::Machine;
+use crate::machine::{Machine, Scope};
 use crate::memory::Memory;
 use crate::stat::Stat;
 use crate::tlb::FileSettled;
@@ -134,9 +134,15 @@ impl Cache {
         if !memory.try_lock_folio(pfn) {
             return false;
         }
-        let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
-        let unused = !frame.has_any(busy) && frame.mapcount() == 0 && matches!(frame.owner(), Owner::File(_));
-        if !unused || !frame.freeze(2) {
+        let fits = !frame.has(FrameFlags::WRITEBACK) && matches!(frame.owner(), Owner::File(_));
+        let _scope = memory.scope(Scope::RemoveMapping);
+        if !fits || !frame.freeze(2) {
+            memory.unlock_folio(pfn);
+            return false;
+        }
+        // Only now: whoever had unmapped it may have told of stores until it dropped the entry's reference.
+        if frame.has(FrameFlags::DIRTY) {
+            frame.unfreeze(2);
             memory.unlock_folio(pfn);
             return false;
         }

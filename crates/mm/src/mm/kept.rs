@@ -543,3 +543,64 @@ fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
     bench.mm.exit_space(space);
     assert_eq!(groups.usage(group), 0);
 }
+
+/// Who takes an entry away tells the file of stores first, and drops the entry's reference last.
+#[test]
+fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
+    let bench = Bench::new(PAGES, 64, |_| ());
+    let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
+    let file = bench.mm.create_file(kind, PAGE_SIZE);
+    bench.mm.read(file, 0, PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
+    let (cache, memory) = (&bench.mm.store.cache, bench.mm.store.memory());
+    let cached = || {
+        let found = cache.lookup(memory, file, PageIndex(0)).map(|folio| folio.head);
+        found.inspect(|&pfn| memory.put(pfn))
+    };
+    let pfn = cached().expect("it has been read");
+    *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
+        if scope == Scope::RemoveMapping {
+            bench.mm.store.cache.mark_dirty(bench.mm.store.memory(), pfn);
+        }
+    }));
+    bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
+    *bench.mm.machine().entered.lock() = None;
+    assert_eq!(cached(), Some(pfn), "a store is lost");
+    bench.mm.validate().unwrap();
+    bench.mm.fsync(file).unwrap();
+    bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
+    assert_eq!(cached(), None);
+    bench.mm.validate().unwrap();
+}
+
+/// The page of an entry that a fault has read may go meanwhile, and its frame come to another process.
+#[test]
+fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
+    let bench = Bench::new(1, 64, |_| ());
+    let alone = |space: SpaceId| {
+        let child = bench.mm.fork(space).unwrap();
+        bench.mm.exit_space(child);
+    };
+    bench.map_memory(1);
+    bench.store(AT, value(AT));
+    alone(bench.space);
+    let pfn = bench.reach(bench.space, AT, false);
+    let frame = &bench.mm.store.frames[pfn];
+    assert!(!frame.has(FrameFlags::EXCLUSIVE));
+    *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
+        if scope == Scope::DoWpPage && bench.mm.rss(bench.other) == 0 {
+            for _ in 0..2 {
+                bench.page_out(&[pfn]);
+                bench.end_transfers();
+            }
+            bench.mm.mmap(bench.other, &request(1, Backing::Anonymous)).unwrap();
+            assert_eq!(bench.reach(bench.other, AT, true), pfn, "what was given back last is taken first");
+            alone(bench.other);
+        }
+    }));
+    bench.mm.fault(bench.space, AT, AccessKind::Store).unwrap();
+    *bench.mm.machine().entered.lock() = None;
+    assert_eq!(bench.reach(bench.other, AT, false), pfn);
+    assert!(!frame.has(FrameFlags::EXCLUSIVE), "who does not map it says to whom it belongs");
+    assert_eq!(bench.load(bench.space, AT), value(AT));
+    bench.mm.validate().unwrap();
+}

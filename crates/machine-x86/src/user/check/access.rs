@@ -1,13 +1,14 @@
 //! Loads, stores and reads of files, judged.
 
 use super::file::Moment;
-use super::page::{Before, Page, View};
+use super::page::{Before, Locked, Page, View};
 use super::patience::{self, Patience};
 use super::space::{Found, Region, What};
 use super::stamp::{Mark, Origin, SECTOR, SECTORS};
 use super::{File, Memory, Process, Tally, Violation};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 use program::{AccessKind, Prot, Signal};
 
@@ -144,6 +145,10 @@ impl<M: Memory> Touch<'_, M> {
             (AccessKind::Fetch, Some(_)) => Ok(self.memory.fetch(addr)),
             (mode, None) => {
                 found.stored(mode);
+                let _coming =
+                    found.coming().filter(|_| mode == AccessKind::Store).and_then(|(file, index)| {
+                        file.page(index).map(|shadow| shadow.lock(self.patience).confused())
+                    });
                 Ok(self.stray(addr, mode, Origin::process(process.number, page)))
             }
         };
@@ -272,6 +277,32 @@ impl<M: Memory> Touch<'_, M> {
         }
     }
 
+    /// Lock the page that a store goes to, `of` a file if others see it; and the page of the file that a call is
+    /// mapping in its place, if any: the store may as well reach that one. Nobody knows what it holds from now on, in
+    /// whichever process, and no other store to it ends before this one.
+    fn lock<'p>(
+        &self,
+        page: &'p Page,
+        of: Option<(&Arc<File>, u64)>,
+        found: &Found<'p>,
+    ) -> (Locked<'p>, Option<Locked<'p>>) {
+        let place = |(file, index): (&Arc<File>, u64)| (file.number, index);
+        let of = of.map(place);
+        let coming = found.coming().filter(|&coming| Some(place(coming)) != of);
+        let (number, shadow) = match coming {
+            Some((file, index)) => (Some((file.number, index)), file.page(index)),
+            None => (None, None),
+        };
+        let confuse = || shadow.map(|shadow| shadow.lock(self.patience).confused());
+        // Private pages before those of files, and these in order: so nobody waits for each other.
+        if number < of {
+            let coming = confuse();
+            (page.lock(self.patience), coming)
+        } else {
+            (page.lock(self.patience), confuse())
+        }
+    }
+
     /// Store to all sectors.
     fn store(
         &mut self,
@@ -293,7 +324,8 @@ impl<M: Memory> Touch<'_, M> {
         };
         let behind = file.filter(|_| private).map(|(file, index)| Behind::new(file, index));
         found.stored(AccessKind::Store);
-        let store = page.lock(self.patience).store(origin, found.in_flux() && private);
+        let (locked, _coming) = self.lock(page, if private { None } else { file }, found);
+        let store = locked.store(origin, found.in_flux() && private);
         let mut stored = 0;
         let outcome = (0..SECTORS).try_for_each(|sector| {
             self.memory.store(addr + sector * SECTOR, store.mark().word(sector))?;

@@ -255,6 +255,12 @@ impl<'a> Locked<'a> {
         self.transition(bit::ANY, None, self.version());
     }
 
+    /// The same, and it stays so as long as the page is locked.
+    pub fn confused(self) -> Locked<'a> {
+        self.confuse();
+        self
+    }
+
     /// If the page shows what stands behind it, it may have become a copy of that, of what it showed meanwhile. If it
     /// may have become one before, it may be that copy, or this one.
     pub fn perhaps_copied(&self, behind: Option<View>) {

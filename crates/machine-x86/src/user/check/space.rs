@@ -3,6 +3,10 @@
 //! An access holds the map shared from before it touches memory until it is judged; a call that changes the map takes
 //! it alone for a moment before and a moment after. So no judged access overlaps the beginning or the end of such a
 //! call, and those that begin in between find their page *in flux* and are not judged.
+//!
+//! A store in flux may reach what the call has mapped before the map tells of it. If that is a file, other processes
+//! see it at once, and theirs is judged: so a call says at its beginning which file comes, and a store locks the shadow
+//! of that file's page, too, and leaves it as one of which nothing is known.
 
 use super::file::{File, Moment};
 use super::page::{Before, Forked, Page};
@@ -113,6 +117,14 @@ impl Region {
         }
     }
 
+    /// The file that stores reach, and its page `at` pages into the region.
+    pub fn shared(&self, at: u64) -> Option<(Arc<File>, u64)> {
+        match &self.what {
+            What::Private { .. } => None,
+            What::Shared(file, offset) => Some((file.clone(), offset + at)),
+        }
+    }
+
     /// The file that is shown, and its page `at` pages into the region.
     pub fn file(&self, at: u64) -> Option<(&Arc<File>, u64)> {
         match &self.what {
@@ -130,6 +142,8 @@ struct Flux {
     taken: Vec<(u64, Region)>,
     /// Something else is going to be mapped there.
     replaces: bool,
+    /// That is a file which stores reach, from this page of it on.
+    coming: Option<(Arc<File>, u64)>,
     /// Somebody stored there meanwhile, to what was there or to what is there now.
     stored: AtomicBool,
 }
@@ -145,9 +159,10 @@ pub struct Found<'a> {
     pub region: Option<(&'a Region, u64)>,
     /// A call that is changing it.
     flux: Option<&'a Flux>,
+    page: u64,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
     /// Is a call changing it?
     pub fn in_flux(&self) -> bool {
         self.flux.is_some()
@@ -156,6 +171,12 @@ impl Found<'_> {
     /// Is a call mapping something else there?
     pub fn replaced(&self) -> bool {
         self.flux.is_some_and(|flux| flux.replaces)
+    }
+
+    /// The page of a file that a call is mapping there, if stores reach it as soon as it is mapped.
+    pub fn coming(&self) -> Option<(&'a Arc<File>, u64)> {
+        let flux = self.flux?;
+        flux.coming.as_ref().map(|(file, first)| (file, first + (self.page - flux.start)))
     }
 
     /// An access begins.
@@ -178,7 +199,8 @@ impl Map {
     /// The mapping of a page.
     pub fn find(&self, page: u64) -> Found<'_> {
         let mapped = self.regions.range(..=page).next_back().filter(|(_, region)| page < region.end);
-        let mut found = Found { region: mapped.map(|(start, region)| (region, page - start)), flux: None };
+        let region = mapped.map(|(start, region)| (region, page - start));
+        let mut found = Found { region, flux: None, page };
         for flux in self.flux.iter().filter(|flux| (flux.start..flux.end).contains(&page)) {
             if found.flux.is_none_or(|other| !other.replaces) {
                 found.flux = Some(flux);
@@ -218,29 +240,32 @@ impl Map {
         taken.into_iter().collect()
     }
 
-    fn begin(&mut self, start: u64, end: u64, taken: Vec<(u64, Region)>, replaces: bool) -> InFlux {
+    fn begin(&mut self, start: u64, end: u64, taken: Vec<(u64, Region)>) -> &mut Flux {
         self.calls += 1;
-        let stored = AtomicBool::new(false);
-        self.flux.push(Flux { id: self.calls, start, end, taken, replaces, stored });
-        InFlux(self.calls)
+        let (replaces, coming, stored) = (false, None, AtomicBool::new(false));
+        self.flux.push(Flux { id: self.calls, start, end, taken, replaces, coming, stored });
+        self.flux.last_mut().expect("just put there")
     }
 
     /// A call that changes rights or content of a range begins.
     pub fn begin_change(&mut self, start: u64, pages: u64) -> InFlux {
-        self.begin(start, start + pages, Vec::new(), false)
+        InFlux(self.begin(start, start + pages, Vec::new()).id)
     }
 
     /// A call that takes mappings away begins. They are gone at once, so that the addresses may be used again as soon
     /// as the kernel says so.
     pub fn begin_take(&mut self, start: u64, pages: u64) -> InFlux {
         let taken = self.take(start, start + pages);
-        self.begin(start, start + pages, taken, false)
+        InFlux(self.begin(start, start + pages, taken).id)
     }
 
-    /// A call that maps something else over a range begins.
-    pub fn begin_replace(&mut self, start: u64, pages: u64) -> InFlux {
+    /// A call that maps something else over a range begins. `coming`: the file, from a page on, if that is one which
+    /// stores reach.
+    pub fn begin_replace(&mut self, start: u64, pages: u64, coming: Option<(Arc<File>, u64)>) -> InFlux {
         let taken = self.take(start, start + pages);
-        self.begin(start, start + pages, taken, true)
+        let flux = self.begin(start, start + pages, taken);
+        (flux.replaces, flux.coming) = (true, coming);
+        InFlux(flux.id)
     }
 
     fn end(&mut self, call: InFlux) -> Flux {
@@ -343,12 +368,17 @@ impl Map {
         before
     }
 
-    /// It has done so: pages may be copies now, of what the file held at a moment in between.
+    /// It has done so: pages may be copies now, of what the file held at a moment in between. Of what another call is
+    /// changing nothing is known, be it that this call has all but ended, and was about something that was mapped there
+    /// before.
     pub fn end_populate(&self, before: &[(u64, Before)], patience: &dyn Patience) {
         for &(page, ref before) in before {
-            let Found { region: Some((region, at)), flux: None } = self.find(page) else { continue };
+            let found = self.find(page);
+            let Some((region, at)) = found.region else { continue };
             let (Some(own), Some((file, index))) = (region.own(at), region.file(at)) else { continue };
-            if let Some(behind) = file.page(index) {
+            if found.in_flux() {
+                own.lock(patience).confuse();
+            } else if let Some(behind) = file.page(index) {
                 own.lock(patience).perhaps_copied(behind.since(before));
             }
         }

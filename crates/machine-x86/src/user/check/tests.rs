@@ -6,6 +6,7 @@ use super::space::{Region, Source};
 use super::stamp::{SECTOR, SECTORS};
 use super::*;
 use abi::Forget;
+use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
 use program::rng::Rng;
 use program::{AccessKind, Prot};
@@ -406,6 +407,84 @@ fn a_store_that_is_refused_may_leave_a_copy() {
     );
 }
 
+/// A thread that stores where another maps a file may reach the file before that call has ended, and other processes
+/// see it at once.
+#[test]
+fn a_store_beside_a_call_that_maps_a_file_may_be_seen_by_others() {
+    let file = Arc::new(File::new(1, 2 * PAGE));
+    // Over private memory, and where nothing is mapped.
+    for mapped in [true, false] {
+        let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 1, shared: true });
+        let other = BASE + 8 * PAGE;
+        if mapped {
+            let region = Region::new(other / PAGE, 1, Prot::RW, Source::Anonymous);
+            world.process.map(&PATIENCE).insert(other / PAGE, region);
+        }
+        world.fine(BASE, AccessKind::Store);
+        let coming = Some((file.clone(), 0));
+        let flux = world.process.map(&PATIENCE).begin_replace(other / PAGE - 1, 2, coming);
+        // The kernel has mapped the file; the call has not come back.
+        world.memory.map(other / PAGE, Some(&frames[0]));
+        world.fine(other, AccessKind::Store);
+        world.fine(BASE, AccessKind::Load);
+        world.fine(BASE, AccessKind::Store);
+        world.fine(BASE, AccessKind::Load);
+        let source = Source::File { file: file.clone(), offset: 0, shared: true };
+        let region = Region::new(other / PAGE - 1, 2, Prot::RW, source);
+        let mut map = world.process.map(&PATIENCE);
+        map.insert(other / PAGE - 1, region);
+        map.end_replace(flux, true, &PATIENCE);
+        drop(map);
+        world.fine(other, AccessKind::Load);
+        world.fine(BASE, AccessKind::Store);
+        put(&frames[0], &[0; 8]);
+        world.wrong(other, AccessKind::Load, "expected file 1 page 0x1");
+    }
+}
+
+/// Two stores may each reach the page that the other is for: both lock the file's first page first.
+#[test]
+fn stores_beside_calls_that_exchange_two_pages_do_not_wait_for_each_other() {
+    let file = Arc::new(File::new(1, 2 * PAGE));
+    let (world, _) = World::with(2, Source::File { file: file.clone(), offset: 0, shared: true });
+    let shadow = |page| file.page(page).unwrap();
+    for (at, coming) in [(0, 1), (1, 0)] {
+        let start = BASE / PAGE + at;
+        let call = world.process.map(&PATIENCE).begin_replace(start, 1, Some((file.clone(), coming)));
+        let first = Cell::new(Some(shadow(0).lock(&PATIENCE)));
+        let patience = || {
+            drop(shadow(1).lock(&|| panic!("who waits for the first page has locked the second")));
+            drop(first.take());
+        };
+        let mut touch = Touch { memory: &world.memory, patience: &patience, tally: &mut Tally::default() };
+        assert_eq!(touch.access(&world.process, start * PAGE, AccessKind::Store), Ok(Ok(())));
+        assert!(first.take().is_none(), "nobody has waited for the first page");
+        world.process.map(&PATIENCE).end_replace(call, false, &PATIENCE);
+    }
+}
+
+/// The end of a call on what was mapped there before comes after the next mapping.
+#[test]
+fn a_copy_made_by_populating_beside_the_end_of_another_call_is_one() {
+    let file = Arc::new(File::new(1, PAGE));
+    let (world, frames) = World::with(1, Source::Anonymous);
+    let unmapped = world.process.map(&PATIENCE).begin_take(1, 1);
+    let region = Region::new(1, 1, Prot::RW, Source::File { file: file.clone(), offset: 0, shared: false });
+    let mut map = world.process.map(&PATIENCE);
+    map.insert(1, region);
+    let before = map.begin_populate(1, 1);
+    map.end_populate(&before, &PATIENCE);
+    map.end_take(unmapped, true, &PATIENCE);
+    drop(map);
+    let held = file.change(&PATIENCE);
+    let other = frame();
+    Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
+        .end(0, Some(PAGE));
+    drop(held);
+    put(&frames[0], &[0; 8]);
+    world.fine(BASE, AccessKind::Load);
+}
+
 #[test]
 fn reads_of_files_are_judged() {
     let file = File::new(1, 2 * PAGE);
@@ -517,7 +596,7 @@ fn moving_at_the_same_time_is_fine() {
             // As a call does that names the place: the storm goes there, too.
             let (taken, there) = {
                 let mut map = world.process.map(&PATIENCE);
-                (map.begin_take(from, 2), map.begin_replace(to, 2))
+                (map.begin_take(from, 2), map.begin_replace(to, 2, None))
             };
             for (page, frame) in (0..).zip(&frames) {
                 world.memory.map(from + page, None);

@@ -21,39 +21,58 @@ impl<M: Machine> Fault<'_, M> {
             let (file, index) = self.vma.file_index(self.page).expect("a shared range has a file");
             return self.shared_store_mapped(entry, file, index);
         }
-        if self.may_reuse(entry) {
+        if self.is_exclusive(entry) {
             return self.reuse(entry);
+        }
+        if let Some(served) = self.reuse_if_alone(entry)? {
+            return Ok(served);
         }
         self.copy(entry)
     }
 
-    /// Is this process the only one that can see the page?
-    fn may_reuse(&self, entry: Entry) -> bool {
+    /// Is the page known to be this process's alone?
+    fn is_exclusive(&self, entry: Entry) -> bool {
         let page = entry.pfn();
-        if page == self.st.zero {
-            return false;
-        }
+        page != self.st.zero
+            && self.st.frames[self.st.frames.head(page)].is_anon()
+            && self.st.frames[page].has(FrameFlags::EXCLUSIVE)
+    }
+
+    /// Let a page that was shared be written where it is, if nobody else can see it any more. `None`: somebody can.
+    fn reuse_if_alone(&self, entry: Entry) -> Result<Option<Served>, FaultStop> {
+        let page = entry.pfn();
         let head = self.st.frames.head(page);
         let frame = &self.st.frames[head];
-        if !frame.is_anon() {
-            return false;
-        }
-        if self.st.frames[page].has(FrameFlags::EXCLUSIVE) {
-            return true;
-        }
         // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any
         // more: a page that stays would keep all others.
         let single = head == page && frame.order() == Order::ZERO;
-        if !single || frame.mapcount() != 1 || !self.st.try_lock_folio(head) {
+        if page == self.st.zero || !frame.is_anon() || !single || frame.mapcount() != 1 {
+            return Ok(None);
+        }
+        // Under the lock the entry keeps the page for us. It may be gone by now, and its frame be another process's,
+        // which is about to share it with a child.
+        let mut tables = self.lock();
+        let Some(slot) = self.slot_if(&mut tables, entry)? else { return Ok(Some(Served::MINOR)) };
+        if !self.become_exclusive(head) {
+            return Ok(None);
+        }
+        self.allow_private_writes(tables, slot);
+        Ok(Some(Served::MINOR))
+    }
+
+    /// Is the entry of a page, which is there and stays, all that refers to it? Then it is this process's alone.
+    fn become_exclusive(&self, page: Pfn) -> bool {
+        let frame = &self.st.frames[page];
+        if !self.st.try_lock_folio(page) {
             return false;
         }
-        free_swap(self.st.memory(), head);
-        // One reference is the entry's; any other may be somebody who still reads it.
+        free_swap(self.st.memory(), page);
+        // Any other reference may be that of somebody who still reads it.
         let alone = frame.refs() == 1 && frame.mapcount() == 1;
         if alone {
             frame.set(FrameFlags::EXCLUSIVE);
         }
-        self.st.unlock_folio(head);
+        self.st.unlock_folio(page);
         alone
     }
 
@@ -62,12 +81,15 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, entry)? {
-            let mut tables = tables.settle_at(slot, self.page);
-            tables.allow_writes(slot, self.page, Writes::Private);
-            self.st.charge(Work::EntrySet, 1);
-            self.count(Stat::Pgreuse);
+            self.allow_private_writes(tables, slot);
         }
         Ok(Served::MINOR)
+    }
+
+    fn allow_private_writes(&self, tables: Locked<'_, M>, slot: Slot) {
+        tables.settle_at(slot, self.page).allow_writes(slot, self.page, Writes::Private);
+        self.st.charge(Work::EntrySet, 1);
+        self.count(Stat::Pgreuse);
     }
 
     /// Give the process a copy of its own.
