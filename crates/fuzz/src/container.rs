@@ -1,10 +1,11 @@
 //! The trace container, as `pagefold info` and `run` read it.
 
 use crate::bytes::{self, number, pick};
-use crate::events::event;
+use crate::events::{MARKS, event};
 use crate::parts::{Parts, heads, mend};
 use crate::{one_line, with_file, within};
 use program::rng::Rng;
+use std::collections::BTreeSet;
 use trace::codec::Encoder;
 use trace::event::{Event, ThreadId};
 use trace::header::Place;
@@ -22,23 +23,23 @@ fn seed_trace(path: &std::path::Path, rng: &mut Rng) -> Vec<u8> {
     let root = writer.add_process(None);
     let beside = writer.add_thread(root);
     let child = writer.add_process(Some(root));
+    let mut changes = BTreeSet::new();
     for thread in [root, beside, child] {
         let mut push = |event: &Event| {
             // What no call can have done, the writer refuses.
             let _ = writer.push(thread, event);
         };
-        // Each thread is started once, below; and nobody waits for marks but those below.
+        // Others may wait for the marks that events of chance wait for.
+        (0..MARKS).for_each(|_| push(&Event::Mark));
+        // Each thread is started once, below, and each change of an address space made once.
         let drawn = std::iter::repeat_with(|| event(rng));
-        let apart = |event: &Event| {
-            matches!(event, Event::Spawn { .. } | Event::Fork { .. } | Event::Mark | Event::After { .. })
-        };
-        drawn.filter(|event| !apart(event)).take(20).for_each(|event| push(&event));
+        let starts = |event: &Event| matches!(event, Event::Spawn { .. } | Event::Fork { .. });
+        let mut again =
+            |event: &Event| event.epoch().is_some_and(|epoch| !changes.insert((thread == child, epoch)));
+        drawn.filter(|event| !starts(event) && !again(event)).take(20).for_each(|event| push(&event));
         if thread == root {
             push(&Event::Spawn { thread: beside });
             push(&Event::Fork { epoch: 0, thread: child });
-            push(&Event::Mark);
-        } else {
-            push(&Event::After { thread: root, mark: 1 });
         }
     }
     writer.finish().expect("it can be finished");

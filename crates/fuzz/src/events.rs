@@ -8,6 +8,9 @@ use trace::event::{Backing, Event, FileId, Run, ThreadId};
 /// Where mappings and accesses of events begin, so that they meet.
 const AT: u64 = 0x5000_0000;
 
+/// Marks that are waited for, of each thread.
+pub const MARKS: u64 = 3;
+
 fn addr(rng: &mut Rng) -> u64 {
     if rng.percent(90) { AT + (rng.below(64) << 12) } else { number(rng) }
 }
@@ -66,7 +69,7 @@ pub fn event(rng: &mut Rng) -> Event {
         }
         18 if rng.percent(30) => group(rng),
         18 if rng.percent(40) => {
-            let (thread, mark) = (thread(rng), rng.below(4));
+            let (thread, mark) = (ThreadId(rng.below(3) as u32), rng.below(MARKS + 1));
             pick(rng, &[Event::Mark, Event::Mark, Event::After { thread, mark }])
         }
         18 => pick(rng, &[Event::Open { file: FileId(0) }, Event::Close { file: FileId(0) }, Event::Exec]),

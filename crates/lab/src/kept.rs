@@ -5,8 +5,8 @@
 //! runs.jsonl     a line for each finished run; the first line says what made them
 //! ```
 //!
-//! A line is written whole or, if the process ends in the middle of it, cut off by who goes on. One process at a time: it
-//! holds a lock on the file of runs.
+//! A line is written whole or, if the process ends in the middle of it, cut off by who goes on. One process at a
+//! time: it holds a lock on the file of runs.
 
 use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;

@@ -7,8 +7,8 @@
 //! summary.json   the result
 //! ```
 //!
-//! Each file appears whole or not at all, but for `runs.jsonl` ([`crate::kept`]): what was finished survives whatever ends
-//! the process, and the same command goes on.
+//! Each file appears whole or not at all, but for `runs.jsonl` ([`crate::kept`]): what was finished survives whatever
+//! ends the process, and the same command goes on.
 
 use crate::error::{Error, Result};
 use crate::kept::{self, Kept, Plan};
@@ -67,8 +67,8 @@ impl RunDir {
         kept::check(path, plan(&config(setup, also)?)).map(drop)
     }
 
-    /// Take `path` for a result: a new or empty directory, or that of the same experiment, which then goes on. Returns what
-    /// is done already.
+    /// Take `path` for a result: a new or empty directory, or that of the same experiment, which then goes on.
+    /// Returns what is done already.
     pub fn open(path: &Path, setup: &Setup, also: &str) -> Result<(RunDir, Vec<Done>)> {
         let (kept, done) = Kept::open(path, plan(&config(setup, also)?))?;
         Ok((RunDir { kept }, done.into_values().collect()))

@@ -1,8 +1,8 @@
 //! What orders tasks: calls that wait for others, and calls that others wait for.
 //!
-//! Each such call gets a mark where it begins, and where it has returned a place at which it may be said to have waited.
-//! Who waited for whom is found out when the recording is over (`crates/trace/src/record/order.rs`), from what is told
-//! here: what each call did, to what, and when by a clock that all processes share.
+//! Each such call gets a mark where it begins, and where it has returned a place at which it may be said to have
+//! waited. Who waited for whom is found out when the recording is over (`crates/trace/src/record/order.rs`), from
+//! what is told here: what each call did, to what, and when by a clock that all processes share.
 
 use std::ffi::{c_int, c_long};
 

@@ -185,7 +185,8 @@ fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
 
 fn task(thread: &mut Thread, pending: &Pending, result: u64) {
     let result = match pending.call {
-        // SAFETY: the call has just succeeded, so the kernel wrote a `siginfo` there; the child's id is its fourth word.
+        // SAFETY: the call has just succeeded, so the kernel wrote a `siginfo` there; the child's id is its fourth
+        // word.
         Call::WaitId if pending.args[2] != 0 => u64::from(unsafe { *(pending.args[2] as *const u32).add(3) }),
         Call::WaitId => 0,
         _ => result,

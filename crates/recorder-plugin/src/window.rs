@@ -52,8 +52,8 @@ impl Window {
         }
     }
 
-    /// Count `count` accesses. Returns the run that had to make room; or one of no accesses if the page is watched: then
-    /// nothing was counted.
+    /// Count `count` accesses. Returns the run that had to make room; or one of no accesses if the page is watched:
+    /// then nothing was counted.
     #[inline]
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) -> Option<Run> {
         let key = page << 2 | mode as u64;

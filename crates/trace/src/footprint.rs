@@ -4,8 +4,8 @@
 //! belongs to its process. A forked child that only reads a page its parent had touched reads the parent's.
 //! What a process has is gone when it has ended, but for what its children still show.
 //!
-//! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they would
-//! come in another, so for programs with threads the peak is one of several that there can be.
+//! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they
+//! would come in another, so for programs with threads the peak is one of several that there can be.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What is in a trace, for `pagefold info`: tables, totals and the working-set curve.
 //!
 //! **The curve.** The time that the trace takes is cut into windows of equal length, and the distinct pages that each
-//! window touches are counted, as are those touched up to its end. Time is what `walk.rs` says it is: threads that do not
-//! wait for each other run beside each other, and an access takes as long as another. A run takes as long as it has
+//! window touches are counted, as are those touched up to its end. Time is what `walk.rs` says it is: threads that do
+//! not wait for each other run beside each other, and an access takes as long as another. A run takes as long as it has
 //! accesses, and its page is touched all that time.
 //! Pages are counted by process and address, so a page that two processes share counts twice here.
 

@@ -5,8 +5,9 @@
 //! correctness (see [`crate::event`]): change *e* of the address space is made after change *e - 1*; what a
 //! thread did after it had seen change *e* comes after it; and a change that takes something away waits until
 //! every other thread of the process has come to the point where it saw that change. Where the kernel made one thread
-//! wait for another (a futex, a pipe, a socket, the end of a thread), it waits until that one has come to the same point
-//! again. Waiting is done by short sleeps, because [`Os`] has nothing finer that fits; they are idle time, never work.
+//! wait for another (a futex, a pipe, a socket, the end of a thread), it waits until that one has come to the same
+//! point again. Waiting is done by short sleeps, because [`Os`] has nothing finer that fits; they are idle time,
+//! never work.
 //!
 //! Nothing else is ordered: accesses of two threads between such points come in any order, also if the program ordered
 //! them in memory of its own (spinning, atomics, a lock that was free).
@@ -197,8 +198,8 @@ impl<S: Source> Replay<S> {
         sum
     }
 
-    /// What a reader of the last run's numbers should know of one thread, in one line: what went otherwise, and whether the
-    /// trace is broken.
+    /// What a reader of the last run's numbers should know of one thread, in one line: what went otherwise, and
+    /// whether the trace is broken.
     pub fn note_of(&self, thread: ThreadId) -> Option<String> {
         let outcome = self.outcomes.get(thread.0 as usize)?.lock();
         let broken = outcome.broken.iter().map(|why| format!("thread {} of the trace: {why}", thread.0));

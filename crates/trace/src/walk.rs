@@ -1,9 +1,9 @@
 //! All events of a trace in one order, in which they can have happened.
 //!
-//! Threads have no common clock in a trace. Here each has one that counts its accesses; a thread begins at the time of who
-//! started it, and who waits for another goes on at the time when that one has come there, as in a replay. Of the threads
-//! that may go on, the one whose clock is least does, and may be ahead of others by some accesses, so that not each event
-//! changes the thread.
+//! Threads have no common clock in a trace. Here each has one that counts its accesses; a thread begins at the time
+//! of who started it, and who waits for another goes on at the time when that one has come there, as in a replay. Of
+//! the threads that may go on, the one whose clock is least does, and may be ahead of others by some accesses, so
+//! that not each event changes the thread.
 //!
 //! A file can be made so that threads wait for what never comes, or change without end. Where nobody may go on, the one
 //! whose clock is least does so all the same; and once threads' frames have been unpacked again more often than is
@@ -21,8 +21,8 @@ use crate::header::Header;
 const NOT_RUNNING: u64 = u64::MAX;
 /// How much of all accesses a thread may be ahead of others: one in so many.
 const AHEAD: u64 = 4096;
-/// Threads that keep their unpacked frames: those that went on last. Others unpack theirs again, so that a trace of many
-/// threads needs no more memory.
+/// Threads that keep their unpacked frames: those that went on last. Others unpack theirs again, so that a trace of
+/// many threads needs no more memory.
 const AWAKE: usize = 64;
 
 /// What a thread waits for.

@@ -1,7 +1,6 @@
 //! Recording real programs, from the emulator to the trace. Where the emulator is missing these tests say so and
 //! pass; the errors are tested everywhere.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use trace::event::{Event, ThreadId};
@@ -124,11 +123,6 @@ fn what_cannot_be_recorded_is_said_before_anything_runs() {
     assert!(
         message(&options(&output, &["no-such-program-7"])).contains("no-such-program-7: no such program")
     );
-    let script = folder.path().join("run.sh");
-    std::fs::write(&script, "#!/bin/sh\ntrue\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let text = message(&options(&output, &[script.to_str().unwrap()]));
-    assert!(text.contains("a script; record its interpreter: -- /bin/sh"), "{text}");
     let mut missing = options(&output, &["true"]);
     missing.emulator = Some("/no/such/qemu".into());
     let text = message(&missing);
@@ -153,7 +147,8 @@ fn a_recording_can_be_ended_and_is_a_trace_then() {
     let folder = tempfile::tempdir().unwrap();
     let (scratch, output) = (folder.path().join("scratch"), folder.path().join("x.pft"));
     std::fs::create_dir(&scratch).unwrap();
-    // Besides mkfifo, three processes that would go on for ever: one waits, one ends when it is asked to, the first is killed by that.
+    // Besides mkfifo, three processes that would go on for ever: one waits, one ends when it is asked to, the first
+    // is killed by that.
     let fifo = folder.path().join("fifo").display().to_string();
     let script = "(trap 'exit 0' TERM; while :; do x=1; done) & (read x) <&3 & while :; do x=1; done";
     let mut options = options(&output, &["sh", "-c", &format!("mkfifo {fifo}; exec 3<>{fifo}; {script}")]);
@@ -177,4 +172,19 @@ fn a_recording_can_be_ended_and_is_a_trace_then() {
     let maps = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("maps"));
     let left = maps.filter_map(|maps| std::fs::read_to_string(maps).ok());
     assert_eq!(left.filter(|maps| maps.contains(scratch.to_str().unwrap())).count(), 0);
+}
+
+#[test]
+fn of_a_script_the_interpreter_is_recorded() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (script, made) = (folder.path().join("run.sh"), folder.path().join("made"));
+    std::fs::write(&script, "#!/usr/bin/env sh\necho $1 $WORD > $2\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let command = ["env", "WORD=b", script.to_str().unwrap(), "a", made.to_str().unwrap()];
+    let Some(summary) = try_record(&folder.path().join("x.pft"), &command) else { return };
+    assert_eq!(std::fs::read_to_string(&made).unwrap(), "a b\n");
+    assert!(summary.program.ends_with("sh"), "{}", summary.program.display());
+    assert_eq!(summary.header.command, command);
+    assert!(summary.header.files.iter().any(|file| file.name == "run.sh"));
 }

@@ -1,5 +1,5 @@
-//! What tasks wait for: programs whose order is known are recorded, and their traces are gone through in the worst orders
-//! that a machine could choose. Where the emulator is missing the recordings are left out, and that is said.
+//! What tasks wait for: programs whose order is known are recorded, and their traces are gone through in the worst
+//! orders that a machine could choose. Where the emulator is missing the recordings are left out, and that is said.
 
 use std::ffi::{c_int, c_void};
 use std::io::{Read, Write};

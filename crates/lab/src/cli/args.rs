@@ -345,8 +345,8 @@ pub struct ExperimentArgs {
     /// holds the program (docs/groups.md). May be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     pub groups: Vec<GroupArg>,
-    /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command, which
-    /// then goes on
+    /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
+    /// which then goes on
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How to print the result.

@@ -32,6 +32,13 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
     let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
         .map_err(|error: RecordError| Error::Input(error.to_string()))?;
+    if made.program.file_name() != Path::new(&options.command[0]).file_name() {
+        eprintln!(
+            "pagefold: note: what {} starts was recorded: {}",
+            options.command[0],
+            made.program.display()
+        );
+    }
     for warning in &made.header.warnings {
         eprintln!("pagefold: note: {warning}");
     }

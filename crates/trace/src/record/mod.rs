@@ -10,21 +10,22 @@
 //!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
-//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
-//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
+//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that
+//!   is found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
 //!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
 //! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
+//! - Of a script its interpreter is recorded, of `env NAME=VALUE PROGRAM` the program.
 //! - A process that becomes another program with `execve` is recorded until then.
 
 mod convert;
 mod order;
+mod start;
 mod watch;
 
 pub use watch::Progress;
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -32,6 +33,7 @@ use std::process::{Command, ExitStatus};
 use crate::container::Writer;
 use crate::error::TraceError;
 use crate::header::Header;
+use start::{Start, executable, in_path};
 use watch::Watch;
 
 /// The plugin, compiled by the build script.
@@ -82,6 +84,8 @@ pub struct Summary {
     pub status: ExitStatus,
     /// Was it made to end?
     pub ended_early: bool,
+    /// What was run: the program, or the interpreter of a script.
+    pub program: PathBuf,
 }
 
 /// Why nothing was recorded. Each message is one line and says what to do.
@@ -110,13 +114,11 @@ pub enum RecordError {
         /// As it was given.
         program: String,
     },
-    /// The program is a script.
-    #[error("{}: a script; record its interpreter: -- {interpreter} {}", path.display(), path.display())]
-    Script {
-        /// The script.
-        path: PathBuf,
-        /// What its first line names.
-        interpreter: String,
+    /// Interpreters lead to each other.
+    #[error("{program}: a script whose interpreter is a script, and so on")]
+    Scripts {
+        /// As it was given.
+        program: String,
     },
     /// The program is for another machine.
     #[error("{}: not a program for {}", path.display(), std::env::consts::ARCH)]
@@ -191,9 +193,7 @@ pub fn record_watched(
     options: &RecordOptions,
     go_on: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Summary, RecordError> {
-    let name = options.command.first().ok_or(RecordError::NoCommand)?;
-    let program = find_program(name)?;
-    check_program(&program)?;
+    let start = Start::of(&options.command)?;
     let emulator = find_emulator(options)?;
     // A writer made now finds out that the output cannot be written before the program has run for an hour.
     let recorder = concat!("pagefold ", env!("CARGO_PKG_VERSION"), " qemu-user");
@@ -201,7 +201,7 @@ pub fn record_watched(
     writer.set_window(u64::from(options.window.clamp(1, 64)));
     let scratch = scratch_folder(options)?;
     let raw = scratch.path().join("raw");
-    let Emulated { pid, status, ended_early } = emulate(options, &emulator, &program, scratch.path(), go_on)?;
+    let Emulated { pid, status, ended_early } = emulate(options, &emulator, &start, scratch.path(), go_on)?;
     if !raw.join(crate::raw::file_name(pid)).exists() {
         if ended_early {
             return Err(RecordError::EndedAtOnce { output: options.output.clone() });
@@ -219,7 +219,7 @@ pub fn record_watched(
     convert::convert(&raw, pid, &mut writer)?;
     let header = writer.finish()?;
     let meta = fs::metadata(&options.output).map_err(io_error(&options.output, "look at it"))?;
-    Ok(Summary { header, file_len: meta.len(), status, ended_early })
+    Ok(Summary { header, file_len: meta.len(), status, ended_early, program: start.program })
 }
 
 fn scratch_folder(options: &RecordOptions) -> Result<tempfile::TempDir, RecordError> {
@@ -240,7 +240,7 @@ struct Emulated {
 fn emulate(
     options: &RecordOptions,
     emulator: &Path,
-    program: &Path,
+    start: &Start,
     scratch: &Path,
     go_on: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Emulated, RecordError> {
@@ -250,7 +250,8 @@ fn emulate(
     let arguments =
         format!("{},dir={},window={}", plugin.display(), raw.display(), options.window.clamp(1, 64));
     let mut command = Command::new(emulator);
-    command.args(["-0", &options.command[0], "-plugin", &arguments]).arg(program).args(&options.command[1..]);
+    command.args(["-0", &start.words[0], "-plugin", &arguments]).arg(&start.program).args(&start.words[1..]);
+    command.envs(start.variables.iter().cloned());
     let mut child = command.spawn().map_err(io_error(emulator, "run"))?;
     let mut watch = Watch::new(&raw, &plugin);
     let mut ended_early = false;
@@ -280,27 +281,6 @@ pub fn signal_of(status: ExitStatus) -> Option<i32> {
     status.signal()
 }
 
-fn executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-fn in_path(name: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| executable(path))
-}
-
-fn find_program(name: &str) -> Result<PathBuf, RecordError> {
-    let found = if name.contains('/') {
-        Some(PathBuf::from(name)).filter(|path| executable(path))
-    } else {
-        in_path(name)
-    };
-    found.ok_or_else(|| match name.contains('/') && Path::new(name).is_file() {
-        true => RecordError::NotExecutable { program: name.to_owned() },
-        false => RecordError::NoProgram { program: name.to_owned() },
-    })
-}
-
 fn find_emulator(options: &RecordOptions) -> Result<PathBuf, RecordError> {
     let name = match &options.emulator {
         Some(path) if executable(path) => return Ok(path.clone()),
@@ -309,24 +289,4 @@ fn find_emulator(options: &RecordOptions) -> Result<PathBuf, RecordError> {
     };
     let found = if name.contains('/') { None } else { in_path(&name) };
     found.ok_or(RecordError::NoEmulator { emulator: name })
-}
-
-/// The emulator runs ELF programs of this machine's architecture.
-fn check_program(path: &Path) -> Result<(), RecordError> {
-    let mut head = Vec::new();
-    let file = File::open(path).map_err(io_error(path, "open"))?;
-    file.take(256).read_to_end(&mut head).map_err(io_error(path, "read"))?;
-    if let Some(line) = head.strip_prefix(b"#!") {
-        let line = String::from_utf8_lossy(line.split(|&byte| byte == b'\n').next().unwrap_or(line));
-        return Err(RecordError::Script { path: path.to_owned(), interpreter: line.trim().to_owned() });
-    }
-    let machine: &[u8] = match std::env::consts::ARCH {
-        "x86_64" => &[62, 0],
-        "aarch64" => &[183, 0],
-        _ => return Ok(()),
-    };
-    if head.starts_with(b"\x7fELF\x02\x01") && head.get(18..20) == Some(machine) {
-        return Ok(());
-    }
-    Err(RecordError::ForeignProgram { path: path.to_owned() })
 }

@@ -1,13 +1,14 @@
 //! Who waited for whom: from what each call did, to pairs of a mark and the place that comes after it.
 //!
-//! All steps of all processes are gone through in the order of time. A step matters twice: where its call began, which is
-//! where others can have waited for it, and where it ended, which is where it can have waited for others. As nobody is
-//! found to have waited for what began later than they ended, a replay that keeps these pairs always comes to its end.
+//! All steps of all processes are gone through in the order of time. A step matters twice: where its call began,
+//! which is where others can have waited for it, and where it ended, which is where it can have waited for others. As
+//! nobody is found to have waited for what began later than they ended, a replay that keeps these pairs always comes
+//! to its end.
 //!
-//! - *A futex*: who waited there comes after the last wake of it. A wake of all (a barrier, a broadcast) comes after all
-//!   that waited then: who comes last to a barrier waits for nobody, but would be too early without them.
-//! - *A pipe or socket*: who read a byte comes after its write; who saw the end comes after the last that writers did. Who
-//!   wrote more to a pipe than it has room for comes after the read that made room.
+//! - *A futex*: who waited there comes after the last wake of it. A wake of all (a barrier, a broadcast) comes after
+//!   all that waited then: who comes last to a barrier waits for nobody, but would be too early without them.
+//! - *A pipe or socket*: who read a byte comes after its write; who saw the end comes after the last that writers
+//!   did. Who wrote more to a pipe than it has room for comes after the read that made room.
 //! - *A connection* is accepted after it was asked for, *a thread* joined after its end.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

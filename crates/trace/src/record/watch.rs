@@ -72,7 +72,8 @@ impl Watch {
         entries.filter_map(|entry| raw::pid_of(entry.file_name().to_str()?)).collect()
     }
 
-    /// Those of them that run. A number can have been given to another process meanwhile, which has not loaded our plugin.
+    /// Those of them that run. A number can have been given to another process meanwhile, which has not loaded our
+    /// plugin.
     fn running(&self) -> Vec<Pid> {
         let plugin = self.plugin.to_string_lossy();
         let ours = |pid: u32| {
