@@ -134,8 +134,8 @@ fn speed(done: &[Done]) -> f64 {
     if real > 0.0 { simulated / real } else { 0.0 }
 }
 
-/// Do the runs of one setting that are not done; `before` of other settings have been. Returns those of all its jobs that
-/// are, in the order of jobs.
+/// Do the runs of one setting that are not done; `before` of other settings have been. Returns those of all its jobs
+/// that are, in the order of jobs.
 fn measure(
     what: &'static Reproduction,
     case: &Arc<Case>,

@@ -2,9 +2,9 @@
 //!
 //! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page
 //! faults ([`Spaces::mark_for_numa`]): a task that has run for a period since it last did, by its own clock, if nobody
-//! has done it for a period by everybody's. So a task that waits most of the time is asked seldom. The fault gives it back, and tells which node the page is used from, and how
-//! soon after it was marked (`fault/hint`). A page of a slower tier that is hot is promoted, one that another node uses
-//! is moved there.
+//! has done it for a period by everybody's. So a task that waits most of the time is asked seldom. The fault gives it
+//! back, and tells which node the page is used from, and how soon after it was marked (`fault/hint`). A page of a
+//! slower tier that is hot is promoted, one that another node uses is moved there.
 //!
 //! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c
 //! (`migrate_misplaced_folio`) of Linux

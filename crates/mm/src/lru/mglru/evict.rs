@@ -163,8 +163,8 @@ impl Lru {
         unreachable!("a type was scanned")
     }
 
-    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. Without a budget, `scanned`
-    /// is 0 if nothing was taken and the end was reached.
+    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. Without a budget,
+    /// `scanned` is 0 if nothing was taken and the end was reached.
     fn scan<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, scan: &Scan) -> Found {
         let mut found = Found { left: scan.budget.unwrap_or(LARGE_BATCH), ..Found::default() };
         if vec.generations.count(scan.file) == MIN_GENERATIONS {

@@ -17,8 +17,8 @@
 //! 7.2 takes it again, as 6.12 does, and has another loop of reclaim ([`has_budget`]).
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
-//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty folio
-//! handling" (Kairui Song, 2026). Not here: what 6.13 and 6.14 changed of the controller.
+//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty
+//! folio handling" (Kairui Song, 2026). Not here: what 6.13 and 6.14 changed of the controller.
 
 use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};

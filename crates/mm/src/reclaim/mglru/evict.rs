@@ -152,8 +152,8 @@ impl<M: Machine> Reclaim<'_, M> {
         aged
     }
 
-    /// Age a vector of which nothing can be evicted, or soon will be; the second not at the first priority, as there may
-    /// be enough elsewhere. Returns whether it has aged.
+    /// Age a vector of which nothing can be evicted, or soon will be; the second not at the first priority, as there
+    /// may be enough elsewhere. Returns whether it has aged.
     fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
         let generations = &self.st.lru.vec(node, group).generations;
         let seq = generations.max_seq();
