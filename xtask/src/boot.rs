@@ -125,7 +125,7 @@ const MOVED: &str = "numa_pages_migrated ";
 /// A control group that is smaller than what its processes use.
 const GROUPED: [&str; 2] = [
     "zipf:9M:4 --memory 32M --cpus 4 --group web:memory.max=6M",
-    "fork-write:9M --memory 32M --cpus 4 --group web:memory.max=3M,processes=1- --group rest:processes=0",
+    "fork-write:9M --memory 32M --cpus 4 --group web:memory.max=1M,processes=1- --group rest:processes=0",
 ];
 
 /// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.

@@ -101,7 +101,7 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
             "cannot be reached",
         ),
         ("boot zipf --fragment frag-50", "'--fragment'"),
-        ("boot zipf --group a", "'--group'"),
+        ("boot zipf --group a:frobs=1", "no setting 'frobs'"),
         ("run zipf:1M --group a:memory.mx=1M", "did you mean 'memory.max'?"),
         ("run zipf:1M --group a:memory.max=1Q", "'1Q' is not a size"),
         ("run zipf:1M --group a --group b", "which processes begin in 'b'"),

@@ -195,7 +195,8 @@ impl<P: Program> SimOs<'_, P> {
             let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);
             return if swapped { Went::ToFileMapped } else { Went::Elsewhere };
         };
-        match self.world.kernel.file_number(id) {
+        // The oracle waits for the answer: nobody else may ask it meanwhile.
+        match self.machine.stoppable(false, || self.world.kernel.file_number(id)) {
             Some(file) => Went::ToFile(file.into(), frames.index_of(pfn).0),
             None => Went::ToFileMapped,
         }
