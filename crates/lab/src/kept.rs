@@ -138,11 +138,6 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         parse(&at, &bytes).map(|(_, done)| done)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Keep what became of a run.
     pub fn append(&mut self, key: &K, done: &D) -> Result<()> {
         self.write(&Line { key, done })?;

@@ -47,49 +47,21 @@ pub struct Done {
     pub record: RunRecord,
 }
 
-/// An output directory that is ours to fill.
-pub struct RunDir {
-    kept: Kept<Key, Done>,
-}
-
-fn config(setup: &Setup, also: &str) -> Result<String> {
+/// The text of [`plan`]: what is to be run, and what else makes its runs what they are.
+pub fn config(setup: &Setup, also: &str) -> Result<String> {
     let text = serde_json::to_string_pretty(&Config { setup, also });
     text.map(|text| text + "\n").map_err(|error| Error::Failed(error.to_string()))
 }
 
-fn plan(text: &str) -> Plan<'_> {
-    Plan { noun: "experiment", name: CONFIG, text }
+/// A directory is for the experiment of this text.
+pub fn plan(config: &str) -> Plan<'_> {
+    Plan { noun: "experiment", name: CONFIG, text: config }
 }
 
-impl RunDir {
-    /// Can `path` take this result? Touches nothing.
-    pub fn check(path: &Path, setup: &Setup, also: &str) -> Result<()> {
-        kept::check(path, plan(&config(setup, also)?)).map(drop)
-    }
-
-    /// Take `path` for a result: a new or empty directory, or that of the same experiment, which then goes on.
-    /// Returns what is done already.
-    pub fn open(path: &Path, setup: &Setup, also: &str) -> Result<(RunDir, Vec<Done>)> {
-        let (kept, done) = Kept::open(path, plan(&config(setup, also)?))?;
-        Ok((RunDir { kept }, done.into_values().collect()))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.kept.path()
-    }
-
-    /// Keep a run that is finished.
-    pub fn append(&mut self, done: &Done) -> Result<()> {
-        let key = Key { profile: done.record.profile.clone(), seed: done.record.seed };
-        self.kept.append(&key, done)
-    }
-
-    /// Write the rendered result.
-    pub fn save_summary(&self, text: &str, json: &str) -> Result<()> {
-        kept::write(self.path(), "summary.txt", text.as_bytes())?;
-        kept::write(self.path(), "summary.json", json.as_bytes())
-    }
+/// Write the rendered result.
+pub fn save_summary(path: &Path, text: &str, json: &str) -> Result<()> {
+    kept::write(path, "summary.txt", text.as_bytes())?;
+    kept::write(path, "summary.json", json.as_bytes())
 }
 
 /// Read a run directory back.
@@ -129,24 +101,26 @@ mod tests {
         let setup = setup(&["a", "b"]);
         let done: Vec<Done> =
             three_seeds().into_iter().map(|record| Done { host_seconds: 2.5, record }).collect();
-        let (mut dir, before) = RunDir::open(&path, &setup, "").unwrap();
+        let text = config(&setup, "").unwrap();
+        let (mut kept, before) = Kept::<Key, Done>::open(&path, plan(&text)).unwrap();
         assert!(before.is_empty());
-        done.iter().for_each(|done| dir.append(done).unwrap());
-        dir.save_summary("text", "{}").unwrap();
-        drop(dir);
-        let (read, mut runs) = load(&path).unwrap();
-        runs.sort_by_key(|done| done.record.seed);
+        for done in &done {
+            let key = Key { profile: done.record.profile.clone(), seed: done.record.seed };
+            kept.append(&key, done).unwrap();
+        }
+        save_summary(&path, "text", "{}").unwrap();
+        drop(kept);
+        let (read, runs) = load(&path).unwrap();
         assert_eq!(read, setup);
-        assert_eq!(
-            (runs.len(), &RunDir::open(&path, &setup, "").unwrap().1.len()),
-            (done.len(), &done.len())
-        );
+        let again = Kept::<Key, Done>::open(&path, plan(&text)).unwrap().1;
+        assert_eq!((runs.len(), again.len()), (done.len(), done.len()));
         assert!(done.iter().all(|done| runs.contains(done)));
         let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["config.json", "runs.jsonl", "summary.json", "summary.txt"]);
         // Something else is not gone on with.
-        let also = RunDir::check(&path, &setup, "oracle").unwrap_err().to_string();
+        let other = config(&setup, "oracle").unwrap();
+        let also = kept::check(&path, plan(&other)).unwrap_err().to_string();
         assert!(also.contains("differs from the experiment"), "{also}");
     }
 

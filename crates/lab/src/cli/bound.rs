@@ -3,6 +3,7 @@
 use super::args::BoundArgs;
 use super::experiment::{Measurement, interrupted, measure, understand};
 use super::output;
+use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
 use crate::error::Result;
 use crate::experiment::Ended;
@@ -18,7 +19,8 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     plan.count_bound(true)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, .. } = measure(plan, None, Vec::new(), &args.what)?;
+    let runs = Resumed::open(None, Unwritten::End)?;
+    let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));
     }

@@ -4,19 +4,20 @@ use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
 use super::groups::GroupArg;
 use super::many::{check_seeds, threads};
 use super::output;
+use super::resume::{Resumed, Unwritten};
 use crate::engine::{self, Fragmentation, GroupSpec, Machine, Program, Visit};
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::experiment::{Ended, Job, jobs};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
 use crate::replay::RunLine;
-use crate::rundir::{Done, RunDir};
+use crate::rundir::{self, Done, Key};
 use crate::summary::{SCHEMA, Setup, Summary};
 use crate::tree::Tree;
-use crate::{interrupt, svg as picture, table};
+use crate::{interrupt, kept, svg as picture, table};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// `pagefold run`.
@@ -88,18 +89,19 @@ fn carry_out(
     plan.group(&args.groups)?;
     plan.profile_tree = also.profile_tree || also.folded.is_some();
     plan.visits = also.visits.to_vec();
-    let besides = plan.besides();
-    args.out.as_deref().map_or(Ok(()), |path| RunDir::check(path, &plan.setup, &besides))?;
+    let config = rundir::config(&plan.setup, &plan.besides())?;
+    let out = args.out.as_deref();
+    out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
     // From here on the input is good; the directory is taken before the time is spent.
-    let open = |path: &PathBuf| RunDir::open(path, &plan.setup, &besides);
-    let (mut dir, before) = args.out.as_ref().map(open).transpose()?.unzip();
+    let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, kept } =
-        measure(plan, dir.as_mut(), before.unwrap_or_default(), &args.what)?;
+    let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
+    // If a run could not be written, the result can still be shown.
+    let kept = runs.written();
     if ended == Ended::Interrupted {
-        return Err(interrupted(&setup, &records, dir.as_ref().filter(|_| kept.is_ok())));
+        return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
     }
     let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
     let folded = summary.profile_tree.as_ref().map(Tree::folded);
@@ -110,9 +112,7 @@ fn carry_out(
     // What was measured is shown before anything else can fail.
     output::print(if args.style.json { &json } else { &text })?;
     kept?;
-    if let Some(dir) = &dir {
-        dir.save_summary(&text, &json)?;
-    }
+    out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
     if summary.same_work {
@@ -235,48 +235,32 @@ pub(super) struct Measurement {
     pub ended: Ended,
     /// Real time.
     pub host_seconds: f64,
-    /// Why they are not in the directory that they should be in. The runs go on: their result can still be shown.
-    pub kept: Result<()>,
 }
 
 /// Do the runs that were not done before.
-pub(super) fn measure(
-    plan: Plan,
-    mut dir: Option<&mut RunDir>,
-    before: Vec<Done>,
-    args: &WhatArgs,
-) -> Result<Measurement> {
+pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
     let all = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
     let names: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
-    let is =
-        move |job: &Job, record: &RunRecord| record.profile == names[job.profile] && record.seed == job.seed;
-    let left: Vec<Job> =
-        all.iter().filter(|job| !before.iter().any(|done| is(job, &done.record))).copied().collect();
-    let bar = progress_bar(all.len(), args.quiet);
-    bar.set_position(before.len() as u64);
-    bar.reset_eta();
+    let key = move |job: Job| Key { profile: names[job.profile].clone(), seed: job.seed };
+    let spent = host_seconds(&runs.done());
     let (start, no_host_time) = (Instant::now(), args.no_host_time);
-    let spent = before.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
-    let (mut kept, mut written, mut host_seconds) = (Ok(()), BTreeSet::new(), spent);
-    let finished = |records: &[RunRecord]| {
-        host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
-        bar.set_position((before.len() + records.len()) as u64);
-        let Some(dir) = &mut dir else { return Ok(()) };
-        // They come in the order of jobs, and end in any.
-        for record in records.iter().filter(|record| written.insert((record.profile.clone(), record.seed))) {
-            if kept.is_ok() {
-                kept = dir.append(&Done { host_seconds, record: record.clone() });
-            }
-        }
-        Ok(())
+    let run = move |job: Job| {
+        let record = one_run(&plan, job)?;
+        let host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
+        Ok(Done { host_seconds, record })
     };
-    let (new, ended) =
-        run_jobs(left, threads(args.jobs), move |job| one_run(&plan, job), interrupt::requested, finished)?;
+    let bar = progress_bar(all.len(), args.quiet);
+    let ended = runs.go_on(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
     bar.finish_and_clear();
-    let mut records: Vec<RunRecord> = before.into_iter().map(|done| done.record).chain(new).collect();
-    // In the order in which they would have been done in one go.
-    records.sort_by_key(|record| all.iter().position(|job| is(job, record)));
-    Ok(Measurement { records, ended, host_seconds, kept })
+    let (ended, mut done) = (ended?, runs.done());
+    let host_seconds = host_seconds(&done);
+    let records = all.iter().filter_map(|&job| done.remove(&key(job))).map(|done| done.record).collect();
+    Ok(Measurement { records, ended, host_seconds })
+}
+
+/// What an experiment had taken when the last of these runs ended.
+fn host_seconds(done: &BTreeMap<Key, Done>) -> f64 {
+    done.values().map(|done| done.host_seconds).fold(0.0, f64::max)
 }
 
 fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
@@ -316,14 +300,14 @@ fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) ->
     run.with(words)
 }
 
-pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&RunDir>) -> Error {
+pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Path>) -> Error {
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {
         _ if records.is_empty() => "interrupted before the first run has ended; nothing is kept".to_owned(),
         Some(dir) => format!(
             "{done}; they are kept in {dir}: the same command goes on, 'pagefold report {dir}' shows them",
-            dir = dir.path().display()
+            dir = dir.display()
         ),
         None => format!("{done}; nothing is kept without --out DIR"),
     })

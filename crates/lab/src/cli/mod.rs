@@ -14,6 +14,7 @@ mod optimum;
 mod output;
 mod parts;
 mod reproduce;
+mod resume;
 mod shell;
 mod sweep;
 mod tracing;

@@ -4,19 +4,18 @@ use super::args::ReproduceArgs;
 use super::experiment::progress_bar;
 use super::many::{check_seeds, threads};
 use super::output;
+use super::resume::{Resumed, Unwritten};
 use crate::engine;
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs, run as run_jobs};
-use crate::kept::{self, Kept, Plan};
+use crate::experiment::{Ended, Job, jobs};
+use crate::kept::{self, Plan};
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::reproduce::{Case, Outcome, Reproduction, render};
 use crate::{interrupt, replay};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Which run.
@@ -39,31 +38,6 @@ struct Done {
     record: RunRecord,
 }
 
-/// Runs that are done, by what they are; and where they are kept, if anywhere.
-#[derive(Default)]
-struct Runs {
-    done: BTreeMap<Key, Done>,
-    kept: Option<Kept<Key, Done>>,
-}
-
-impl Runs {
-    /// Those that were done before, if they are to be kept in a directory. Of one reproduction and scale; seeds may be
-    /// added.
-    fn open(out: Option<&Path>, what: &Reproduction, scale: f64) -> Result<Runs> {
-        let Some(path) = out else { return Ok(Runs::default()) };
-        let text = format!("reproduction = \"{}\"\nscale = {scale}\n", what.name);
-        let plan = Plan { noun: "reproduction", name: "reproduction.toml", text: &text };
-        let (kept, done) = Kept::open(path, plan)?;
-        Ok(Runs { done, kept: Some(kept) })
-    }
-
-    fn add(&mut self, key: Key, done: Done) -> Result<()> {
-        self.kept.as_mut().map_or(Ok(()), |kept| kept.append(&key, &done))?;
-        self.done.insert(key, done);
-        Ok(())
-    }
-}
-
 /// `pagefold reproduce`.
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     let what = Reproduction::find(&args.name)?;
@@ -74,7 +48,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
         what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
     let cases: Vec<Case> =
         what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
-    let shared = Arc::new(Mutex::new(Runs::open(args.out.as_deref(), what, scale)?));
+    let text = format!("reproduction = \"{}\"\nscale = {scale}\n", what.name);
+    let plan = Plan { noun: "reproduction", name: "reproduction.toml", text: &text };
+    let all_runs = Resumed::open(args.out.as_deref().map(|path| (path, plan)), Unwritten::End)?;
     interrupt::install()?;
     let mut outcome = Outcome::new(what, scale, args.many.seed, runs);
     let all = cases.len() * profiles.len() * runs as usize;
@@ -87,7 +63,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
             eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * runs as usize);
         }
         let case = Arc::new(case);
-        let (new, how) = measure(what, &case, &profiles, (args, runs), &bar, (&shared, done.len()))?;
+        let (new, how) = measure(what, &case, &profiles, (args, runs), &bar, (&all_runs, done.len()))?;
         outcome.add(&case, &new.iter().map(|done| done.record.clone()).collect::<Vec<_>>());
         done.extend(new);
         ended = how;
@@ -142,34 +118,24 @@ fn measure(
     profiles: &[Profile],
     (args, runs): (&ReproduceArgs, u32),
     bar: &ProgressBar,
-    (shared, before): (&Arc<Mutex<Runs>>, usize),
+    (resumed, before): (&Resumed<Key, Done>, usize),
 ) -> Result<(Vec<Done>, Ended)> {
     let all = jobs(profiles.len(), args.many.seed, runs);
     let (title, names) = (case.setting.title, profiles.to_vec());
-    let key = move |job: &Job| Key {
+    let key = move |job: Job| Key {
         setting: title.to_owned(),
         profile: names[job.profile].name.clone(),
         seed: job.seed,
     };
-    let locked = || shared.lock().expect("nobody panics with it");
-    let left: Vec<Job> = all.iter().filter(|&job| !locked().done.contains_key(&key(job))).copied().collect();
-    let before = before + all.len() - left.len();
-    bar.set_position(before as u64);
-    bar.reset_eta();
-    let finished = |new: &[()]| {
-        bar.set_position((before + new.len()) as u64);
-        Ok(())
-    };
-    let (case, profiles, kept, key_of) = (case.clone(), profiles.to_vec(), shared.clone(), key.clone());
+    let (case, profiles) = (case.clone(), profiles.to_vec());
     let run = move |job: Job| {
         let start = Instant::now();
         let record = one_run(what, &case, &profiles, job)?;
-        let done = Done { host_seconds: start.elapsed().as_secs_f64(), record };
-        kept.lock().expect("nobody panics with it").add(key_of(&job), done)
+        Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
     };
-    let (_, ended) = run_jobs(left, threads(args.many.jobs), run, interrupt::requested, finished)?;
-    let runs = locked();
-    Ok((all.iter().filter_map(|job| runs.done.get(&key(job)).cloned()).collect(), ended))
+    let ended = resumed.go_on(&all, key.clone(), run, threads(args.many.jobs), (bar, before))?;
+    let mut done = resumed.done();
+    Ok((all.iter().filter_map(|&job| done.remove(&key(job))).collect(), ended))
 }
 
 fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {

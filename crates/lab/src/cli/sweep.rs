@@ -3,9 +3,10 @@
 use super::experiment::progress_bar;
 use super::many::threads;
 use super::output;
+use super::resume::{Resumed, Unwritten};
 use crate::engine::{self, Fragmentation, Machine, Program};
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use crate::experiment::{Ended, Job, jobs};
 use crate::profile::{Profile, parse_setting};
 use crate::replay::RunLine;
 use crate::size::Memory;
@@ -14,7 +15,7 @@ use crate::{interrupt, kept, list, suggest};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What `sweep` takes.
 #[derive(Debug, Args)]
@@ -50,42 +51,26 @@ struct Ready {
 pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
     let (sweep, text) = Sweep::read(&args.file)?;
     let ready = prepare(&sweep, &args.file)?;
-    let (store, mut done) = sweep::open(&args.out, &text)?;
+    let runs = Resumed::open(Some((&args.out, sweep::plan(&text))), Unwritten::End)?;
     interrupt::install()?;
-    let key = |job: Job| Key { what: sweep.whats[job.profile].clone(), seed: job.seed };
-    let mut left = jobs(sweep.whats.len(), sweep.seed, sweep.runs);
-    left.retain(|&job| !done.contains_key(&key(job)));
-    let before = sweep.whats.len() * sweep.runs as usize - left.len();
-    let bar = progress_bar(before + left.len(), args.quiet);
-    bar.set_position(before as u64);
-    // What is left to do says how long it takes, not what was there.
-    bar.reset_eta();
-    let finished = |new: &[()]| {
-        bar.set_position((before + new.len()) as u64);
-        Ok(())
-    };
-    let shared = Arc::new(Mutex::new((store, BTreeMap::new())));
-    let (kept, metrics) = (shared.clone(), sweep.metrics.clone());
+    let all = jobs(sweep.whats.len(), sweep.seed, sweep.runs);
+    let (whats, metrics) = (sweep.whats.clone(), sweep.metrics.clone());
+    let key = move |job: Job| Key { what: whats[job.profile].clone(), seed: job.seed };
     let run = move |job: Job| {
-        let ready: &Ready = &ready[job.profile];
-        let (key, outcome) = (Key { what: ready.what.clone(), seed: job.seed }, ready.run(job.seed)?);
-        check_metrics(&metrics, &outcome)?;
-        let mut kept = kept.lock().expect("nobody panics with it");
-        kept.0.append(&key, &outcome)?;
-        kept.1.insert(key, outcome);
-        Ok(())
+        let outcome = ready[job.profile].run(job.seed)?;
+        check_metrics(&metrics, &outcome).map(|()| outcome)
     };
-    let ended = run_jobs(left, threads(args.jobs), run, interrupt::requested, finished);
+    let bar = progress_bar(all.len(), args.quiet);
+    let ended = runs.go_on(&all, key, run, threads(args.jobs), (&bar, 0));
     bar.finish_and_clear();
-    done.append(&mut shared.lock().expect("nobody panics with it").1);
-    let ended = ended?.1;
+    let (ended, done) = (ended?, runs.done());
     let outcome = Outcome::of(&sweep, &done);
     save(&args.out, &outcome, &outcome.csv(&done))?;
     if ended == Ended::Interrupted {
-        let all = before + outcome.left;
         return Err(Error::Interrupted(format!(
-            "interrupted; {} of {all} runs are kept in {}, and the same command goes on",
+            "interrupted; {} of {} runs are kept in {}, and the same command goes on",
             done.len(),
+            all.len(),
             args.out.display()
         )));
     }

@@ -16,4 +16,4 @@ mod store;
 
 pub use file::{Point, Sweep, What};
 pub use result::Outcome;
-pub use store::{Done, Key, open};
+pub use store::{Done, Key, plan};

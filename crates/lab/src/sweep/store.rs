@@ -1,13 +1,10 @@
-//! The directory of a sweep: its file `sweep.toml`, its runs (see [`Kept`]), and in the end or after an interrupt
+//! The directory of a sweep: its file `sweep.toml`, its runs ([`crate::kept`]), and in the end or after an interrupt
 //! `result.*`, which is made of them.
 
 use super::What;
-use crate::error::Result;
-use crate::kept::{Kept, Plan};
+use crate::kept::Plan;
 use crate::record::RunRecord;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,18 +26,17 @@ pub enum Done {
     Missing(String),
 }
 
-/// The runs of a sweep.
-pub type Store = Kept<Key, Done>;
-
-/// Take a directory for the sweep of this text. Returns what is done already.
-pub fn open(path: &Path, text: &str) -> Result<(Store, BTreeMap<Key, Done>)> {
-    Kept::open(path, Plan { noun: "sweep", name: "sweep.toml", text })
+/// A directory is for the sweep of this text.
+pub fn plan(text: &str) -> Plan<'_> {
+    Plan { noun: "sweep", name: "sweep.toml", text }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept::Kept;
     use crate::metrics::tests::run;
+    use std::collections::BTreeMap;
 
     #[test]
     fn runs_are_read_as_they_were_kept() {
@@ -59,9 +55,9 @@ mod tests {
             (key(1), Done::Record(Box::new(run("lazy", 1, 5_000, &[])))),
             (key(2), Done::Missing("out of memory".into())),
         ]);
-        let (mut store, _) = open(scratch.path(), "text").unwrap();
+        let (mut store, _) = Kept::<Key, Done>::open(scratch.path(), plan("text")).unwrap();
         all.iter().for_each(|(key, done)| store.append(key, done).unwrap());
         drop(store);
-        assert_eq!(open(scratch.path(), "text").unwrap().1, all);
+        assert_eq!(Kept::<Key, Done>::open(scratch.path(), plan("text")).unwrap().1, all);
     }
 }

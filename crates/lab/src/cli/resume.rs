@@ -1,0 +1,101 @@
+//! Do the runs that are not done yet, and keep each as it ends.
+
+use crate::error::{Error, Result};
+use crate::experiment::{Ended, Job, run as run_jobs};
+use crate::interrupt;
+use crate::kept::{Kept, Plan};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What becomes of the runs that are left when one cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Unwritten {
+    /// They are not done: nobody waits for hours for what is lost.
+    End,
+    /// They are done, and what they bring is shown; then the error.
+    GoOn,
+}
+
+/// Runs that are done, by what they are; and where they are kept, if anywhere.
+struct Runs<K, D> {
+    done: BTreeMap<K, D>,
+    kept: Option<Kept<K, D>>,
+    unwritten: Unwritten,
+    /// The first error of writing one, if the runs go on.
+    failed: Option<Error>,
+}
+
+impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Runs<K, D> {
+    fn add(&mut self, key: K, done: D) -> Result<()> {
+        let kept = self.kept.as_mut().filter(|_| self.failed.is_none());
+        match kept.map_or(Ok(()), |kept| kept.append(&key, &done)) {
+            Err(error) if self.unwritten == Unwritten::GoOn => self.failed = Some(error),
+            result => result?,
+        }
+        self.done.insert(key, done);
+        Ok(())
+    }
+}
+
+/// The runs of one command, shared by the threads that do them.
+pub(super) struct Resumed<K, D>(Arc<Mutex<Runs<K, D>>>);
+
+impl<K, D> Resumed<K, D>
+where
+    K: Clone + Serialize + DeserializeOwned + Ord + Send + 'static,
+    D: Clone + Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Those that are done, if they are to be kept in a directory and it was begun before.
+    pub(super) fn open(at: Option<(&Path, Plan<'_>)>, unwritten: Unwritten) -> Result<Resumed<K, D>> {
+        let (kept, done) = at.map(|(path, plan)| Kept::open(path, plan)).transpose()?.unzip();
+        let runs = Runs { done: done.unwrap_or_default(), kept, unwritten, failed: None };
+        Ok(Resumed(Arc::new(Mutex::new(runs))))
+    }
+
+    /// Do those of `jobs` that are not done, on this many threads. The bar begins at `before`, for runs of other jobs.
+    pub(super) fn go_on(
+        &self,
+        jobs: &[Job],
+        key: impl Fn(Job) -> K + Send + Sync + 'static,
+        run: impl Fn(Job) -> Result<D> + Send + Sync + 'static,
+        threads: usize,
+        (bar, before): (&ProgressBar, usize),
+    ) -> Result<Ended> {
+        let left: Vec<Job> =
+            jobs.iter().filter(|&&job| !self.lock().done.contains_key(&key(job))).copied().collect();
+        let before = before + jobs.len() - left.len();
+        bar.set_position(before as u64);
+        // What is left to do says how long it takes, not what was there.
+        bar.reset_eta();
+        let finished = |new: &[()]| {
+            bar.set_position((before + new.len()) as u64);
+            Ok(())
+        };
+        let runs = self.0.clone();
+        let one = move |job: Job| {
+            let done = run(job)?;
+            runs.lock().expect(NOBODY).add(key(job), done)
+        };
+        run_jobs(left, threads, one, interrupt::requested, finished).map(|(_, ended)| ended)
+    }
+
+    /// Runs that are done.
+    pub(super) fn done(&self) -> BTreeMap<K, D> {
+        self.lock().done.clone()
+    }
+
+    /// Are all of them kept that should be? To be asked once, at the end.
+    pub(super) fn written(&self) -> Result<()> {
+        self.lock().failed.take().map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Runs<K, D>> {
+        self.0.lock().expect(NOBODY)
+    }
+}
+
+const NOBODY: &str = "nobody panics with it";
