@@ -22,6 +22,15 @@ fn map(epoch: u64, page: u64, pages: u64) -> Event {
     Event::Map { epoch, addr: page * PAGE, len: pages * PAGE, rights, backing, populate, locked, replaces }
 }
 
+/// Two threads of one process that has 1000 pages.
+fn two_threads(writer: &mut Writer) -> (ThreadId, ThreadId) {
+    let root = writer.add_process(None);
+    let other = writer.add_thread(root);
+    writer.push(root, &map(1, 1000, 1000)).unwrap();
+    writer.push(root, &Event::Spawn { thread: other }).unwrap();
+    (root, other)
+}
+
 fn store(writer: &mut Writer, thread: ThreadId, pages: std::ops::Range<u64>, count: u32) {
     for page in pages {
         writer.push(thread, &Event::Run(Run { page, count, mode: AccessKind::Store })).unwrap();
@@ -60,10 +69,7 @@ fn what_ended_processes_had_is_not_there_with_what_later_ones_have() {
 #[test]
 fn phases_that_follow_each_other_are_not_one() {
     let info = info_of(|writer| {
-        let root = writer.add_process(None);
-        let other = writer.add_thread(root);
-        writer.push(root, &map(1, 1000, 1000)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        let (root, other) = two_threads(writer);
         store(writer, root, 1000..1064, 100);
         writer.push(root, &Event::Mark).unwrap();
         writer.push(other, &Event::After { thread: root, mark: 1 }).unwrap();
@@ -79,10 +85,7 @@ fn phases_that_follow_each_other_are_not_one() {
 #[test]
 fn threads_beside_each_other_are_one_phase() {
     let info = info_of(|writer| {
-        let root = writer.add_process(None);
-        let other = writer.add_thread(root);
-        writer.push(root, &map(1, 1000, 1000)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        let (root, other) = two_threads(writer);
         store(writer, root, 1000..1064, 100);
         store(writer, other, 1500..1564, 100);
     });
@@ -93,10 +96,7 @@ fn threads_beside_each_other_are_one_phase() {
 #[test]
 fn a_hot_page_is_hot_as_long_as_it_is_used() {
     let info = info_of(|writer| {
-        let root = writer.add_process(None);
-        let other = writer.add_thread(root);
-        writer.push(root, &map(1, 1000, 1000)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        let (root, other) = two_threads(writer);
         store(writer, root, 1000..1001, 64_000_000);
         store(writer, other, 1500..1502, 1000);
     });
