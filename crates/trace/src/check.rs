@@ -79,6 +79,9 @@ impl Check {
                 None => Err("a thread waits for one that is not there"),
             },
             _ if !event.possible() => Err("an event says what no call can have done"),
+            _ if event.file().is_some_and(|file| file.0 as usize >= header.files.len()) => {
+                Err("an event names a file that is not there")
+            }
             _ => match event.epoch() {
                 Some(change) if !self.changes[*process].note(change, header.processes[*process].epochs) => {
                     Err("a change of an address space is there twice")

@@ -183,6 +183,21 @@ impl Event {
         }
     }
 
+    /// The file that the event names.
+    pub fn file(&self) -> Option<FileId> {
+        match *self {
+            Event::Map { backing: Backing::File { file, .. }, .. }
+            | Event::Open { file }
+            | Event::Close { file }
+            | Event::Read { file, .. }
+            | Event::Write { file, .. }
+            | Event::Fsync { file }
+            | Event::Truncate { file, .. }
+            | Event::FileAdvise { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// Could another thread have used, until just before, what this event takes away?
     pub fn takes_away(&self) -> bool {
         match self {

@@ -184,6 +184,17 @@ fn what_no_call_can_have_done_is_refused() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_refused() {
+    let event = Event::Fsync { file: trace::event::FileId(u32::MAX) };
+    refused(&Crafted::new(&[&[&[event, event]]]).write("file.pft", |_| {}), "names a file that is not there");
+    // Nor is it written: a writer has a place for each file up to the largest.
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = trace::Writer::create(&folder.path().join("a.pft"), "test", &[], 3).unwrap();
+    let root = writer.add_process(None);
+    assert!(writer.push(root, &event).is_err());
+}
+
+#[test]
 fn changes_that_a_header_promises_are_there_once() {
     let skip = |epoch| Event::Skip { epoch };
     let good = Crafted::new(&[&[&[skip(2)]], &[&[skip(1), skip(9)]]]);

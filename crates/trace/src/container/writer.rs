@@ -140,7 +140,9 @@ impl Writer {
     /// # Panics
     /// If `thread` was not returned by this writer.
     pub fn push(&mut self, thread: ThreadId, event: &Event) -> Result<(), TraceError> {
-        if !event.possible() {
+        // What the footprint keeps of files has a place for each number up to the largest.
+        let unknown = |file: FileId| file.0 as usize >= self.header.files.len();
+        if !event.possible() || event.file().is_some_and(unknown) {
             return Err(TraceError::Impossible { path: self.path.clone(), event: *event });
         }
         if let Event::Spawn { thread: started } | Event::Fork { thread: started, .. } = *event {
