@@ -87,8 +87,10 @@ pub struct Page {
     pub folio: Pfn,
     /// Its frame.
     pub pfn: Pfn,
-    /// The caller had to wait for a device.
+    /// It was not cached: the caller had it read.
     pub major: bool,
+    /// The caller had to wait until it was read, by whomever.
+    pub waited: bool,
 }
 
 /// Cached pages of a file that follow each other in one folio.

@@ -24,7 +24,7 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
         Some(_) => {}
         None => read_cluster(memory, slot, gfp),
     }
-    let mut major = false;
+    let major = found.is_none();
     loop {
         let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.ground(), slot)) {
             Some(pfn) => pfn,
@@ -34,7 +34,6 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
             },
         };
         if !memory.frames[pfn].has(FrameFlags::UPTODATE) {
-            major = true;
             memory.wait_unlocked(pfn);
         }
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
@@ -49,7 +48,7 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
 pub struct SwappedIn {
     /// Its head.
     pub folio: Pfn,
-    /// The caller had to wait for a device.
+    /// It was not in the swap cache: the caller had it read. Waiting for what somebody else reads is no major fault.
     pub major: bool,
 }
 

@@ -52,7 +52,7 @@ impl From<CacheError> for FaultStop {
 /// What a served fault did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// Did it wait for a device?
+    /// Did it have a page read?
     pub done: FaultDone,
     /// Did it make a page of a file dirty? Then the task may have to wait for the flusher.
     pub dirtied: Option<FileId>,
