@@ -4,11 +4,14 @@ use super::*;
 use crate::api::FileKind;
 use crate::knobs::Knob;
 use crate::reclaim;
+use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
+const LAZY: u64 = 3;
+const LATR: u64 = 5;
 const ROOT: GroupId = GroupId(0);
 /// Where all is mapped: a multiple of 2 MiB.
 const AT: Vpn = Vpn(512 * 40);
@@ -91,6 +94,16 @@ impl Bench {
             assert_eq!(self.bits(page), None, "{page} is still there");
         }
     }
+
+    fn hardware_stores(&self, page: u64) {
+        let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let slot = tables.find(Vpn(AT.0 + page)).unwrap().slot;
+        tables.mark_used(slot, true);
+    }
+
+    fn count(&self, stat: Stat) -> i64 {
+        self.mm.ground().stats.read(stat)
+    }
 }
 
 /// What a miss has had read can be mapped, once it has arrived.
@@ -156,4 +169,39 @@ fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
     assert_eq!(bench.load(7), FaultDone::Major);
     assert_eq!(bench.mapped(64), [4, 5, 7, 9]);
     bench.mm.validate().unwrap();
+}
+
+/// A page that is this process's own comes back for stores, too, and is dirty only when one is made.
+#[test]
+fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
+    let bench = Bench::new();
+    bench.map(4, Backing::Anonymous);
+    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.swap_out(0..4);
+    bench.load(0);
+    let bits = bench.bits(0).unwrap();
+    assert!(bits.contains(Bits::WRITE) && !bits.contains(Bits::DIRTY));
+    bench.swap_out([0]);
+    assert_eq!(bench.count(Stat::PswpOut), 4, "what was not stored to is not written again");
+    bench.load(0);
+    bench.hardware_stores(0);
+    bench.swap_out([0]);
+    assert_eq!((bench.count(Stat::PswpOut), bench.count(Stat::Pgreuse)), (5, 0));
+    bench.mm.validate().unwrap();
+}
+
+/// What can be written must be flushed at once when reclaim takes it.
+#[test]
+fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
+    for policy in [LAZY, LATR] {
+        let bench = Bench::new();
+        bench.set(Knob::TlbUnmap, policy);
+        bench.map(4, Backing::Anonymous);
+        (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+        bench.swap_out(0..4);
+        bench.load(0);
+        assert!(!bench.bits(0).unwrap().contains(Bits::WRITE), "{policy}");
+        assert_eq!(bench.fault(0, AccessKind::Store), FaultDone::Minor);
+        assert!(bench.bits(0).unwrap().contains(Bits::WRITE | Bits::DIRTY), "{policy}");
+    }
 }

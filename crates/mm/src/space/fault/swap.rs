@@ -4,9 +4,11 @@ use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin};
 use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
+use crate::tlb::defers;
 use crate::units::*;
 
 /// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
@@ -62,6 +64,12 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
+    /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait for
+    /// its flush, so where flushes are put off a page that is only read does without.
+    fn gives_writes(&self) -> bool {
+        !defers(self.st.knobs.get(Knob::TlbUnmap))
+    }
+
     /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once
     /// have had entries for the slot. The tables are locked, so that no fork makes another entry.
     fn is_alone(&self, folio: Pfn) -> bool {
@@ -89,7 +97,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
         let exclusive = exclusive || self.is_store() && self.is_alone(folio);
-        let writable = self.is_store() && exclusive && self.vma.prot.contains(Prot::WRITE);
+        let writable =
+            exclusive && self.vma.prot.contains(Prot::WRITE) && (self.is_store() || self.gives_writes());
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
@@ -119,7 +128,8 @@ impl<M: Machine> Fault<'_, M> {
         // The entries' hold on the slots; the caller keeps one of its own until it has done.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
         self.st.swap.free_entries(self.st.memory().ground(), first, pages.count);
-        if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
+        let stored = writable && self.is_store();
+        if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
             self.drop_slots(folio);
         }
         Ok(true)
