@@ -205,3 +205,26 @@ fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
         assert!(bench.bits(0).unwrap().contains(Bits::WRITE | Bits::DIRTY), "{policy}");
     }
 }
+
+#[test]
+fn mprotect_gives_the_right_to_write_to_own_pages_back() {
+    let bench = Bench::new();
+    bench.map(8, Backing::Anonymous);
+    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.load(5);
+    let writable = || (0..8).filter(|&page| bench.bits(page).is_some_and(|bits| bits.contains(Bits::WRITE)));
+    for prot in [Prot::READ, Prot::NONE] {
+        bench.mm.mprotect(bench.space, AT, 8, prot).unwrap();
+        assert_eq!(writable().count(), 0);
+        bench.mm.mprotect(bench.space, Vpn(AT.0 + 1), 7, Prot::RW).unwrap();
+        assert_eq!(writable().collect::<Vec<_>>(), [1, 2, 3], "page 5 shows zeroes, for all that load them");
+    }
+    // What a child sees, too, is copied by the next store.
+    bench.mm.mprotect(bench.space, AT, 8, Prot::RW).unwrap();
+    let child = bench.mm.fork(bench.space).unwrap();
+    bench.mm.mprotect(bench.space, AT, 8, Prot::READ).unwrap();
+    bench.mm.mprotect(bench.space, AT, 8, Prot::RW).unwrap();
+    assert_eq!(writable().count(), 0);
+    bench.mm.exit_space(child);
+    bench.mm.validate().unwrap();
+}
