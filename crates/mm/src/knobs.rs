@@ -157,6 +157,8 @@ knobs! {
          follow the sizes as they are, as in Linux without groups (cgroup_disable=memory)";
     PageCluster "vm.page-cluster" 3 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
+    SwapVmaRaEnabled "swap.vma_ra_enabled" 1 0..=1 ""
+        "read ahead from swap what is beside a page in the address space (1; Linux does so if no swap device turns), or beside its slot (0)";
     DirtyRatio "vm.dirty_ratio" 20 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10 0..=100 "%"

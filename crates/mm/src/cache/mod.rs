@@ -50,8 +50,8 @@ pub use file::File;
 pub use readahead::Readahead;
 pub use split::CACHE_AND_CALLER;
 pub use swapin::{
-    SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, remove_from_swap_cache,
-    swapin,
+    Look, Nearby, SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
+    remove_from_swap_cache, swapin, swapin_near,
 };
 
 use crate::api::{FileAdvice, FileKind};

@@ -228,3 +228,22 @@ fn mprotect_gives_the_right_to_write_to_own_pages_back() {
     bench.mm.exit_space(child);
     bench.mm.validate().unwrap();
 }
+
+/// Pages are read with those beside them in the address space, wherever reclaim has put them in swap.
+#[test]
+fn what_is_beside_a_page_in_the_address_space_is_read_ahead_from_swap() {
+    for by_address in [1, 0] {
+        let bench = Bench::new();
+        bench.set(Knob::SwapVmaRaEnabled, by_address);
+        bench.map(64, Backing::Anonymous);
+        (0..64).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+        // Each is eight slots from its neighbours.
+        bench.swap_out((0..64).map(|at| at % 8 * 8 + at / 8));
+        assert_eq!(bench.load(3), FaultDone::Major);
+        bench.end_transfers();
+        assert_eq!(bench.count(Stat::SwapRa), by_address as i64 * 7);
+        let expected = if by_address == 1 { FaultDone::Minor } else { FaultDone::Major };
+        [0, 2, 4, 7].into_iter().for_each(|page| assert_eq!(bench.load(page), expected, "page {page}"));
+        bench.mm.validate().unwrap();
+    }
+}

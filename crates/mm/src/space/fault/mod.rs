@@ -270,7 +270,8 @@ impl<M: Machine> Fault<'_, M> {
             let set = self.st.rmap.create_anon();
             vma.view.anon = Some(set);
             vma.sets.push(set);
-            let only_new = Vma { view: VmaView { file: None, ..vma.view }, sets: smallvec::smallvec![set] };
+            let view = VmaView { file: None, ..vma.view };
+            let only_new = Vma { view, sets: smallvec::smallvec![set], swapped: vma.swapped };
             only_new.link(self.st, self.id, self.space.group());
             set
         })

@@ -2,7 +2,9 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
-use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin};
+use crate::cache::{
+    Look, Nearby, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
+};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
@@ -10,6 +12,9 @@ use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
 use crate::tlb::defers;
 use crate::units::*;
+
+/// log2 of the most pages that are read ahead by neighbours in the address space.
+const MOST_CLUSTER: u64 = 5;
 
 /// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
 struct Part {
@@ -37,7 +42,11 @@ impl<M: Machine> Fault<'_, M> {
             }
             self.st.swap.dup(slot);
         }
-        let page = swapin(self.st.memory(), slot, self.gfp);
+        let page = if self.st.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
+            swapin(self.st.memory(), slot, self.gfp)
+        } else {
+            swapin_near(self.st.memory(), slot, self.gfp, |look| self.nearby(look))
+        };
         let outcome = match page {
             Ok(page) => {
                 self.st.lock_folio(page.folio);
@@ -52,6 +61,27 @@ impl<M: Machine> Fault<'_, M> {
         };
         drop_swap_entry(self.st.memory(), slot);
         outcome
+    }
+
+    /// Slots of the pages beside this one that are worth reading with it. What a range's pages were in swap beside each
+    /// other for, the order of reclaim, says less of their use than their addresses.
+    fn nearby(&self, look: Look) -> Nearby {
+        let most = 1 << self.st.knobs.get(Knob::PageCluster).min(MOST_CLUSTER);
+        let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match look {
+            Look::Found { ahead } => {
+                state.found(self.page, ahead);
+                None
+            }
+            Look::Missed => state.missed(self.page, most),
+        });
+        let Some(window) = window else { return Nearby::new() };
+        let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
+        let first = window.start.max(self.vma.start.0).max(table);
+        let end = window.end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
+        let tables = self.lock();
+        self.st.charge(Work::EntryScan, end.saturating_sub(first));
+        let slots = (first..end).filter_map(|page| tables.find(Vpn(page))?.entry.as_swap());
+        slots.map(|(slot, _)| slot).collect()
     }
 
     /// A page that is shared came back for loads only. The store gets its own in the same fault: before the next,
