@@ -1,10 +1,10 @@
 //! What decisions know of a vector: its statistics as of the last time that they were added up.
 //!
-//! Linux counts what control groups have on each CPU for itself, and a worker adds that up every two seconds. As long as
-//! there are groups at all, the root's own sizes are read there, too. So "is the inactive list low", the choice to take
-//! only cache, "were refaults activated since", the size that a refault distance is held against, and the rate at which
-//! costs are forgotten follow sizes that may be two seconds old: of a program that has just begun, next to nothing. How
-//! much of a list is scanned follows the sizes as they are.
+//! Linux counts what control groups have on each CPU for itself, and a worker adds that up every two seconds. As long
+//! as there are groups at all, the root's own sizes are read there, too. So "is the inactive list low", the choice to
+//! take only cache, "were refaults activated since", the size that a refault distance is held against, and the rate at
+//! which costs are forgotten follow sizes that may be two seconds old: of a program that has just begun, next to
+//! nothing. How much of a list is scanned follows the sizes as they are.
 //!
 //! Here there is no worker: the first who asks when a period is over adds up for all. Where reclaim goes on all the
 //! time that is the same moment.

@@ -65,8 +65,8 @@ impl RangeReadahead {
         self.prev = page.0;
     }
 
-    /// A page has to be read. Returns the pages, at most `max`, that are worth reading with it: on the side to which the
-    /// faults go, or around it. `None`: only this one.
+    /// A page has to be read. Returns the pages, at most `max`, that are worth reading with it: on the side to which
+    /// the faults go, or around it. `None`: only this one.
     pub fn missed(&mut self, page: Vpn, max: u32) -> Option<Range<u64>> {
         if max <= 1 {
             return None;

@@ -93,8 +93,8 @@ impl<'a, M: Machine> Settled<'a, M> {
         self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
 
-    /// Let the anonymous pages of `[start, end)` that no other space can see be written, those of entries that forbid it
-    /// to this space. They do not count as used or written for that. Returns how many entries have changed.
+    /// Let the anonymous pages of `[start, end)` that no other space can see be written, those of entries that forbid
+    /// it to this space. They do not count as used or written for that. Returns how many entries have changed.
     pub fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
         assert!(self.settled == Paid::All, "the lock of {} is not settled", self.space);
         let mut allowed = 0;

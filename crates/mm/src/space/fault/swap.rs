@@ -94,8 +94,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait for
-    /// its flush, so where flushes are put off a page that is only read does without.
+    /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait
+    /// for its flush, so where flushes are put off a page that is only read does without.
     fn gives_writes(&self) -> bool {
         !defers(self.st.knobs.get(Knob::TlbUnmap))
     }
