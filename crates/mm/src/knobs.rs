@@ -152,8 +152,13 @@ knobs! {
         "a zone keeps 1/ratio of the memory of higher zones from allocations that could use those; 0 = none";
     PercpuPagelistHighFraction "vm.percpu_pagelist_high_fraction" 0 0..=1000 ""
         "CPUs' lists may hold 1/n of a zone together; 0 = by the low watermark";
+    MemcgFlushMs "memcg.flush_ms" 2000 0..=60000 "ms"
+        "how often statistics of control groups are added up; until then some decisions of the classic lists follow the older sizes; 0 = they \
+         follow the sizes as they are, as in Linux without groups (cgroup_disable=memory)";
     PageCluster "vm.page-cluster" 3 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
+    SwapVmaRaEnabled "swap.vma_ra_enabled" 1 0..=1 ""
+        "read ahead from swap what is beside a page in the address space (1; Linux does so if no swap device turns), or beside its slot (0)";
     DirtyRatio "vm.dirty_ratio" 20 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10 0..=100 "%"

@@ -25,6 +25,8 @@ mod oom;
 mod policy;
 mod room;
 #[cfg(test)]
+mod served;
+#[cfg(test)]
 mod tests;
 
 pub use groups::GroupAccount;

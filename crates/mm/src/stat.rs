@@ -55,7 +55,7 @@ named_table! {
         Pglazyfree "pglazyfree" "pages marked by MADV_FREE";
         Pglazyfreed "pglazyfreed" "such pages freed by reclaim";
         Pgfault "pgfault" "page faults";
-        Pgmajfault "pgmajfault" "page faults that waited for a device";
+        Pgmajfault "pgmajfault" "page faults whose page had to be read from a device";
         Pgrefill "pgrefill" "pages scanned on active lists";
         Pgreuse "pgreuse" "write faults that could keep the page";
         PgstealKswapd "pgsteal_kswapd" "pages reclaimed by kswapd";

@@ -3,7 +3,8 @@
 //! Programs go to and fro between a handful of pages (stack, the object at hand, a table, the code), so writing
 //! a run whenever the page changes would give runs of length two or three. The window holds the `(page, mode)`
 //! pairs that were used last; an access to one of them is only counted. A pair leaves when it is the longest
-//! unused one and room is needed, and then its run is written.
+//! unused one and room is needed, and then its run is written; but the modes of a page leave in the order in
+//! which they came in.
 //!
 //! **What that distorts.** A run stands where its page left the window, not where its accesses were, so accesses
 //! to different pages that lie within some 32 page changes of each other are reordered. The window is smaller
@@ -27,6 +28,8 @@ pub struct Window {
     keys: [u64; MOST],
     counts: [u32; MOST],
     used: [u64; MOST],
+    /// When it came in.
+    first: [u64; MOST],
     clock: u64,
     /// Where a pair was seen last, by some bits of its key: a hint that is checked.
     hints: [u8; 256],
@@ -46,6 +49,7 @@ impl Window {
             keys: [NONE; MOST],
             counts: [0; MOST],
             used: [0; MOST],
+            first: [0; MOST],
             clock: 0,
             hints: [0; 256],
             watched: Vec::new(),
@@ -81,12 +85,26 @@ impl Window {
             None if self.watched.contains(&(key >> 2)) => {
                 return Some(Run { page: key >> 2, count: 0, mode: AccessKind::Load });
             }
-            None => (0..self.size).min_by_key(|&at| self.used[at]).unwrap_or(0),
+            None => self.next_to_go(),
         };
         let run = self.run(at);
         (self.keys[at], self.counts[at], self.used[at]) = (key, count, self.clock);
+        self.first[at] = self.clock;
         self.hints[hint(key)] = at as u8;
         run
+    }
+
+    /// The pair that was used longest ago; or, of its page, the one that came in first.
+    fn next_to_go(&self) -> usize {
+        self.first_of_page((0..self.size).min_by_key(|&at| self.used[at]).unwrap_or(0))
+    }
+
+    /// Of the pairs with the same page, the one that came in first. A load that is told before the store that made the
+    /// page would be a fault of its own, on zeroes, and the store another.
+    fn first_of_page(&self, at: usize) -> usize {
+        let page = self.keys[at] >> 2;
+        let of_page = (0..self.size).filter(|&at| self.keys[at] >> 2 == page);
+        of_page.min_by_key(|&at| self.first[at]).unwrap_or(at)
     }
 
     fn run(&self, at: usize) -> Option<Run> {
@@ -95,17 +113,21 @@ impl Window {
         (key != NONE).then(|| Run { page: key >> 2, count: self.counts[at], mode })
     }
 
-    /// Empty the window, longest unused pair first.
+    /// Empty the window, longest unused pair first, but the modes of a page in the order in which they came in.
     pub fn drain(&mut self, mut each: impl FnMut(Run)) {
         let mut order: [usize; MOST] = std::array::from_fn(|at| at);
         let order = &mut order[..self.size];
         order.sort_unstable_by_key(|&at| self.used[at]);
-        for &at in order.iter() {
-            if let Some(run) = self.run(at) {
-                each(run);
+        for &last in order.iter() {
+            while self.keys[last] != NONE {
+                let at = self.first_of_page(last);
+                if let Some(run) = self.run(at) {
+                    each(run);
+                }
+                self.keys[at] = NONE;
+                self.used[at] = 0;
+                self.first[at] = 0;
             }
-            self.keys[at] = NONE;
-            self.used[at] = 0;
         }
     }
 }

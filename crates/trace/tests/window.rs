@@ -60,3 +60,32 @@ proptest! {
         prop_assert!(runs.len() <= changes + 1);
     }
 }
+
+fn leaves(window: &mut Window, page: u64, mode: AccessKind) -> Option<(u64, AccessKind)> {
+    window.touch(page, mode, 1).map(|run| (run.page, run.mode))
+}
+
+/// The store that made the page is told before the loads, though these were used longer ago.
+#[test]
+fn modes_of_a_page_leave_in_the_order_of_first_use() {
+    use AccessKind::{Load, Store};
+    let mut window = Window::new(4);
+    let filling = [(1, Store), (1, Load), (2, Load), (1, Store), (3, Load)];
+    assert!(filling.iter().all(|&(page, mode)| leaves(&mut window, page, mode).is_none()));
+    assert_eq!(leaves(&mut window, 4, Load), Some((1, Store)));
+    assert_eq!(leaves(&mut window, 5, Load), Some((1, Load)));
+    assert_eq!(leaves(&mut window, 6, Load), Some((2, Load)), "then by how long it was not used");
+}
+
+#[test]
+fn a_window_is_emptied_with_each_page_in_the_order_of_first_use() {
+    use AccessKind::{Load, Store};
+    let mut window = Window::new(8);
+    for (page, mode) in [(1, Store), (1, Load), (2, Load), (1, Store)] {
+        assert!(leaves(&mut window, page, mode).is_none());
+    }
+    let mut told = Vec::new();
+    window.drain(|run| told.push((run.page, run.mode, run.count)));
+    assert_eq!(told, [(1, Store, 2), (1, Load, 1), (2, Load, 1)]);
+    window.drain(|run| panic!("{run:?} is told twice"));
+}

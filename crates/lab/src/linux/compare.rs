@@ -203,6 +203,7 @@ impl<'a> Subject<'a> {
     /// The twin's.
     fn simulated(&self, machine: &Machine) -> Result<Vec<RunRecord>> {
         let profile = &self.job.profile;
+        let knobs = twins_knobs(&profile.knobs, &self.job.append);
         let mut records = Vec::new();
         for seed in self.seeds() {
             if interrupt::requested() {
@@ -210,7 +211,7 @@ impl<'a> Subject<'a> {
             }
             let run = Run {
                 memory: Some(self.shape.memory()),
-                knobs: &profile.knobs,
+                knobs: &knobs,
                 seed,
                 ..Run::new(machine, &self.program)
             };
@@ -243,6 +244,14 @@ impl<'a> Subject<'a> {
         }
         Ok(records)
     }
+}
+
+/// The profile's knobs, and what more words for Linux mean for ours: without control groups no decision waits for their
+/// statistics.
+fn twins_knobs(knobs: &[(Knob, u64)], append: &str) -> Vec<(Knob, u64)> {
+    let without = append.split_whitespace().any(|word| word == "cgroup_disable=memory");
+    let more = without.then_some((Knob::MemcgFlushMs, 0));
+    knobs.iter().copied().chain(more).collect()
 }
 
 fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {

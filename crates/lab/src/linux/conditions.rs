@@ -93,6 +93,9 @@ fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
     if let Some(name) = info.name.strip_prefix("kernel.") {
         return Some((format!("/proc/sys/kernel/{name}"), value.to_string()));
     }
+    if let Some(name) = info.name.strip_prefix("swap.") {
+        return Some((format!("/sys/kernel/mm/swap/{name}"), value.to_string()));
+    }
     if let Some(name) = info.name.strip_prefix("numa_balancing.") {
         return Some((format!("/sys/kernel/debug/sched/numa_balancing/{name}"), value.to_string()));
     }

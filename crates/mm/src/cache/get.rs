@@ -46,7 +46,12 @@ impl Cache {
                 return Err(shortage.into());
             }
             if memory.frames[folio.head].has(FrameFlags::UPTODATE) {
-                return Ok(Page { folio: folio.head, pfn: folio.frame(need.index), major: false });
+                return Ok(Page {
+                    folio: folio.head,
+                    pfn: folio.frame(need.index),
+                    major: false,
+                    waited: false,
+                });
             }
             memory.put(folio.head);
         }
@@ -60,7 +65,7 @@ impl Cache {
         if f.is_shmem() {
             return self.get_shmem_page(memory, id, index, gfp);
         }
-        let mut major = false;
+        let mut waited = false;
         let mut missed = false;
         while index.0 < f.pages() {
             let mut found = lookup(memory, f, index);
@@ -79,11 +84,11 @@ impl Cache {
             let Some(folio) = found else { continue };
             let frame = &memory.frames[folio.head];
             if !frame.has(FrameFlags::UPTODATE) {
-                major = true;
+                waited = true;
                 memory.wait_unlocked(folio.head);
             }
             if is_page_of(memory, folio.head, id, index) && frame.has(FrameFlags::UPTODATE) {
-                return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
+                return Ok(Page { folio: folio.head, pfn: folio.frame(index), major: missed, waited });
             }
             // Cut off the file while we waited.
             memory.put(folio.head);

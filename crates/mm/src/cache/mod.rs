@@ -50,8 +50,8 @@ pub use file::File;
 pub use readahead::Readahead;
 pub use split::CACHE_AND_CALLER;
 pub use swapin::{
-    SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, remove_from_swap_cache,
-    swapin,
+    Look, Nearby, SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
+    remove_from_swap_cache, swapin, swapin_near,
 };
 
 use crate::api::{FileAdvice, FileKind};
@@ -87,8 +87,10 @@ pub struct Page {
     pub folio: Pfn,
     /// Its frame.
     pub pfn: Pfn,
-    /// The caller had to wait for a device.
+    /// It was not cached: the caller had it read.
     pub major: bool,
+    /// The caller had to wait until it was read, by whomever.
+    pub waited: bool,
 }
 
 /// Cached pages of a file that follow each other in one folio.

@@ -64,7 +64,7 @@ impl Cache {
                         memory.wait_unlocked(folio.head);
                     }
                     if is_page_of(memory, folio.head, id, index) {
-                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
+                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major, waited: major });
                     }
                     // Cut off, or on its way to swap, while we waited.
                     memory.put(folio.head);
@@ -83,7 +83,7 @@ impl Cache {
                     if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
                         self.fill(memory, f, folio.head);
                         // Clean: until it is written it can be dropped and made again.
-                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major });
+                        return Ok(Page { folio: folio.head, pfn: folio.frame(index), major, waited: major });
                     }
                 }
             }

@@ -8,23 +8,51 @@ use crate::machine::{Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
 use crate::stat::Stat;
 use crate::units::*;
+use smallvec::SmallVec;
+
+/// What a look into the swap cache for a slot brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// A page; `ahead`: it had been read ahead, and nobody had asked for it since.
+    Found {
+        /// See there.
+        ahead: bool,
+    },
+    /// Nothing.
+    Missed,
+}
+
+/// Slots that are worth reading together, the wanted one among them; none: only that one is read.
+pub type Nearby = SmallVec<[SwapSlot; 32]>;
 
 /// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own; which of its
 /// pages it is, [`page_of_slot`] says when the folio is locked. If it is not in the swap cache, the slot is read, into
 /// a single page, and neighbours with it: slots that were filled together are wanted together. Waits for the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
+    swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
+}
+
+/// The same where the caller says which slots are worth reading with the wanted one.
+pub fn swapin_near<M: Machine>(
+    memory: &Memory<M>,
+    slot: SwapSlot,
+    gfp: Gfp,
+    near: impl FnOnce(Look) -> Nearby,
+) -> Result<SwappedIn, CacheError> {
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
     let mut found = memory.swap.cache_get(memory.ground(), slot);
     match found {
-        Some(pfn) if memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD) => {
-            memory.count(Stat::SwapRaHit, 1);
-            memory.swap.readahead.hit();
+        // What has come back in a larger folio says nothing.
+        Some(pfn) if memory.frames[pfn].order() > Order::ZERO => {}
+        Some(pfn) => {
+            let ahead = memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD);
+            memory.count(Stat::SwapRaHit, i64::from(ahead));
+            near(Look::Found { ahead });
         }
-        Some(_) => {}
-        None => read_cluster(memory, slot, gfp),
+        None => read_nearby(memory, near(Look::Missed), slot, gfp),
     }
-    let mut major = false;
+    let major = found.is_none();
     loop {
         let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.ground(), slot)) {
             Some(pfn) => pfn,
@@ -34,7 +62,6 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
             },
         };
         if !memory.frames[pfn].has(FrameFlags::UPTODATE) {
-            major = true;
             memory.wait_unlocked(pfn);
         }
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
@@ -49,7 +76,7 @@ pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Resul
 pub struct SwappedIn {
     /// Its head.
     pub folio: Pfn,
-    /// The caller had to wait for a device.
+    /// It was not in the swap cache: the caller had it read. Waiting for what somebody else reads is no major fault.
     pub major: bool,
 }
 
@@ -64,14 +91,27 @@ pub fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) 
     Some(folio.add(page))
 }
 
-/// Read the aligned cluster around a slot. The slot itself may be left out for want of memory.
-fn read_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, gfp: Gfp) {
+/// The aligned cluster around a slot.
+fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, look: Look) -> Nearby {
+    if let Look::Found { ahead } = look {
+        if ahead {
+            memory.swap.readahead.hit();
+        }
+        return Nearby::new();
+    }
     let most = 1 << memory.knobs.get(Knob::PageCluster);
-    let pages = memory.swap.readahead.window(wanted, most);
-    if pages == 1 || !gfp.read_ahead {
+    match memory.swap.readahead.window(wanted, most) {
+        1 => Nearby::new(),
+        pages => memory.swap.window(wanted, pages.ilog2()).map(SwapSlot).collect(),
+    }
+}
+
+/// Read these slots. The wanted one itself may be left out for want of memory.
+fn read_nearby<M: Machine>(memory: &Memory<M>, nearby: Nearby, wanted: SwapSlot, gfp: Gfp) {
+    if !gfp.read_ahead {
         return;
     }
-    for slot in memory.swap.window(wanted, pages.ilog2()).map(SwapSlot) {
+    for slot in nearby {
         if slot == wanted {
             if let Ok(Some(pfn)) = read_slot(memory, slot, gfp) {
                 memory.put(pfn);

@@ -21,6 +21,7 @@ mod batch;
 mod classic;
 mod deferred;
 mod group;
+mod known;
 pub mod mglru;
 mod policy;
 mod proposed;
@@ -32,6 +33,7 @@ mod workingset;
 
 pub use batch::{Isolated, Putback, Scan};
 pub use group::{Groups, Protection, ROOT};
+pub use known::Known;
 pub use policy::{Evicted, PolicyKind};
 pub use proposed::{Ask, Proposals, note_used};
 pub use protect::Claim;
@@ -45,7 +47,7 @@ use crate::frame::{Frame, FrameFlags};
 use crate::lock::Guard;
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::policy::MakePolicy;
-use crate::primitive::Ordering::*;
+use crate::primitive::{AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::units::*;
 use batch::take;
@@ -77,6 +79,8 @@ pub struct Lru {
     policy: PolicyCell,
     /// One from outside that proposes.
     custom: Option<MakePolicy>,
+    /// When what is known of the vectors was added up last.
+    added_up_at: AtomicU64,
 }
 
 impl Lru {
@@ -87,7 +91,9 @@ impl Lru {
         let kinds = memory.iter().map(|range| range.kind).collect();
         let deferred = deferred::Deferred::new(nodes);
         let (groups, policy) = (Groups::default(), PolicyCell::default());
-        let lru = Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy, custom: None };
+        let added_up_at = AtomicU64::new(0);
+        let lru =
+            Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy, custom: None, added_up_at };
         lru.make_vecs(ROOT);
         lru
     }

@@ -1,7 +1,7 @@
 //! Lists and groups against simple models.
 
 use super::*;
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::testing::{TestMachine, range};
 use proptest::prelude::*;
 use std_alloc::collections::{BTreeMap, VecDeque};
@@ -126,6 +126,7 @@ fn folios_without_users_are_handed_to_the_caller_on_putback() {
 #[test]
 fn a_page_that_comes_back_soon_is_activated() {
     let (base, lru) = setup();
+    base.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     for pfn in 0..4 {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::ACTIVE);
     }
@@ -137,7 +138,7 @@ fn a_page_that_comes_back_soon_is_activated() {
     assert!(flags.contains(FrameFlags::ACTIVE | FrameFlags::WORKINGSET), "distance 4, active list 4");
     let stats = [Stat::WorkingsetRefaultFile, Stat::WorkingsetActivateFile, Stat::WorkingsetRestoreFile];
     assert_eq!(stats.map(|stat| base.stats.read(stat)), [1, 1, 1]);
-    assert!(lru.node_vec(NodeId(0)).refaulted_since(true));
+    assert!(lru.node_vec(NodeId(0)).refaulted_since(&lru.known(&base, NodeId(0), ROOT), true));
     assert_eq!(lru.node_vec(NodeId(0)).cost().file, 16, "one page of I/O, halved: the lists are small");
 
     lru.refault(&base, Pfn(7), shadow, 0, false);
@@ -464,4 +465,26 @@ fn movers_on_many_threads_do_not_lose_a_folio() {
     let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(FrameFlags::LRU)).count();
     assert_eq!(listed as u32, FRAMES);
     assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
+}
+
+/// Decisions know of sizes as of the end of the last period of two seconds; without groups, as they are.
+#[test]
+fn what_is_known_of_sizes_is_as_old_as_the_last_period() {
+    let (base, lru) = setup();
+    let knows = || lru.known(&base, NodeId(0), ROOT).pages(LruList::InactiveFile);
+    base.knobs.set(Knob::MemcgFlushMs, 2000).unwrap();
+    new_folio(&base, &lru, Pfn(1), ROOT, FrameFlags::empty());
+    base.machine.advance(1_900_000_000);
+    assert_eq!(knows(), 0, "of what came since the beginning nothing is known");
+    base.machine.advance(200_000_000);
+    assert_eq!(knows(), 1);
+    new_folio(&base, &lru, Pfn(2), ROOT, FrameFlags::empty());
+    base.machine.advance(1_800_000_000);
+    assert_eq!(knows(), 1, "periods begin with the clock, not with who asks");
+    base.machine.advance(100_000_000);
+    assert_eq!(knows(), 2);
+    new_folio(&base, &lru, Pfn(3), ROOT, FrameFlags::empty());
+    assert_eq!(knows(), 2);
+    base.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
+    assert_eq!(knows(), 3);
 }

@@ -1,5 +1,6 @@
 //! One list vector: the lists of one group's folios on one node.
 
+use super::known::{AddedUp, Known};
 use super::mglru::{self, Generations};
 use super::policy::PolicyKind;
 use super::proposed::Proposed;
@@ -159,7 +160,9 @@ pub struct LruVec {
     pub(super) nonresident_age: AtomicU64,
     /// Refaulted pages activated in the subtree: anonymous, file.
     pub(super) activations: [AtomicU64; 2],
-    /// `activations` when the last reclaim ended.
+    /// What is known of it.
+    pub(super) added_up: AddedUp,
+    /// `activations`, as known when the last reclaim ended.
     snapshot: [AtomicU64; 2],
     /// Every dirty folio that the last scan met was already being written for reclaim.
     congested: AtomicBool,
@@ -227,15 +230,15 @@ impl LruVec {
         self.activations[file as usize].load(Relaxed)
     }
 
-    /// Have refaulted pages of the type been activated since [`LruVec::snapshot_refaults`]?
-    pub fn refaulted_since(&self, file: bool) -> bool {
-        self.activations(file) != self.snapshot[file as usize].load(Relaxed)
+    /// Have refaulted pages of the type been activated since [`LruVec::snapshot_refaults`], as far as is known?
+    pub fn refaulted_since(&self, known: &Known, file: bool) -> bool {
+        known.activations(file) != self.snapshot[file as usize].load(Relaxed)
     }
 
-    /// A reclaim ends: remember how many refaults have led to activation so far.
-    pub fn snapshot_refaults(&self) {
+    /// A reclaim ends: remember how many refaults are known to have led to activation so far.
+    pub fn snapshot_refaults(&self, known: &Known) {
         for file in [false, true] {
-            self.snapshot[file as usize].store(self.activations(file), Relaxed);
+            self.snapshot[file as usize].store(known.activations(file), Relaxed);
         }
     }
 

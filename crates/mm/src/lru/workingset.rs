@@ -11,7 +11,7 @@
 //! Source: mm/workingset.c of Linux 6.12 (Johannes Weiner).
 
 use super::policy::{Evicted, PolicyKind, STAMP_BITS};
-use super::{Lru, LruList, LruVec};
+use super::{Known, Lru, LruList, LruVec};
 use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
@@ -81,12 +81,12 @@ impl Competitors {
         size
     }
 
-    fn of(vec: &LruVec) -> Competitors {
+    fn of(known: &Known) -> Competitors {
         Competitors {
-            active_file: vec.pages(LruList::ActiveFile),
-            inactive_file: vec.pages(LruList::InactiveFile),
-            active_anon: vec.pages(LruList::ActiveAnon),
-            inactive_anon: vec.pages(LruList::InactiveAnon),
+            active_file: known.pages(LruList::ActiveFile),
+            inactive_file: known.pages(LruList::InactiveFile),
+            active_anon: known.pages(LruList::ActiveAnon),
+            inactive_anon: known.pages(LruList::InactiveAnon),
         }
     }
 }
@@ -99,12 +99,19 @@ struct Rivals<'a> {
 
 impl<'a> Rivals<'a> {
     /// `None`: the vector is gone.
-    fn of(lru: &'a Lru, evicted: Evicted, file: bool, swap_free: impl Fn() -> u64) -> Option<Rivals<'a>> {
+    fn of<M: Machine>(
+        base: &Base<M>,
+        lru: &'a Lru,
+        evicted: Evicted,
+        file: bool,
+        swap_free: impl Fn() -> u64,
+    ) -> Option<Rivals<'a>> {
         if !lru.groups.is_live(evicted.group) || evicted.node.index() >= lru.nodes() {
             return None;
         }
         let vec = lru.vec(evicted.node, evicted.group);
-        Some(Rivals { vec, size: Competitors::of(vec).size(file, swap_free() > 0) })
+        let known = lru.known(base, evicted.node, evicted.group);
+        Some(Rivals { vec, size: Competitors::of(&known).size(file, swap_free() > 0) })
     }
 
     /// Would its list have kept the page if it had had their room?
@@ -188,7 +195,7 @@ impl Lru {
             refaulted += base.frames[pfn].pages() as u64;
             if rivals.as_ref().is_none_or(|&(group, node, _)| (group, node) != (evicted.group, evicted.node))
             {
-                let found = Rivals::of(self, evicted, file, &swap_free);
+                let found = Rivals::of(base, self, evicted, file, &swap_free);
                 rivals = Some((evicted.group, evicted.node, found));
             }
             let (_, _, found) = rivals.as_ref().expect("just set");
@@ -219,20 +226,26 @@ impl Lru {
         base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
         if evicted.workingset {
             frame.set(FrameFlags::WORKINGSET);
-            self.note_cost(node, group, file, pages as u64, 0);
+            self.note_cost(base, (node, group), file, pages as u64, 0);
             base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
         }
     }
 
     /// Reclaim of the group's folios has cost something; all groups above bear it too.
-    pub fn note_cost(&self, node: NodeId, group: GroupId, file: bool, nr_io: u64, nr_rotated: u64) {
+    pub fn note_cost<M: Machine>(
+        &self,
+        base: &Base<M>,
+        (node, group): (NodeId, GroupId),
+        file: bool,
+        nr_io: u64,
+        nr_rotated: u64,
+    ) {
         if nr_io == 0 && nr_rotated == 0 {
             return;
         }
         for group in self.groups.upwards(group) {
-            let vec = self.vec(node, group);
-            let size = vec.evictable();
-            vec.lock().cost.note(file, nr_io, nr_rotated, size);
+            let size = self.known(base, node, group).evictable();
+            self.vec(node, group).lock().cost.note(file, nr_io, nr_rotated, size);
         }
     }
 }

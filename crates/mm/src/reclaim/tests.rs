@@ -167,6 +167,7 @@ impl Bench {
 #[test]
 fn clean_file_pages_go_first_and_leave_shadows() {
     let bench = Bench::new(64);
+    bench.st.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     bench.clean_file(0..200, ROOT);
     bench.anons(200, ROOT, Bits::empty());
     assert!(bench.direct() >= 32);

@@ -9,6 +9,7 @@ use crate::store::Store;
 use crate::table::Bits;
 use crate::tlb::Gather;
 use crate::units::*;
+use std_alloc::vec::Vec;
 
 impl Spaces {
     /// Make `page` a border between ranges. The caller holds the mapping semaphore alone.
@@ -93,12 +94,16 @@ impl Spaces {
                 return Err(Error::Access.into());
             }
         }
+        let mut forbidden = false;
         st.gather(id, |gather| {
             self.change_ranges(st, id, start, end, |vmas, at| {
                 vmas.protect(at, prot, gather);
             });
-            change_entries(st, id, start, end, prot, gather);
+            forbidden = change_entries(st, id, start, end, prot, gather);
         });
+        if forbidden && prot.contains(Prot::WRITE) {
+            allow_exclusive(st, space, id, start, end);
+        }
         Ok(())
     }
 }
@@ -117,8 +122,8 @@ fn grow<M: Machine>(st: &Store<M>, id: SpaceId, space: &Space, lower: &mut Vma, 
     }
 }
 
-/// Give present entries the rights of `prot`. The right to write is only taken here: a fault gives it, when it has seen
-/// to the page being this process's own.
+/// Give present entries the rights of `prot`. The right to write is only taken here. Returns whether there are present
+/// entries that do not have it.
 fn change_entries<M: Machine>(
     st: &Store<M>,
     id: SpaceId,
@@ -126,13 +131,15 @@ fn change_entries<M: Machine>(
     end: Vpn,
     prot: Prot,
     gather: &mut Gather,
-) {
+) -> bool {
     let rights = rights_of(prot);
     let read_only = !prot.contains(Prot::WRITE);
     let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
     forbidden.set(Bits::WRITE, read_only);
+    let mut without = false;
     let mut tables = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, |tables, run| {
+        without |= run.entry.is_present() && (read_only || !run.entry.has(Bits::WRITE));
         if !run.entry.is_present() {
             if run.entry.as_migrating().is_some() {
                 // What CPUs may still do through its old translation is paid for when the space is settled.
@@ -147,4 +154,24 @@ fn change_entries<M: Machine>(
             gather.tightened(st.memory().ground(), tightened);
         }
     });
+    without
+}
+
+/// Let the process write to those pages that are its own, in private ranges, without a fault for each: what once was
+/// exclusive stays so while it is protected. All that is owed for the space is paid first, once for all of them. Pages
+/// that others may see, and those of files, wait for the fault that copies them, or tells the file.
+fn allow_exclusive<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+    let private: Vec<(Vpn, Vpn)> = {
+        let vmas = space.vmas.lock();
+        let own = vmas.overlapping(start, end).filter(|vma| !vma.view.is_shared());
+        own.map(|vma| (vma.view.start.max(start), vma.view.end().min(end))).collect()
+    };
+    if private.is_empty() {
+        return;
+    }
+    let mut tables = st.tables.lock(st.memory().ground(), id).settle();
+    for (start, end) in private {
+        let allowed = tables.allow_exclusive_writes(start, end);
+        st.charge(Work::EntrySet, allowed);
+    }
 }

@@ -418,8 +418,13 @@ fn a_page_of_a_shared_folio_is_copied_alone() {
 fn an_exclusive_page_of_a_folio_stays() {
     let mut world = World::new(1, 1);
     world.apply(0, Op::Map { at: ANON, order: 3 });
-    world.apply(0, Op::Protect { at: ANON, pages: 8, write: false });
-    world.apply(0, Op::Protect { at: ANON, pages: 8, write: true });
+    let space = world.ids[0];
+    world.st.gather(space, |gather| {
+        let mut tables = world.st.tables.lock(world.base(), space);
+        let mut forbidden = Vec::new();
+        tables.for_each(Vpn(ANON), Vpn(ANON + 8), |tables, run| forbidden.push(tables.forbid_writes(&run)));
+        forbidden.into_iter().for_each(|run| gather.tightened(world.base(), run));
+    });
     world.apply(0, Op::Touch { at: ANON + 3, store: true });
     let counts: Vec<_> = world.runs(world.ids[0], ANON, END).iter().map(|run| run.count).collect();
     assert_eq!(counts, [3, 1, 4], "the right to write ends a run");

@@ -7,6 +7,7 @@ use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::mempolicy::MemPolicy;
 use crate::store::Store;
+use crate::swap::RangeReadahead;
 use crate::table::USER_END;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -41,7 +42,7 @@ impl Spaces {
             anon_index: PageIndex(start.0),
             anon: None,
         };
-        let vma = Vma { view, sets: SmallVec::new() };
+        let vma = Vma { view, sets: SmallVec::new(), swapped: RangeReadahead::default() };
         vma.link(st, id, space.group());
         space.vmas.lock().insert(vma);
         st.charge(Work::VmaChange, 1);

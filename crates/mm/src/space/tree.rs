@@ -2,6 +2,7 @@
 
 use super::vma::{Vma, VmaView};
 use crate::api::Prot;
+use crate::swap::RangeReadahead;
 use crate::table::USER_END;
 use crate::tlb::Gather;
 use crate::units::*;
@@ -85,6 +86,15 @@ impl VmaTree {
             self.ranges.insert(end, vma);
         }
         result
+    }
+
+    /// Change what is remembered, of the range that starts at a page, of coming back from swap.
+    pub(super) fn change_readahead<R>(
+        &mut self,
+        start: Vpn,
+        change: impl FnOnce(&mut RangeReadahead) -> R,
+    ) -> R {
+        change(&mut self.starting_at_mut(start).swapped)
     }
 
     /// Add a range.

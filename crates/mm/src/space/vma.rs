@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::mempolicy::MemPolicy;
 use crate::rmap::{Span, SpanFlags};
 use crate::store::Store;
+use crate::swap::RangeReadahead;
 use crate::table::Rights;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -121,12 +122,14 @@ pub struct Vma {
     pub view: VmaView,
     /// All sets that it is registered with, oldest first: those inherited by fork, then its own.
     pub sets: SmallVec<[AnonId; 4]>,
+    /// What coming back from swap was like lately.
+    pub(super) swapped: RangeReadahead,
 }
 
 impl Clone for Vma {
     fn clone(&self) -> Vma {
         // As a slice, which is copied in one step.
-        Vma { view: self.view, sets: SmallVec::from_slice(&self.sets) }
+        Vma { view: self.view, sets: SmallVec::from_slice(&self.sets), swapped: self.swapped }
     }
 }
 

@@ -9,7 +9,7 @@ named_table! {
     /// A counter that each control group has.
     GroupStat {
         Pgfault "pgfault" "page faults";
-        Pgmajfault "pgmajfault" "page faults that waited for a device";
+        Pgmajfault "pgmajfault" "page faults whose page had to be read from a device";
         PgscanKswapd "pgscan_kswapd" "pages scanned by kswapd";
         PgscanDirect "pgscan_direct" "pages scanned directly, for the group's limits, too";
         PgstealKswapd "pgsteal_kswapd" "pages reclaimed by kswapd";

@@ -22,6 +22,7 @@ use crate::stat::Stat;
 use crate::units::*;
 use area::Slots;
 pub use groups::SwapGroups;
+pub use readahead::RangeReadahead;
 pub(crate) use readahead::SwapReadahead;
 use std_alloc::boxed::Box;
 use std_alloc::format;

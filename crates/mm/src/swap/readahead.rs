@@ -1,7 +1,9 @@
-//! How many slots to read when one is wanted: as many as reading ahead has lately been worth.
+//! How many slots to read when one is wanted: as many as reading ahead has lately been worth. Which: those beside it in
+//! swap, or those of the pages beside it in the address space, each range judged by itself.
 
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
-use crate::units::SwapSlot;
+use crate::units::{SwapSlot, Vpn};
+use core::ops::Range;
 
 /// What is remembered of the last reads.
 #[derive(Default)]
@@ -26,7 +28,8 @@ impl SwapReadahead {
             return 1;
         }
         let hits = self.hits.swap(0, Relaxed);
-        let pages = window(self.prev.load(Relaxed), slot.0, hits, max, self.window.load(Relaxed));
+        let pages =
+            window(self.prev.load(Relaxed).into(), slot.0.into(), hits, max, self.window.load(Relaxed));
         if hits == 0 {
             self.prev.store(slot.0, Relaxed);
         }
@@ -35,10 +38,57 @@ impl SwapReadahead {
     }
 }
 
+/// Most hits that are remembered of a range.
+const RANGE_HITS: u32 = 63;
+/// Hits that a range begins with, so that it is tried.
+const FIRST_HITS: u32 = 4;
+
+/// What is remembered of the last pages that came back to a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeReadahead {
+    /// The last page.
+    prev: u64,
+    window: u32,
+    hits: u32,
+}
+
+impl Default for RangeReadahead {
+    fn default() -> RangeReadahead {
+        RangeReadahead { prev: 0, window: 0, hits: FIRST_HITS }
+    }
+}
+
+impl RangeReadahead {
+    /// A page was found in the swap cache; `ahead`: it had been read ahead.
+    pub fn found(&mut self, page: Vpn, ahead: bool) {
+        self.hits = (self.hits + u32::from(ahead)).min(RANGE_HITS);
+        self.prev = page.0;
+    }
+
+    /// A page has to be read. Returns the pages, at most `max`, that are worth reading with it: on the side to which
+    /// the faults go, or around it. `None`: only this one.
+    pub fn missed(&mut self, page: Vpn, max: u32) -> Option<Range<u64>> {
+        if max <= 1 {
+            return None;
+        }
+        let prev = self.prev;
+        let pages = window(prev, page.0, self.hits, max, self.window);
+        *self = RangeReadahead { prev: page.0, window: pages, hits: 0 };
+        let before = match page.0 {
+            at if at == prev.wrapping_add(1) => 0,
+            at if at.wrapping_add(1) == prev => pages - 1,
+            _ => (pages - 1) / 2,
+        };
+        let first = page.0.wrapping_sub(before.into());
+        let end = first.wrapping_add(pages.into());
+        (pages > 1).then_some(if first > page.0 { 0..end } else { first..end })
+    }
+}
+
 /// Grows with the hits; without any, two pages for neighbours and one for the rest. Shrinks by half at most.
-fn window(prev: u32, slot: u32, hits: u32, max: u32, last: u32) -> u32 {
+fn window(prev: u64, place: u64, hits: u32, max: u32, last: u32) -> u32 {
     let wanted = match hits {
-        0 if slot.abs_diff(prev) == 1 => 2,
+        0 if place.abs_diff(prev) == 1 => 2,
         0 => 1,
         _ => (hits + 2).next_power_of_two().max(4),
     };
@@ -68,5 +118,20 @@ mod tests {
         assert_eq!(state.window(SwapSlot(5), 8), 4);
         assert_eq!(state.window(SwapSlot(500), 8), 2);
         assert_eq!(state.window(SwapSlot(900), 8), 1);
+    }
+
+    #[test]
+    fn a_range_reads_ahead_to_the_side_that_its_faults_go_to() {
+        let mut state = RangeReadahead::default();
+        assert_eq!(state.missed(Vpn(100), 8), Some(97..105), "it is tried, around the page");
+        assert_eq!(state.missed(Vpn(101), 8), Some(101..105), "nothing was used: half as many, upwards");
+        (102..105).for_each(|page| state.found(Vpn(page), true));
+        assert_eq!(state.missed(Vpn(105), 8), Some(105..113));
+        assert_eq!(state.missed(Vpn(104), 8), Some(101..105), "downwards");
+        assert_eq!(state.missed(Vpn(900), 8), Some(900..902), "it shrinks by half at most");
+        assert_eq!(state.missed(Vpn(500), 8), None);
+        assert_eq!(state.missed(Vpn(500), 1), None);
+        let mut lowest = RangeReadahead::default();
+        assert_eq!(lowest.missed(Vpn(2), 8), Some(0..7));
     }
 }

@@ -3,7 +3,7 @@
 use super::run::MARKS;
 use super::{Bits, Entry, Locked, Paid, Rights, Run, Slot};
 use crate::event::{Concern, Event};
-use crate::frame::{FolioPages, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::linear::linear;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
@@ -91,6 +91,36 @@ impl<'a, M: Machine> Settled<'a, M> {
         assert!(allowed, "nothing is allowed to {page}");
         self.means_something_else(first, mapped.count);
         self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
+    }
+
+    /// Let the anonymous pages of `[start, end)` that no other space can see be written, those of entries that forbid
+    /// it to this space. They do not count as used or written for that. Returns how many entries have changed.
+    pub fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
+        assert!(self.settled == Paid::All, "the lock of {} is not settled", self.space);
+        let mut allowed = 0;
+        self.0.for_each(start, end, |tables, run| {
+            let right = run.entry.bits() & (Bits::USER | Bits::WRITE);
+            if !run.entry.is_present() || right != Bits::USER || run.page < start || run.end() > end {
+                return;
+            }
+            for at in 0..run.count {
+                let (slot, pages) = (run.slot.ahead(at), 1u32 << run.order.0);
+                let first = tables.read(slot).pfn();
+                let frames = &tables.base.frames;
+                let exclusive = |pfn: Pfn| frames[pfn].has(FrameFlags::EXCLUSIVE);
+                if frames[frames.head(first)].is_anon() && (0..pages).all(|i| exclusive(first.add(i))) {
+                    let concern = Concern::Pages {
+                        space: tables.space,
+                        first: Vpn(run.page.0 + u64::from(at)),
+                        count: u64::from(pages),
+                    };
+                    tables.base.event(Event::TlbHazard, concern.args());
+                    tables.set_bits(slot, 1, Bits::WRITE);
+                    allowed += 1;
+                }
+            }
+        });
+        allowed
     }
 
     /// Tells who traces that pages show something else, or allow more, from here on.

@@ -45,6 +45,11 @@ pub(super) const LAZY: u64 = 3;
 pub const ABIS: u64 = 4;
 pub(super) const LATR: u64 = 5;
 
+/// Does a value of `tlb.unmap` put flushes off for as long as it can?
+pub fn defers(policy: u64) -> bool {
+    matches!(policy, LAZY | LATR)
+}
+
 /// A run of entries that was cleared, under the lock of its space's tables: what must be known of it to flush it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleared {
@@ -247,7 +252,7 @@ impl Batch {
     /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is
     /// good for several.
     pub fn defers(&self) -> bool {
-        matches!(self.policy, LAZY | LATR)
+        defers(self.policy)
     }
 
     /// Can a CPU still store to a page of the batch?

@@ -19,7 +19,7 @@ mod emptied;
 mod gather;
 mod ledger;
 
-pub use batch::{ABIS, Batch, Cleared};
+pub use batch::{ABIS, Batch, Cleared, defers};
 pub(crate) use batch::{EmptiedPages, stale};
 pub use debt::{Debt, Generation};
 pub use emptied::{Emptied, Refs, Tightened};

@@ -50,6 +50,17 @@ impl Bench {
         assert!(self.keeps(AT), "a payment that was not needed");
     }
 
+    /// The pages' entries lose the right to write, as those of pages that have come back from swap do without.
+    fn forbid_writes(&self) {
+        self.mm.store.gather(self.space, |gather| {
+            let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+            for page in pages() {
+                let run = tables.find(page).unwrap();
+                gather.tightened(self.mm.ground(), tables.forbid_writes(&run));
+            }
+        });
+    }
+
     fn sync(&self) {
         self.mm.fsync(self.file).unwrap();
     }
@@ -57,11 +68,16 @@ impl Bench {
 
 #[test]
 fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
-    let faults: [(&str, Kind, Call); 8] = [
+    let faults: [(&str, Kind, Call); 9] = [
         ("a store to a page in swap", Anonymous, |bench| _ = bench.reach(bench.space, AT, true)),
         ("a store to a page read from swap", Anonymous, |bench| {
             bench.read_again(bench.space);
             bench.reach(bench.space, AT, true);
+        }),
+        ("mprotect of a page read from swap", Anonymous, |bench| {
+            bench.read_again(bench.space);
+            bench.mm.mprotect(bench.space, AT, PAGES, Prot::READ).unwrap();
+            bench.mm.mprotect(bench.space, AT, PAGES, WRITABLE).unwrap();
         }),
         ("a store to a file", DiskFile, |bench| _ = bench.reach(bench.space, AT, true)),
         ("a store to a page read from a file", DiskFile, |bench| {
@@ -83,8 +99,7 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
             if kind == Anonymous {
                 // Written, then only read: so that it can be deferred.
                 bench.use_pages(true);
-                protect(bench);
-                bench.mm.mprotect(bench.space, AT, PAGES, WRITABLE).unwrap();
+                bench.forbid_writes();
             }
             bench.sync();
             bench.use_pages(false);

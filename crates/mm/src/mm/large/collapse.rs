@@ -225,9 +225,6 @@ fn a_range_that_does_not_allow_it_is_refused() {
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
     world.refuses(Error::Invalid);
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
-    // The right to write comes with the next store.
-    world.refuses(Error::Invalid);
-    world.store(0, FIRST);
     mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
     world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
     assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "behind it is nothing");
@@ -426,9 +423,12 @@ fn what_was_owed_for_the_table_is_paid() {
     let mut world = world(LAZY, 100);
     let (bench, space) = (world.bench, world.spaces[0].0);
     // Read-only for both CPUs, so that its flush may wait.
-    bench.mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
-    bench.mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
-    world.store(0, FIRST + 1);
+    let st = &bench.mm.store;
+    st.gather(space, |gather| {
+        let mut tables = st.tables.lock(st.memory().ground(), space);
+        let run = tables.find(Vpn(FIRST)).unwrap();
+        gather.tightened(st.memory().ground(), tables.forbid_writes(&run));
+    });
     world.run_on(1, Some(space));
     world.load(0, FIRST);
     World::swap_out(bench, world.head_at(0, FIRST));

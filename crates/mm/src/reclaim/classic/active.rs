@@ -55,7 +55,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let deactivated = self.put_back(&mut inactive);
         st.count(Stat::Pgdeactivate, deactivated as i64);
         self.note_isolated(node, list.is_file(), -(held.taken as i64));
-        st.lru.note_cost(node, group, list.is_file(), 0, rotated);
+        st.lru.note_cost(st.memory().ground(), (node, group), list.is_file(), 0, rotated);
         st.event(Event::MmVmscanLruShrinkActive, [node.0 as u64, held.taken, deactivated, rotated]);
     }
 

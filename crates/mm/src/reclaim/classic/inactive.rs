@@ -81,7 +81,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.note_isolated(node, file, -(held.taken as i64));
         self.count_steal((sc, group), file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;
-        st.lru.note_cost(node, group, file, shrunk.pageout, rotated);
+        st.lru.note_cost(st.memory().ground(), (node, group), file, shrunk.pageout, rotated);
         self.note_met(sc, &shrunk, held.taken, file);
         let args = [node.0 as u64, held.scanned, shrunk.reclaimed, sc.priority as u64];
         st.event(Event::MmVmscanLruShrinkInactive, args);

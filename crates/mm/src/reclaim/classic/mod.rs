@@ -9,28 +9,33 @@ pub(super) mod inactive;
 use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::alloc::Mark;
-use crate::lru::{LruList, LruVec, PolicyKind};
+use crate::lru::{Known, LruList, PolicyKind, ROOT};
 use crate::machine::{Machine, ZoneKind};
 use crate::units::*;
 
 /// The classic lists.
 pub(super) struct Classic;
 
-fn is_low(vec: &LruVec, file: bool) -> bool {
-    inactive_is_low(vec.pages(LruList::new(file, false)), vec.pages(LruList::new(file, true)))
+fn known<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, group: GroupId) -> Known {
+    cx.st.lru.known(cx.st.memory().ground(), node, group)
+}
+
+fn is_low(known: &Known, file: bool) -> bool {
+    inactive_is_low(known.pages(LruList::new(file, false)), known.pages(LruList::new(file, true)))
 }
 
 impl<M: Machine> Front<M> for Classic {
     fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
         let vec = cx.st.lru.vec(node, sc.top());
+        let known = known(cx, node, sc.top());
         sc.cost = vec.cost();
         for file in [false, true] {
             // Refaults that led to activation: a new working set is settling in, and what is active may be stale.
             sc.may_deactivate[file as usize] =
-                sc.force_deactivate || vec.refaulted_since(file) || is_low(vec, file);
+                sc.force_deactivate || vec.refaulted_since(&known, file) || is_low(&known, file);
         }
         let [anon_ages, file_ages] = sc.may_deactivate;
-        let inactive_file = vec.pages(LruList::InactiveFile);
+        let inactive_file = known.pages(LruList::InactiveFile);
         sc.cache_trim_mode = inactive_file >> sc.priority != 0 && !file_ages && !sc.no_cache_trim_mode;
         if !sc.is_group() {
             sc.file_is_tiny = file_is_tiny(cx, node, anon_ages, sc.priority);
@@ -56,23 +61,23 @@ impl<M: Machine> Front<M> for Classic {
         }
         sc.nr_reclaimed += reclaimed;
         // Even if no anonymous page was to be taken now: keep the balance for later.
-        if cx.can_age_anon(node) && is_low(cx.st.lru.vec(node, group), false) {
+        if cx.can_age_anon(node) && is_low(&known(cx, node, group), false) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
     }
 
     fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
-        if !cx.can_age_anon(node) || !is_low(cx.st.lru.node_vec(node), false) {
+        if !cx.can_age_anon(node) || !is_low(&known(cx, node, ROOT), false) {
             return;
         }
         let has_lists = |&group: &GroupId| cx.st.lru.policy_in(group) == PolicyKind::Classic;
-        for group in cx.st.lru.groups.subtree(crate::lru::ROOT).filter(has_lists) {
+        for group in cx.st.lru.groups.subtree(ROOT).filter(has_lists) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
     }
 
     fn finish(&self, cx: Reclaim<'_, M>, node: NodeId, top: GroupId) {
-        cx.st.lru.vec(node, top).snapshot_refaults();
+        cx.st.lru.vec(node, top).snapshot_refaults(&known(cx, node, top));
     }
 }
 

@@ -102,6 +102,11 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
+        // After a read or a wait the fault begins again: what was read with the page can be mapped, too.
+        if (page.waited || page.major) && self.map_around(file, index)? {
+            self.st.put(page.folio);
+            return Ok(Served::from_major(page.major));
+        }
         self.st.lock_folio(page.folio);
         let mapped = self.map_got(file, index, page);
         self.st.unlock_folio(page.folio);
@@ -151,7 +156,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(self.st.cache.get_page(self.st.memory(), file, index, hint, self.gfp)?)
     }
 
-    /// Map the cached pages in the aligned window around the fault. Returns whether the page itself was among them.
+    /// Map the cached pages in the aligned window around the fault, be the page itself among them or not. Returns
+    /// whether it was.
     fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
         let _scope = self.st.scope(Scope::FilemapMapPages);
         let window = (self.st.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
@@ -166,10 +172,10 @@ impl<M: Machine> Fault<'_, M> {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
-        if !found.runs().any(|run| run.holds(self.page)) {
-            self.put_all(&found);
+        if found.count == 0 {
             return Ok(false);
         }
+        let itself = found.runs().any(|run| run.holds(self.page));
         let mut tables = self.lock();
         let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.means());
         if let Err(needs) = reserved {
@@ -178,7 +184,7 @@ impl<M: Machine> Fault<'_, M> {
             return Err(needs.into());
         }
         // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
-        let writable = self.vma.is_shared() && self.vma.prot.contains(crate::api::Prot::WRITE);
+        let writable = found.runs().any(|run| self.may_write_untracked(run.pages.head));
         let mut tables = if writable { Held::Settled(tables.settle()) } else { Held::Plain(tables) };
         let mut rest = &mut found.found[..found.count];
         while !rest.is_empty() {
@@ -193,7 +199,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         drop(tables);
         self.put_all(&found);
-        Ok(true)
+        Ok(itself)
     }
 
     /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for

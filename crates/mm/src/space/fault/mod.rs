@@ -52,7 +52,7 @@ impl From<CacheError> for FaultStop {
 /// What a served fault did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// Did it wait for a device?
+    /// Did it have a page read?
     pub done: FaultDone,
     /// Did it make a page of a file dirty? Then the task may have to wait for the flusher.
     pub dirtied: Option<FileId>,
@@ -270,7 +270,8 @@ impl<M: Machine> Fault<'_, M> {
             let set = self.st.rmap.create_anon();
             vma.view.anon = Some(set);
             vma.sets.push(set);
-            let only_new = Vma { view: VmaView { file: None, ..vma.view }, sets: smallvec::smallvec![set] };
+            let view = VmaView { file: None, ..vma.view };
+            let only_new = Vma { view, sets: smallvec::smallvec![set], swapped: vma.swapped };
             only_new.link(self.st, self.id, self.space.group());
             set
         })

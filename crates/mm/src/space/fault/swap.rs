@@ -2,12 +2,19 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
-use crate::cache::{drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin};
+use crate::cache::{
+    Look, Nearby, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
+};
 use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
+use crate::tlb::defers;
 use crate::units::*;
+
+/// log2 of the most pages that are read ahead by neighbours in the address space.
+const MOST_CLUSTER: u64 = 5;
 
 /// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
 struct Part {
@@ -35,7 +42,11 @@ impl<M: Machine> Fault<'_, M> {
             }
             self.st.swap.dup(slot);
         }
-        let page = swapin(self.st.memory(), slot, self.gfp);
+        let page = if self.st.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
+            swapin(self.st.memory(), slot, self.gfp)
+        } else {
+            swapin_near(self.st.memory(), slot, self.gfp, |look| self.nearby(look))
+        };
         let outcome = match page {
             Ok(page) => {
                 self.st.lock_folio(page.folio);
@@ -52,6 +63,27 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
+    /// Slots of the pages beside this one that are worth reading with it. What a range's pages were in swap beside each
+    /// other for, the order of reclaim, says less of their use than their addresses.
+    fn nearby(&self, look: Look) -> Nearby {
+        let most = 1 << self.st.knobs.get(Knob::PageCluster).min(MOST_CLUSTER);
+        let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match look {
+            Look::Found { ahead } => {
+                state.found(self.page, ahead);
+                None
+            }
+            Look::Missed => state.missed(self.page, most),
+        });
+        let Some(window) = window else { return Nearby::new() };
+        let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
+        let first = window.start.max(self.vma.start.0).max(table);
+        let end = window.end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
+        let tables = self.lock();
+        self.st.charge(Work::EntryScan, end.saturating_sub(first));
+        let slots = (first..end).filter_map(|page| tables.find(Vpn(page))?.entry.as_swap());
+        slots.map(|(slot, _)| slot).collect()
+    }
+
     /// A page that is shared came back for loads only. The store gets its own in the same fault: before the next,
     /// reclaim may have taken the page again, time after time.
     pub(super) fn store_after_swap(&self, served: Served) -> Result<Served, FaultStop> {
@@ -60,6 +92,12 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(served);
         }
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
+    }
+
+    /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait
+    /// for its flush, so where flushes are put off a page that is only read does without.
+    fn gives_writes(&self) -> bool {
+        !defers(self.st.knobs.get(Knob::TlbUnmap))
     }
 
     /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once
@@ -89,7 +127,8 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
         let exclusive = exclusive || self.is_store() && self.is_alone(folio);
-        let writable = self.is_store() && exclusive && self.vma.prot.contains(Prot::WRITE);
+        let writable =
+            exclusive && self.vma.prot.contains(Prot::WRITE) && (self.is_store() || self.gives_writes());
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
@@ -119,7 +158,8 @@ impl<M: Machine> Fault<'_, M> {
         // The entries' hold on the slots; the caller keeps one of its own until it has done.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
         self.st.swap.free_entries(self.st.memory().ground(), first, pages.count);
-        if writable || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
+        let stored = writable && self.is_store();
+        if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
             self.drop_slots(folio);
         }
         Ok(true)

@@ -1,0 +1,249 @@
+//! What a fault counts as, and what it maps besides the page that it is for.
+
+use super::*;
+use crate::api::FileKind;
+use crate::knobs::Knob;
+use crate::reclaim;
+use crate::stat::Stat;
+use crate::table::Bits;
+use crate::testing::TestMachine;
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+
+const LAZY: u64 = 3;
+const LATR: u64 = 5;
+const ROOT: GroupId = GroupId(0);
+/// Where all is mapped: a multiple of 2 MiB.
+const AT: Vpn = Vpn(512 * 40);
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    space: SpaceId,
+}
+
+impl Bench {
+    fn new() -> &'static Bench {
+        let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
+        let mm = Mm::new(TestMachine::simple(2, 8192), Config { swap, ..Config::default() }).unwrap();
+        let space = mm.create_space(ROOT).unwrap();
+        let bench: &'static Bench = Box::leak(Box::new(Bench { mm, space }));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        bench
+    }
+
+    fn map(&self, pages: u64, backing: Backing) {
+        let request =
+            MapRequest { at: Some(AT), pages, prot: Prot::RW, backing, locked: false, populate: false };
+        self.mm.mmap(self.space, &request).unwrap();
+    }
+
+    /// Map a file that lies on a device.
+    fn map_file(&self, pages: u64) {
+        let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
+        let file = self.mm.create_file(kind, pages * PAGE_SIZE);
+        self.map(pages, Backing::File { file, offset: PageIndex(0), shared: true, writable: true });
+    }
+
+    fn set(&self, knob: Knob, value: u64) {
+        self.mm.ground().knobs.set(knob, value).unwrap();
+    }
+
+    fn end_transfers(&self) {
+        while self.end_one() {}
+    }
+
+    fn end_one(&self) -> bool {
+        let Some(io) = self.mm.machine().ios.lock().pop_front() else { return false };
+        self.mm.io_done(&io);
+        true
+    }
+
+    fn fault(&self, page: u64, access: AccessKind) -> FaultDone {
+        self.mm.fault(self.space, Vpn(AT.0 + page), access).unwrap()
+    }
+
+    fn load(&self, page: u64) -> FaultDone {
+        self.fault(page, AccessKind::Load)
+    }
+
+    fn bits(&self, page: u64) -> Option<Bits> {
+        let tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let entry = tables.find(Vpn(AT.0 + page))?.entry;
+        entry.is_present().then(|| entry.bits())
+    }
+
+    /// Which of the first pages are mapped?
+    fn mapped(&self, pages: u64) -> Vec<u64> {
+        (0..pages).filter(|&page| self.bits(page).is_some()).collect()
+    }
+
+    /// The first pages, which are mapped and anonymous, go to swap in this order.
+    fn swap_out(&self, pages: impl IntoIterator<Item = u64>) {
+        let store = &self.mm.store;
+        for page in pages {
+            let pfn = {
+                let tables = store.tables.lock(self.mm.ground(), self.space);
+                tables.find(Vpn(AT.0 + page)).unwrap().entry.pfn()
+            };
+            for _ in 0..2 {
+                if store.lru.isolate(self.mm.ground(), pfn) {
+                    reclaim::pageout(store, &self.mm.reclaim, &self.mm, &[pfn]);
+                }
+                self.end_transfers();
+            }
+            assert_eq!(self.bits(page), None, "{page} is still there");
+        }
+    }
+
+    fn hardware_stores(&self, page: u64) {
+        let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let slot = tables.find(Vpn(AT.0 + page)).unwrap().slot;
+        tables.mark_used(slot, true);
+    }
+
+    fn count(&self, stat: Stat) -> i64 {
+        self.mm.ground().stats.read(stat)
+    }
+}
+
+/// What a miss has had read can be mapped, once it has arrived.
+#[test]
+fn a_fault_that_has_read_around_itself_maps_around_itself() {
+    let bench = Bench::new();
+    bench.map_file(64);
+    assert_eq!(bench.load(3), FaultDone::Major);
+    // The window of read-ahead is pages 0 to 31, the last eight of which begin with the marked page; that of a fault is
+    // pages 0 to 15.
+    assert_eq!(bench.mapped(64), (0..16).collect::<Vec<_>>());
+    bench.mm.validate().unwrap();
+}
+
+/// Linux counts who had the page read, not who waits for it, too.
+#[test]
+fn waiting_for_a_page_that_somebody_else_reads_is_no_major_fault() {
+    let bench = Bench::new();
+    bench.set(Knob::FaultAroundBytes, 4096);
+    bench.map_file(64);
+    // Only what the first fault is for arrives before it goes on.
+    *bench.mm.machine().idle.lock() = Some(Box::new(|_| assert!(bench.end_one())));
+    assert_eq!(bench.load(0), FaultDone::Major);
+    assert!(bench.mm.machine().ios.lock().len() > 5, "the others are on their way");
+    assert_eq!((bench.load(1), bench.load(2)), (FaultDone::Minor, FaultDone::Minor));
+    assert_eq!(bench.mapped(64), [0, 1, 2]);
+}
+
+#[test]
+fn waiting_for_a_page_that_is_read_ahead_from_swap_is_no_major_fault() {
+    let bench = Bench::new();
+    bench.map(16, Backing::Anonymous);
+    (0..16).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.swap_out(0..16);
+    *bench.mm.machine().idle.lock() = Some(Box::new(|_| assert!(bench.end_one())));
+    let mut reads_ahead = |&page: &u64| {
+        assert_eq!(bench.load(page), FaultDone::Major);
+        !bench.mm.machine().ios.lock().is_empty()
+    };
+    let page = (0..8).find(&mut reads_ahead).expect("neighbours, one after the other");
+    assert_eq!(bench.load(page + 1), FaultDone::Minor);
+}
+
+/// What is cached beside a page is mapped, whether or not the page is there itself.
+#[test]
+fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
+    let bench = Bench::new();
+    bench.map_file(64);
+    bench.set(Knob::ReadAheadKb, 0);
+    bench.set(Knob::FaultAroundBytes, 4096);
+    [4, 5, 9].iter().for_each(|&page| assert_eq!(bench.load(page), FaultDone::Major));
+    let store = &bench.mm.store;
+    bench.mm.munmap(bench.space, AT, 64).unwrap();
+    let file = store.cache.ids().next().unwrap();
+    let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+    bench.map(64, backing);
+    bench.set(Knob::FaultAroundBytes, 65536);
+    // The mapping is there before the read has ended.
+    *bench.mm.machine().idle.lock() = Some(Box::new(|_| {
+        assert_eq!(bench.mapped(64), [4, 5, 9]);
+        bench.end_transfers();
+    }));
+    assert_eq!(bench.load(7), FaultDone::Major);
+    assert_eq!(bench.mapped(64), [4, 5, 7, 9]);
+    bench.mm.validate().unwrap();
+}
+
+/// A page that is this process's own comes back for stores, too, and is dirty only when one is made.
+#[test]
+fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
+    let bench = Bench::new();
+    bench.map(4, Backing::Anonymous);
+    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.swap_out(0..4);
+    bench.load(0);
+    let bits = bench.bits(0).unwrap();
+    assert!(bits.contains(Bits::WRITE) && !bits.contains(Bits::DIRTY));
+    bench.swap_out([0]);
+    assert_eq!(bench.count(Stat::PswpOut), 4, "what was not stored to is not written again");
+    bench.load(0);
+    bench.hardware_stores(0);
+    bench.swap_out([0]);
+    assert_eq!((bench.count(Stat::PswpOut), bench.count(Stat::Pgreuse)), (5, 0));
+    bench.mm.validate().unwrap();
+}
+
+/// What can be written must be flushed at once when reclaim takes it.
+#[test]
+fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
+    for policy in [LAZY, LATR] {
+        let bench = Bench::new();
+        bench.set(Knob::TlbUnmap, policy);
+        bench.map(4, Backing::Anonymous);
+        (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+        bench.swap_out(0..4);
+        bench.load(0);
+        assert!(!bench.bits(0).unwrap().contains(Bits::WRITE), "{policy}");
+        assert_eq!(bench.fault(0, AccessKind::Store), FaultDone::Minor);
+        assert!(bench.bits(0).unwrap().contains(Bits::WRITE | Bits::DIRTY), "{policy}");
+    }
+}
+
+#[test]
+fn mprotect_gives_the_right_to_write_to_own_pages_back() {
+    let bench = Bench::new();
+    bench.map(8, Backing::Anonymous);
+    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.load(5);
+    let writable = || (0..8).filter(|&page| bench.bits(page).is_some_and(|bits| bits.contains(Bits::WRITE)));
+    for prot in [Prot::READ, Prot::NONE] {
+        bench.mm.mprotect(bench.space, AT, 8, prot).unwrap();
+        assert_eq!(writable().count(), 0);
+        bench.mm.mprotect(bench.space, Vpn(AT.0 + 1), 7, Prot::RW).unwrap();
+        assert_eq!(writable().collect::<Vec<_>>(), [1, 2, 3], "page 5 shows zeroes, for all that load them");
+    }
+    // What a child sees, too, is copied by the next store.
+    bench.mm.mprotect(bench.space, AT, 8, Prot::RW).unwrap();
+    let child = bench.mm.fork(bench.space).unwrap();
+    bench.mm.mprotect(bench.space, AT, 8, Prot::READ).unwrap();
+    bench.mm.mprotect(bench.space, AT, 8, Prot::RW).unwrap();
+    assert_eq!(writable().count(), 0);
+    bench.mm.exit_space(child);
+    bench.mm.validate().unwrap();
+}
+
+/// Pages are read with those beside them in the address space, wherever reclaim has put them in swap.
+#[test]
+fn what_is_beside_a_page_in_the_address_space_is_read_ahead_from_swap() {
+    for by_address in [1, 0] {
+        let bench = Bench::new();
+        bench.set(Knob::SwapVmaRaEnabled, by_address);
+        bench.map(64, Backing::Anonymous);
+        (0..64).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+        // Each is eight slots from its neighbours.
+        bench.swap_out((0..64).map(|at| at % 8 * 8 + at / 8));
+        assert_eq!(bench.load(3), FaultDone::Major);
+        bench.end_transfers();
+        assert_eq!(bench.count(Stat::SwapRa), by_address as i64 * 7);
+        let expected = if by_address == 1 { FaultDone::Minor } else { FaultDone::Major };
+        [0, 2, 4, 7].into_iter().for_each(|page| assert_eq!(bench.load(page), expected, "page {page}"));
+        bench.mm.validate().unwrap();
+    }
+}
