@@ -66,7 +66,7 @@ fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Opt
         if flags.intersects(stays) {
             (FrameUse::Fixed, Order::ZERO)
         } else if flags.intersects(FrameFlags::BUDDY | FrameFlags::HELD) {
-            (FrameUse::Free, Order(frame.private() as u8))
+            (FrameUse::Free, frame.guess_free_order())
         } else if flags.contains(FrameFlags::PCP) || frame.refs() == 0 {
             (FrameUse::Free, Order::ZERO)
         } else {

@@ -85,7 +85,7 @@ impl<M: Machine> Settled<'_, M> {
             cell.store(Entry::NONE.raw(), Relaxed);
         }
         base.charge(Work::EntryClear, TABLE_ENTRIES as u64);
-        base.frames[table].set_private(0);
+        base.frames[table].set_table(0);
         // What was owed for its entries has been paid for the whole space.
         base.frames[table].set_debt(0);
         self.counts.deposits.push(table);
