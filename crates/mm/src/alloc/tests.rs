@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::Owner;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::WaitKey;
 use crate::testing::{TestMachine, range};
 use crate::tlb::{Batch, Cleared};
@@ -251,7 +251,7 @@ fn owe(base: &TestBase, space: SpaceId) -> u32 {
     base.machine.run_on(1);
     base.tlb.switch(base, space, Pfn(1));
     base.machine.run_on(0);
-    base.knobs.set(Knob::TlbUnmap, 3).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
     let mut batch = Batch::new(base.base());
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = base.frames[Pfn(0)].debt();

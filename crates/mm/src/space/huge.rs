@@ -4,7 +4,7 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::table::{Bits, Run};
@@ -362,7 +362,7 @@ proptest! {
     /// right.
     #[test]
     fn large_entries_are_right(
-        policy in 0u64..6,
+        policy in 0..FlushPolicy::COUNT,
         order in prop::sample::select(vec![9u64, 9, 0, 5]),
         // Sizes of anonymous folios: 2 MiB, 64 KiB, or none, and then khugepaged leaves them alone.
         sizes in prop::sample::select(vec![(2u64, 0u64), (2, 2), (1, 2), (0, 2), (0, 0)]),

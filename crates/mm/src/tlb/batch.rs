@@ -28,7 +28,7 @@ use super::{Context, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Owner};
-use crate::knobs::Knob;
+use crate::knobs::{FlushShape, Knob};
 use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
 use crate::primitive::Ordering::*;
@@ -37,13 +37,6 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::vec::Vec;
-
-const EAGER: u64 = 0;
-pub(super) const LIST: u64 = 2;
-pub(super) const LAZY: u64 = 3;
-/// The value of `tlb.unmap` that spares flushes of what was never used.
-pub const ABIS: u64 = 4;
-pub(super) const LATR: u64 = 5;
 
 /// A run of entries that was cleared, under the lock of its space's tables: what must be known of it to flush it.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +89,8 @@ struct Listed {
 /// of a folio with a writable entry is written to its store. One that ends with something owed panics.
 #[must_use = "debts must be settled"]
 pub struct Batch {
-    policy: u64,
+    /// When the policy flushes.
+    shape: FlushShape,
     /// Flushes of larger folios are not deferred.
     lazy_max_order: Order,
     /// What must be paid when the batch is settled.
@@ -104,7 +98,7 @@ pub struct Batch {
     owes: bool,
     /// A part of it is for entries through which a CPU may still store.
     writable: bool,
-    /// All of what `debt` is for; kept by the policy `list` only.
+    /// All of what `debt` is for; kept only where pages are flushed one by one.
     list: Vec<Listed>,
     /// Entries on the list.
     listed: u64,
@@ -115,10 +109,10 @@ linear!(Batch, this => this.owes, "a batch ends with flushes owed: settle it");
 impl Batch {
     /// No debts.
     pub fn new<M: Machine>(base: &Base<M>) -> Batch {
-        let policy = base.knobs.get(Knob::TlbUnmap);
+        let shape = base.knobs.flush_policy().shape();
         let lazy_max_order = Order(base.knobs.get(Knob::TlbLazyMaxOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        Batch { policy, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
+        Batch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them,
@@ -137,12 +131,12 @@ impl Batch {
         let stores = cleared.writable || context.may_be_stored_to();
         let must = stores || cleared.dropped || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
-        match self.policy {
-            ABIS if cleared.never_used => {
+        match self.shape {
+            FlushShape::Now { spares_unused: true } if cleared.never_used => {
                 base.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
                 None
             }
-            EAGER | ABIS => {
+            FlushShape::Now { .. } => {
                 let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
                 tlb.flush(base, cleared.space, range);
                 None
@@ -184,7 +178,7 @@ impl Batch {
     /// counted until a list is full.
     #[inline]
     pub fn joins(&self) -> bool {
-        !matches!(self.policy, EAGER | LIST | ABIS)
+        matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
     }
 
     /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be
@@ -235,7 +229,7 @@ impl Batch {
 
     fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
         self.join(tlb, &debt, writable);
-        if self.policy == LIST {
+        if self.is_listed() {
             self.list.push(listed);
             self.listed += listed.entries as u64;
             if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
@@ -247,7 +241,12 @@ impl Batch {
     /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is
     /// good for several.
     pub fn defers(&self) -> bool {
-        matches!(self.policy, LAZY | LATR)
+        matches!(self.shape, FlushShape::Defer { .. })
+    }
+
+    /// Are pages flushed one by one?
+    fn is_listed(&self) -> bool {
+        self.shape == FlushShape::Collect { listed: true }
     }
 
     /// Can a CPU still store to a page of the batch?
@@ -268,7 +267,7 @@ impl Batch {
             return;
         }
         let _scope = base.scope(Scope::TryToUnmapFlush);
-        if self.policy == LIST && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
+        if self.is_listed() && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
             tlb.pay_list(base, &self.debt, &self.list);
         } else {
             tlb.pay(base, tlb.owing(&self.debt));
@@ -455,9 +454,14 @@ fn tell<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
         }
         _ => (0, 0),
     };
-    let spared = cleared.never_used && base.knobs.get(Knob::TlbUnmap) == ABIS;
+    let spared = cleared.never_used && spares_unused(base);
     let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
     let flags = flags | u64::from(cleared.pages - 1) << 40;
     let place = cleared.space.0 as u64 | file << 32;
     base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
+}
+
+/// Is no flush sent for what no CPU has used? Then what nobody has asked for must not be marked as used.
+pub fn spares_unused<M: Machine>(base: &Base<M>) -> bool {
+    base.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

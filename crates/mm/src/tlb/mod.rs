@@ -19,7 +19,7 @@ mod emptied;
 mod gather;
 mod ledger;
 
-pub use batch::{ABIS, Batch, Cleared};
+pub use batch::{Batch, Cleared, spares_unused};
 pub(crate) use batch::{EmptiedPages, stale};
 pub use debt::{Debt, Generation};
 pub use emptied::{Emptied, Refs, Tightened};
