@@ -176,22 +176,6 @@ impl Allocator {
         self.take_by_zonelist(base, request, mark)
     }
 
-    /// Free a folio that nobody refers to any more.
-    ///
-    /// # Panics
-    /// If it is still referred to, mapped, on a list, locked, being written, or no folio's head.
-    #[inline]
-    pub fn free<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        check_unused(frame, pfn);
-        if frame.order() != Order::ZERO || frame.debt() != 0 {
-            return self.free_slow(base, pfn);
-        }
-        let (cpu, zone) = (base.machine.cpu(), frame.zone());
-        count_free(base, cpu, zone, pfn, Order::ZERO);
-        self.free_to_pcp(base, cpu, zone, pfn);
-    }
-
     #[inline]
     fn free_to_pcp<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
         let frame = &base.frames[pfn];
@@ -203,18 +187,19 @@ impl Allocator {
         }
     }
 
-    /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in
-    /// one hold of its lock.
-    pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
-        if let [pfn] = pfns {
-            return self.free(base, *pfn);
-        }
+    /// Free folios that nobody refers to any more: single pages of one zone that follow each other go to the CPU's list
+    /// in one hold of its lock.
+    ///
+    /// # Panics
+    /// If one is still referred to, mapped, on a list, locked, being written, or no folio's head.
+    pub fn free<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
         let cpu = base.machine.cpu();
         let mut rest = pfns;
         while let [first, behind @ ..] = rest {
             let record = &base.frames[*first];
             if record.order() != Order::ZERO || record.debt() != 0 {
-                self.free(base, *first);
+                check_unused(record, *first);
+                self.free_slow(base, *first);
                 rest = behind;
                 continue;
             }

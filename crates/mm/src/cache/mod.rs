@@ -322,7 +322,8 @@ impl Cache {
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
         if let Some(shadow) = shadow.filter(|_| gfp.cause != Cause::Overwrite) {
-            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.is_faulted());
+            let free = || memory.swap.free_slots();
+            memory.lru.refault(memory.ground(), &[(pfn, shadow)], free, gfp.is_faulted());
         }
         memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
         Ok(Some(pfn))

@@ -129,7 +129,7 @@ impl Cache {
         if f.is_shmem() {
             memory.count(Stat::NrShmem, places.len() as i64);
         }
-        memory.lru.refault_pages(memory.ground(), &back, || memory.swap.free_slots(), gfp.is_faulted());
+        memory.lru.refault(memory.ground(), &back, || memory.swap.free_slots(), gfp.is_faulted());
         memory.lru.add_pages(memory.ground(), places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
         result
     }

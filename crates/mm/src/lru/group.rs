@@ -362,13 +362,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Undo the charge of a folio.
-    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) {
-        self.uncharge_many(base, group, 1, pages);
-    }
-
     /// Undo the charges of some folios, which have so many pages together.
-    pub fn uncharge_many<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
+    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
         if group != ROOT && folios > 0 {
             base.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {

@@ -146,22 +146,10 @@ impl Lru {
         Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
-    /// folio active if its distance says so. `swap_free` is the number of free swap slots.
+    /// Pages are back: each in a new folio, charged, locked and not yet on a list, all of one group, and all of files or
+    /// none. Counts the refaults, and makes folios active whose distance says so; what those that left one vector are
+    /// held against is asked once for as many as follow each other. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(
-        &self,
-        base: &Base<M>,
-        pfn: Pfn,
-        shadow: Shadow,
-        swap_free: u64,
-        faulted: bool,
-    ) {
-        self.refault_pages(base, &[(pfn, shadow)], || swap_free, faulted);
-    }
-
-    /// [`Lru::refault`] for some folios of one group, all of files or none. What those that left one vector are held
-    /// against is asked once for as many as follow each other.
-    pub fn refault_pages<M: Machine>(
         &self,
         base: &Base<M>,
         back: &[(Pfn, Shadow)],

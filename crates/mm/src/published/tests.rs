@@ -124,7 +124,7 @@ impl World {
 
     fn free(&self, pfn: Pfn) {
         assert!(self.frames[pfn].put(1));
-        self.alloc.free(self, pfn);
+        self.alloc.free(self, &[pfn]);
     }
 
     /// A CPU reads a folio, which is then unmapped and freed.

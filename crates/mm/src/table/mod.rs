@@ -314,7 +314,7 @@ impl Tables {
             frame.clear_private();
             assert!(frame.put(1));
         }
-        alloc.free_many(base, tables);
+        alloc.free(base, tables);
         base.count(Stat::NrPageTablePages, -(tables.len() as i64));
     }
 }

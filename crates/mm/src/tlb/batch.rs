@@ -83,6 +83,20 @@ struct Listed {
     generation: u64,
 }
 
+/// Entries of one space that were cleared, as far as the debt for them goes.
+struct Left<'a> {
+    space: SpaceId,
+    /// The file whose pages they mapped.
+    file: Option<FileId>,
+    pages: u32,
+    /// The folios that they mapped.
+    heads: &'a [Pfn],
+    /// Could a CPU store through one of them?
+    writable: bool,
+    /// Can their flush wait, as far as the folios go?
+    defers: bool,
+}
+
 /// Debts of one reclaim or migration batch.
 ///
 /// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content
@@ -127,40 +141,63 @@ impl Batch {
 
     /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
     fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
-        let context = &tlb.contexts[cleared.space.0];
-        let stores = cleared.writable || context.may_be_stored_to();
-        let must = stores || cleared.dropped || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
         match self.shape {
             FlushShape::Now { spares_unused: true } if cleared.never_used => {
                 base.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
-                None
+                return None;
             }
             FlushShape::Now { .. } => {
                 let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
                 tlb.flush(base, cleared.space, range);
-                None
+                return None;
             }
-            _ => {
-                let file = match base.frames[cleared.head].owner() {
-                    Owner::File(file) => Some(file),
-                    _ => None,
-                };
-                let (generation, debt) = owe(base, tlb, cleared.space, file)?;
-                let small = base.frames[cleared.head].order() <= self.lazy_max_order;
-                if !must && small && self.defers() {
-                    self.defer(base, tlb, &[cleared.head], &debt);
-                    base.count(Stat::TlbDeferred, i64::from(cleared.pages));
-                } else {
-                    let (page, order) = (cleared.page, cleared.order);
-                    let entries = cleared.pages >> order.0;
-                    let context = context.id.load(Acquire);
-                    let listed = Listed { context, page, entries, order, generation };
-                    self.add(base, tlb, debt, stores, listed);
-                }
-                Some(debt.generation)
-            }
+            FlushShape::Collect { .. } | FlushShape::Defer { .. } => {}
         }
+        let head = &base.frames[cleared.head];
+        let file = match head.owner() {
+            Owner::File(file) => Some(file),
+            _ => None,
+        };
+        let left = Left {
+            space: cleared.space,
+            file,
+            pages: cleared.pages,
+            heads: &[cleared.head],
+            writable: cleared.writable,
+            defers: !cleared.dropped && head.order() <= self.lazy_max_order,
+        };
+        let (generation, debt) = self.leave(base, tlb, &left)?;
+        if self.is_listed() {
+            let (page, order) = (cleared.page, cleared.order);
+            let context = tlb.contexts[cleared.space.0].id.load(Acquire);
+            self.list(
+                base,
+                tlb,
+                Listed { context, page, entries: cleared.pages >> order.0, order, generation },
+            );
+        }
+        Some(debt)
+    }
+
+    /// Leave the debt for entries of one space that were cleared: with the frames where the policy defers and it may,
+    /// else it is to be paid with the batch. Returns the generations of the space and of the debt; `None`: no CPU has
+    /// the space.
+    #[inline]
+    fn leave<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, left: &Left<'_>) -> Option<(u64, Generation)> {
+        let context = &tlb.contexts[left.space.0];
+        let stores = left.writable || context.may_be_stored_to();
+        let may_defer = left.defers && !stores && !context.never_deferred.load(Relaxed);
+        let (generation, debt) = owe(base, tlb, left.space, left.file)?;
+        if may_defer && self.defers() {
+            self.defer(base, tlb, left.heads, &debt);
+            base.count(Stat::TlbDeferred, i64::from(left.pages));
+        } else {
+            self.debt.join(&debt, |cpu| tlb.done(cpu));
+            self.owes = true;
+            self.writable |= stores;
+        }
+        Some((generation, debt.generation))
     }
 
     /// [`Batch::take`] of what no table holds.
@@ -196,19 +233,17 @@ impl Batch {
         tlb: &Tlb,
         emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
-        debug_assert!(self.joins());
+        assert!(self.joins(), "pages are taken together where each is flushed by itself");
         emptied.noted = true;
-        let context = &tlb.contexts[emptied.space.0];
-        let stores = emptied.writable || context.may_be_stored_to();
-        let must = stores || context.never_deferred.load(Relaxed);
-        let (_, debt) = owe(base, tlb, emptied.space, Some(emptied.file))?;
-        if !must && self.defers() {
-            self.defer(base, tlb, &emptied.pages, &debt);
-            base.count(Stat::TlbDeferred, emptied.pages.len() as i64);
-        } else {
-            self.join(tlb, &debt, stores);
-        }
-        Some(debt.generation)
+        let left = Left {
+            space: emptied.space,
+            file: Some(emptied.file),
+            pages: emptied.pages.len() as u32,
+            heads: &emptied.pages,
+            writable: emptied.writable,
+            defers: true,
+        };
+        self.leave(base, tlb, &left).map(|(_, debt)| debt)
     }
 
     /// The flush waits until one of the frames is used again.
@@ -220,21 +255,12 @@ impl Batch {
         }
     }
 
-    #[inline]
-    fn join(&mut self, tlb: &Tlb, debt: &Debt, writable: bool) {
-        self.debt.join(debt, |cpu| tlb.done(cpu));
-        self.owes = true;
-        self.writable |= writable;
-    }
-
-    fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
-        self.join(tlb, &debt, writable);
-        if self.is_listed() {
-            self.list.push(listed);
-            self.listed += listed.entries as u64;
-            if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
-                self.settle(base, tlb);
-            }
+    /// Note an entry that is to be flushed by itself, and flush all of them once there are enough.
+    fn list<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, listed: Listed) {
+        self.list.push(listed);
+        self.listed += listed.entries as u64;
+        if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
+            self.settle(base, tlb);
         }
     }
 

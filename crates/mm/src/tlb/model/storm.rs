@@ -163,7 +163,7 @@ impl Kernel {
                 frame.set_debt(0);
             }
             assert!(frame.put(1));
-            self.alloc.free(&self.world.ground, pfn);
+            self.alloc.free(&self.world.ground, &[pfn]);
         }
     }
 
