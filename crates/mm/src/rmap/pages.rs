@@ -14,7 +14,7 @@
 use super::look::look_around;
 use super::spans::Spans;
 use super::{Referenced, Rmap, Span, SpanFlags, Tally, UnmapMode};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
@@ -249,8 +249,8 @@ impl<M: Machine> Unmapping<'_, M> {
         let mut tally = Tally::new(ground);
         // The caller's own references keep the folios.
         let rmap = self.rmap;
-        self.taken.put_held(&memory.frames, |frame| {
-            rmap.remove_one_tallied(ground, frame, false, &mut tally);
+        self.taken.put_held(&memory.frames, |page| {
+            rmap.remove_tallied(ground, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
         });
         tally.settle(ground);
     }

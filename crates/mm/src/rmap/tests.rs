@@ -79,7 +79,7 @@ impl Bench {
 
     fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
         self.memory.frames[self.memory.frames.head(pfn)].get(1);
-        self.rmap.add(self.memory.ground(), pfn);
+        self.rmap.add_range(self.memory.ground(), FolioPages::one(&self.memory.frames, pfn));
         let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
         let slot =
             tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Mark::Min, Reserve::None)).unwrap();

@@ -27,7 +27,7 @@ use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, FrameTable, Owner};
+use crate::frame::{FrameTable, Owner};
 use crate::knobs::{FlushShape, Knob};
 use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
@@ -367,13 +367,12 @@ impl EmptiedPages {
     /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each
     /// page.
     #[inline]
-    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(&Frame)) {
+    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn)) {
         assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
         self.writable = false;
         for page in self.pages.drain(..) {
-            let frame = &frames[page];
-            forget(frame);
-            let last = frame.put(1);
+            forget(page);
+            let last = frames[page].put(1);
             debug_assert!(!last, "{page} was kept by nobody");
         }
     }

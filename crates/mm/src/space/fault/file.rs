@@ -258,7 +258,7 @@ impl<M: Machine> Fault<'_, M> {
                     Held::Settled(tables) if self.may_write_untracked(pages.head) => {
                         let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
                         let head = &self.st.frames[pages.head];
-                        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+                        self.st.rmap.add_range(self.st.memory().ground(), pages);
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
