@@ -3,21 +3,9 @@
 //! Rooms below report a shortage instead of reclaiming. Only here, above both, is memory made: `Mm::with_room` runs an
 //! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
 
-#[cfg(test)]
-mod asks;
-#[cfg(test)]
-mod cut_off;
-#[cfg(test)]
-mod ending;
 mod exact;
 mod files;
-#[cfg(test)]
-mod flushes;
 mod groups;
-#[cfg(test)]
-mod kept;
-#[cfg(test)]
-mod large;
 mod lru_gen;
 mod migrate;
 mod observe;

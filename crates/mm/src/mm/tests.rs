@@ -1,5 +1,12 @@
 //! Spaces that share memory: what each must read, whatever is mapped, forked, written and taken away.
 
+mod asks;
+mod cut_off;
+mod ending;
+mod flushes;
+mod kept;
+mod large;
+
 use super::*;
 use crate::knobs::FlushPolicy;
 use crate::table::Bits;

@@ -1,5 +1,11 @@
 //! Ranges against a model that knows only pages.
 
+mod bench;
+#[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
+mod costs;
+mod folios;
+mod huge;
+
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
