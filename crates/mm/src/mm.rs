@@ -36,7 +36,7 @@ use crate::policy::MakePolicy;
 use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
-use crate::space::{FaultStop, Spaces, Stop, TaskScan};
+use crate::space::{FaultStop, Remap, Spaces, Stop, TaskScan};
 use crate::stat::{GroupStat, Stat};
 use crate::store::Store;
 use crate::swap::Swap;
@@ -261,9 +261,8 @@ impl<M: Machine> Mm<M> {
         fixed: Option<Vpn>,
     ) -> Result<Vpn, Error> {
         let _scope = self.ground().scope(Scope::DoMremap);
-        self.on_space(space, |gfp| {
-            self.spaces.mremap(&self.store, space, start, old_pages, new_pages, may_move, fixed, gfp)
-        })
+        let remap = Remap { start, old: old_pages, new: new_pages, may_move, fixed };
+        self.on_space(space, |gfp| self.spaces.mremap(&self.store, space, remap, gfp))
     }
 
     /// madvise.

@@ -133,7 +133,7 @@ impl<M: Machine> Reclaim<'_, M> {
     ) -> Shrunk {
         let (moved, mut stay) = self.demote(node, cold, sc);
         shrunk.reclaimed += moved;
-        if !stay.is_empty() && !sc.proactive {
+        if !stay.is_empty() {
             let (again, _) = self.shrink_once((node, false), &mut stay, sc, heed);
             shrunk.add(again);
         }
@@ -265,7 +265,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if !self.st.try_lock_folio(pfn) {
             return Err(Fate::KeepUnlocked);
         }
-        debug_assert!(
+        assert!(
             !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
             "{pfn} is not an isolated inactive folio"
         );
@@ -347,6 +347,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// The last step for a clean folio that is not mapped: nobody but us may refer to it.
     fn release(self, pfn: Pfn, pages: u64, sc: &ScanControl) -> Fate {
         let frame = &self.st.frames[pfn];
+        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is freed by who has not locked it");
         if frame.is_anon() && !frame.has(FrameFlags::SWAPBACKED) {
             // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
             if !frame.freeze(1) {

@@ -33,6 +33,7 @@ pub use collapse::{CollapseLimits, Collapsed, Refused};
 pub use fault::{FaultStop, Served};
 pub use migrate::Collected;
 pub use numa::TaskScan;
+pub use remap::Remap;
 pub use tree::VmaTree;
 pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};

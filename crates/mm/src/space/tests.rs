@@ -168,7 +168,12 @@ impl Bench {
 
     fn remap(&self, at: u64, old: u64, new: u64, to: Option<u64>) -> Result<Vpn, Stop> {
         let (gfp, to) = (Gfp::user(GROUP), to.map(Vpn));
-        self.spaces.mremap(&self.st, self.id, Vpn(at), old, new, to.is_some(), to, gfp)
+        self.spaces.mremap(
+            &self.st,
+            self.id,
+            Remap { start: Vpn(at), old, new, may_move: to.is_some(), fixed: to },
+            gfp,
+        )
     }
 
     fn resize(&mut self, at: u64, old: u64, new: u64) {

@@ -166,7 +166,9 @@ impl World {
             }
             Op::Move { at, pages, to } => {
                 let pages = clip(at, pages).min(END - to);
-                let _ = spaces.mremap(st, id, Vpn(at), pages, pages, true, Some(Vpn(to)), gfp());
+                let remap =
+                    Remap { start: Vpn(at), old: pages, new: pages, may_move: true, fixed: Some(Vpn(to)) };
+                let _ = spaces.mremap(st, id, remap, gfp());
             }
             Op::Fork if self.ids.len() < 3 => {
                 let child = spaces.fork(st, id, gfp()).unwrap();
