@@ -311,6 +311,10 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Put a block back that waits for a payment, and whose record says nothing, merging it with its free buddies.
     pub fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
+        assert!(
+            pfn.align_down(order) == pfn && pfn >= self.zone.start() && pfn < self.zone.end(),
+            "{pfn} heads no block of {order} of this zone"
+        );
         self.lists.free += order.frames() as u64;
         // It may have been paid while somebody held the block.
         let mut generation = self.lists.still_owed(generation);

@@ -298,7 +298,11 @@ impl Allocator {
     ) -> Result<Fresh, NeedsReclaim> {
         let _scope = base.scope(Scope::GetPageFromFreelist);
         let &Request { order, node, highest, among, .. } = request;
-        debug_assert!(highest < ZoneKind::Movable || request.mobility == Mobility::Movable);
+        assert!(order <= MAX_ORDER, "no block is of {order}");
+        assert!(
+            highest < ZoneKind::Movable || request.mobility == Mobility::Movable,
+            "a folio that stays would keep memory that must be movable"
+        );
         let zones = self.zonelist(node, highest);
         // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
         // mobility groups.
@@ -444,7 +448,7 @@ fn count_free<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, 
 fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, block: Clean, request: &Request) -> Fresh {
     let (pfn, order) = (block.pfn(), request.order);
     let frame = &base.frames[pfn];
-    debug_assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
+    assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
     let stat = match zone.kind() {

@@ -180,7 +180,7 @@ impl Cache {
                     continue;
                 }
                 let evicted = leaf.evict(slot, shadow(pfn));
-                debug_assert_eq!(evicted, pfn);
+                assert_eq!(evicted, pfn, "another page stood in the place of what is evicted");
                 frame.set_owner(Owner::None, PageIndex(0));
                 out |= 1 << at;
             }

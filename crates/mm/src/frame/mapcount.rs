@@ -131,7 +131,7 @@ impl FrameTable {
     /// Note a 2 MiB entry that maps a whole folio.
     pub fn map_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
-        debug_assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
+        assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
         let mut change = Remapped::default();
         if entire.fetch_add(1, Relaxed) == 0 {
             let now = record.pages_mapped.fetch_add(ENTIRELY_MAPPED, Relaxed) + ENTIRELY_MAPPED;

@@ -206,12 +206,14 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn freeze(&self, expected: u32) -> bool {
+        debug_assert!(expected > 0, "what nobody refers to is freed, and cannot be frozen");
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
     }
 
     /// Give back what `freeze` took, as `refs` references.
     #[inline]
     pub fn unfreeze(&self, refs: u32) {
+        debug_assert_eq!(self.refs(), 0, "what is not frozen is given references that nobody counts");
         self.refs.store(refs, Release);
     }
 
@@ -284,6 +286,7 @@ impl Frame {
     /// Set the folio's order. The caller owns the folio or its zone's lock.
     #[inline]
     pub fn set_order(&self, order: Order) {
+        debug_assert!(order <= MAX_ORDER, "no block is of {order}");
         let shape = self.shape.load(Relaxed);
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
@@ -460,6 +463,7 @@ impl FrameTable {
         if order == Order::ZERO {
             return;
         }
+        assert!(head.align_down(order) == head, "{head} cannot head a folio of {order}");
         record.set(FrameFlags::HEAD);
         self.make_tails(head, done..order.frames());
     }
@@ -479,6 +483,7 @@ impl FrameTable {
     pub fn unmake_folio(&self, head: Pfn) {
         let order = self[head].order();
         if order != Order::ZERO {
+            assert!(self[head].has(FrameFlags::HEAD), "{head} heads no folio");
             self[head].clear(FrameFlags::HEAD);
             self[head].set_order(Order::ZERO);
             for i in 1..order.frames() {

@@ -127,6 +127,7 @@ impl Lru {
             let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
             while let Some(pfn) = rest.next_if(alike) {
                 let frame = &base.frames[pfn];
+                assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
                 if policy != PolicyKind::Classic {
                     policy.admit(frame, faulted);
                 }
@@ -198,6 +199,7 @@ impl Lru {
                         Proposer.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
                     }
                 }
+                assert!(frame.refs() == 0, "{pfn} is freed while somebody refers to it");
                 self.forget_list(base, frame);
                 count += 1;
                 rest.next();
@@ -349,7 +351,7 @@ pub(super) fn take(frame: &Frame) -> bool {
     }
     if !frame.test_and_clear(FrameFlags::LRU) {
         let last = frame.put(1);
-        debug_assert!(!last, "who cleared LRU of a folio holds a reference");
+        assert!(!last, "who cleared LRU of a folio holds a reference");
         return false;
     }
     true

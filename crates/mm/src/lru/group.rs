@@ -166,7 +166,7 @@ impl Groups {
     pub fn leave(&self, group: GroupId) {
         let _tree = self.tree.lock();
         let before = self.at(group).members.fetch_sub(1, Relaxed);
-        debug_assert!(before > 0, "nobody is in {group:?}");
+        assert!(before > 0, "nobody is in {group:?}");
     }
 
     /// Take a group without children and members out of the tree. The tree is locked.

@@ -294,7 +294,7 @@ impl Lru {
 
     fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why) {
         let frame = &base.frames[pfn];
-        debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
+        assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {

@@ -169,6 +169,8 @@ impl Lru {
             }
         }
         let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
+        let alike = |pfn: Pfn| base.frames[pfn].has(FrameFlags::SWAPBACKED) != file;
+        debug_assert!(back.iter().all(|&(pfn, _)| alike(pfn)), "files and others come back together");
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
         let mut refaulted = 0;
         for &(pfn, shadow) in back {

@@ -118,6 +118,7 @@ impl Rmap {
     /// A 2 MiB entry that mapped a whole folio has become one for each of its pages. Each of these holds a reference.
     pub fn split_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
         let pages = FolioPages::all(&base.frames, head);
+        assert_eq!(pages.count, TABLE_ENTRIES as u32, "{head} does not fill the entry that is split");
         base.frames[head].get(pages.count - 1);
         // In this order the folio is mapped all the time.
         self.add_range(base, pages);

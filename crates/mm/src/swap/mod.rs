@@ -244,7 +244,7 @@ impl Swap {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
-            debug_assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
+            assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
             pages = base.frames[pfn].pages();
             base.frames[pfn].clear(FrameFlags::SWAPCACHE);
             base.frames[pfn].clear_private();
@@ -333,7 +333,7 @@ impl Swap {
 /// Mark and count a folio that enters the swap cache.
 fn note_cached<M: Machine>(base: &Base<M>, slot: SwapSlot, pfn: Pfn) {
     let frame = &base.frames[pfn];
-    debug_assert!(frame.has(FrameFlags::LOCKED));
+    assert!(frame.has(FrameFlags::LOCKED), "{pfn} enters the swap cache unlocked");
     frame.get(1);
     frame.set_swap_slot(slot);
     frame.set(FrameFlags::SWAPCACHE);

@@ -80,6 +80,7 @@ impl<M: Machine> Settled<'_, M> {
         let &Detached { space, page, table } = &detached;
         detached.spend();
         assert_eq!(space, self.space, "the table of another space");
+        assert!(head.align_down(PAGEBLOCK_ORDER) == head, "{head} does not fill a 2 MiB entry");
         let base = self.base;
         for cell in base.machine.table(table) {
             cell.store(Entry::NONE.raw(), Relaxed);

@@ -308,6 +308,7 @@ impl Tables {
             return;
         }
         for frame in tables.iter().map(|&table| &base.frames[table]) {
+            assert!(frame.has(FrameFlags::TABLE), "what is freed as a page table is none");
             frame.clear(FrameFlags::TABLE);
             // The gather that brought it has settled the space, or no CPU runs the space any more.
             frame.set_debt(0);

@@ -351,6 +351,10 @@ impl EmptiedPages {
     #[inline]
     pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
         assert!(!self.noted, "{page} comes after a batch has taken those before it");
+        debug_assert!(
+            self.pages.is_empty() || (self.space, self.table) == (space, table),
+            "{page} is of another table than those before it"
+        );
         (self.space, self.table) = (space, table);
         // Of those that are flushed together all are flushed as soon as one that could be stored to must be.
         self.writable |= writable;
@@ -373,7 +377,7 @@ impl EmptiedPages {
         for page in self.pages.drain(..) {
             forget(page);
             let last = frames[page].put(1);
-            debug_assert!(!last, "{page} was kept by nobody");
+            assert!(!last, "{page} was kept by nobody");
         }
     }
 }
