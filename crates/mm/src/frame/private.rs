@@ -32,8 +32,8 @@ impl Frame {
         FreeBlock { order: Order(word as u8), owed: word >> 8 }
     }
 
-    /// Order of a block that was just seen to be free, without the lock that keeps it so: a guess, but never one that no
-    /// block can have.
+    /// Order of a block that was just seen to be free, without the lock that keeps it so: a guess, but never one that
+    /// no block can have.
     #[inline]
     pub fn guess_free_order(&self) -> Order {
         match Order(self.private.load(Acquire) as u8) {

@@ -146,8 +146,8 @@ impl Lru {
         Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// Pages are back: each in a new folio, charged, locked and not yet on a list, all of one group, and all of files or
-    /// none. Counts the refaults, and makes folios active whose distance says so; what those that left one vector are
+    /// Pages are back: each in a new folio, charged, locked and not yet on a list, all of one group, and all or none of
+    /// files. Counts the refaults, and makes folios active whose distance says so; what those that left one vector are
     /// held against is asked once for as many as follow each other. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(
         &self,

@@ -316,7 +316,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// The step after the unmapping: what is still mapped stays, what is dirty is written if that is reclaim's business.
+    /// The step after the unmapping: what is still mapped stays, what is dirty is written if it is reclaim's business.
     /// `Ok`: it is clean and has so many pages.
     #[inline]
     pub(super) fn make_clean(
