@@ -5,6 +5,7 @@
 //! the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
 
 use crate::kernel::{self, Kind};
+use crate::knobs::FlushPolicy;
 use crate::qemu::Tool;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,9 +17,6 @@ use std::time::Instant;
 const AT_ONCE: usize = 2;
 /// Seconds after which a guest has failed.
 const TIMEOUT: &str = "120";
-
-/// All policies of `tlb.unmap`.
-const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
 
 /// Programs of every policy, on one CPU and on four: more than memory holds.
 const PROGRAMS: &[&str] = &[
@@ -192,7 +190,7 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
     let mut cases: Vec<Case> =
         OTHERS.iter().chain(RECORDED).map(|case| Case::good((*case).to_owned())).collect();
     for program in PROGRAMS {
-        for policy in POLICIES {
+        for &policy in FlushPolicy::WORDS {
             for cpus in [1, 4] {
                 cases.push(Case::good(format!(
                     "{program} --memory 8M --cpus {cpus} --set tlb.unmap={policy}"

@@ -8,6 +8,10 @@ mod boot;
 mod built;
 mod fuzz;
 mod kernel;
+/// What the memory manager calls the values of its knobs, read without building it.
+#[path = "../../crates/mm/src/knobs/choice.rs"]
+#[allow(dead_code, reason = "only the words are read")]
+mod knobs;
 mod linux;
 mod qemu;
 mod soak;

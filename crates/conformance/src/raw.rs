@@ -75,7 +75,7 @@ impl<H: Harness> Drop for Frames<'_, H> {
         let taken = core::mem::take(&mut *self.taken.lock());
         for pfn in taken {
             assert!(mm.ground().frames[pfn].put(1), "a frame of the suite is used by somebody else");
-            mm.store().alloc.free(mm.ground(), pfn);
+            mm.store().alloc.free(mm.ground(), &[pfn]);
         }
     }
 }

@@ -5,13 +5,13 @@ use crate::profile::PRESETS;
 use crate::record::{BoundRecord, CauseRecord, LevelRecord, RunRecord};
 use crate::summary::Setup;
 use crate::table::{Grid, heading};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The presets that differ in when they flush, one for each value of the knob.
 pub fn policies() -> impl Iterator<Item = &'static str> {
-    (0..Knob::TlbUnmap.info().words.len() as u64).filter_map(|policy| {
+    (0..FlushPolicy::COUNT).filter_map(|policy| {
         let is_it = |knobs: &[(Knob, u64)]| match knobs {
             [] => policy == Knob::TlbUnmap.info().default,
             knobs => knobs == [(Knob::TlbUnmap, policy)],
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_policy_has_a_preset() {
-        let words = Knob::TlbUnmap.info().words;
+        let words = FlushPolicy::WORDS;
         assert_eq!(policies().count(), words.len());
         assert!(policies().zip(words).all(|(preset, &word)| preset == word || word == "batch"));
     }

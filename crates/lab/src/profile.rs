@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
 use std::collections::BTreeMap;
 
 /// A named set that ships with Pagefold.
@@ -27,27 +27,27 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "eager",
         help: "classic, with one flush per page that reclaim unmaps",
-        knobs: &[(Knob::TlbUnmap, 0)],
+        knobs: &[(Knob::TlbUnmap, FlushPolicy::Eager.value())],
     },
     Preset {
         name: "list",
         help: "classic, with up to 32 pages flushed one by one per round (the batched unmap series of 2015)",
-        knobs: &[(Knob::TlbUnmap, 2)],
+        knobs: &[(Knob::TlbUnmap, FlushPolicy::List.value())],
     },
     Preset {
         name: "lazy",
         help: "classic, with flushes deferred until a page is used again (LUF)",
-        knobs: &[(Knob::TlbUnmap, 3)],
+        knobs: &[(Knob::TlbUnmap, FlushPolicy::Lazy.value())],
     },
     Preset {
         name: "abis",
         help: "classic, with a flush per page, on CPUs that may hold it by the page's young bit (ABIS, 2017)",
-        knobs: &[(Knob::TlbUnmap, 4)],
+        knobs: &[(Knob::TlbUnmap, FlushPolicy::Abis.value())],
     },
     Preset {
         name: "latr",
         help: "classic, with flushes left to each CPU's next tick (LATR, 2018)",
-        knobs: &[(Knob::TlbUnmap, 5)],
+        knobs: &[(Knob::TlbUnmap, FlushPolicy::Latr.value())],
     },
     Preset {
         name: "mglru",
@@ -57,12 +57,12 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "mglru-6.14",
         help: "generations as Linux 6.14 reworked them: a second use counts, and refaults are known for longer (docs/mglru.md)",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, 1)],
+        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V614.value())],
     },
     Preset {
         name: "mglru-7.2",
         help: "the same with the loop of Linux 7.2: what a pass scans is said once, and dirty pages count as for classic",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, 2)],
+        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V72.value())],
     },
     Preset {
         name: "fifo",
@@ -113,22 +113,34 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "tier-generations",
         help: "mglru; what is cold goes down, what two walks of page tables in a row found young comes up (klruscand, 2025)",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::DemotionEnabled, 1), (Knob::TierPolicy, 1)],
+        knobs: &[
+            (Knob::ReclaimPolicy, 1),
+            (Knob::DemotionEnabled, 1),
+            (Knob::TierPolicy, TierPolicy::Generations.value()),
+        ],
     },
     Preset {
         name: "memtis",
         help: "classic; what is cold goes down, and up come as many of the pages that were sampled most as fast memory holds (MEMTIS, 2023)",
-        knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, 2)],
+        knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, TierPolicy::Sampled.value())],
     },
     Preset {
         name: "nomad",
         help: "tpp, and a daemon copies pages while they are used, and leaves those that are written meanwhile (Nomad, 2024; no shadows)",
-        knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2), (Knob::TierMigration, 1)],
+        knobs: &[
+            (Knob::DemotionEnabled, 1),
+            (Knob::NumaBalancing, 2),
+            (Knob::TierMigration, TierMigration::Transactional.value()),
+        ],
     },
     Preset {
         name: "colloid",
         help: "memtis, and hot pages go to whichever tier answers faster under its load (Colloid, 2024)",
-        knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, 2), (Knob::TierBalance, 1)],
+        knobs: &[
+            (Knob::DemotionEnabled, 1),
+            (Knob::TierPolicy, TierPolicy::Sampled.value()),
+            (Knob::TierBalance, 1),
+        ],
     },
 ];
 
@@ -217,7 +229,7 @@ mod tests {
         assert_eq!(profile.name, "classic+vm.swappiness=10+fault_around_bytes=4K");
         assert_eq!(profile.settings()["vm.swappiness"], 10);
         assert_eq!(profile.settings()["fault_around_bytes"], 4096);
-        assert_eq!(parse_setting("tlb.unmap=lazy").unwrap(), (Knob::TlbUnmap, 3));
+        assert_eq!(parse_setting("tlb.unmap=lazy").unwrap(), (Knob::TlbUnmap, FlushPolicy::Lazy.value()));
     }
 
     #[test]

@@ -178,7 +178,7 @@ mod tests {
             seed: 7,
             memory: vec![64 << 20, 8192],
             check: false,
-            knobs: vec![(Knob::TlbUnmap, 3), (Knob::Swappiness, 100)],
+            knobs: vec![(Knob::TlbUnmap, mm::knobs::FlushPolicy::Lazy.value()), (Knob::Swappiness, 100)],
             groups: vec!["a:memory.max=4096".parse().unwrap()],
             swap: 512,
             drop: None,

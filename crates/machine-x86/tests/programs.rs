@@ -6,7 +6,7 @@ use abi::{AccessKind, Prot};
 use hosted::{Report, Setup, run};
 use kernel::GroupOutcome;
 use machine_x86::user::scenarios;
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use program::{apps, builtin};
 use trace::Image;
 use trace::codec::Encoder;
@@ -14,7 +14,7 @@ use trace::event::{Backing, Event, FileId, Run, ThreadId};
 use trace::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Values of `tlb.unmap`.
-const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
+const POLICIES: std::ops::Range<u64> = 0..FlushPolicy::COUNT;
 
 /// Signals that were not to be: all but the ends of processes that control groups had no room for.
 fn unexpected(report: &Report) -> Vec<&str> {
@@ -201,7 +201,7 @@ fn two_mebibytes_are_mapped_by_one_entry() {
 #[test]
 fn every_scenario_passes() {
     for (i, &(name, _)) in (0..).zip(scenarios::LIST) {
-        for policy in [3, i % (POLICIES.end() + 1)] {
+        for policy in [FlushPolicy::Lazy.value(), i % POLICIES.end] {
             fine(&Setup { unmap: policy, memory: 4 << 20, ..Setup::new(&format!("scenario:{name}")) });
         }
     }

@@ -1,5 +1,12 @@
 //! Knobs: tunables with the names that sysctl and sysfs give them, declared once.
 
+mod choice;
+
+pub use choice::{
+    AllocPlacement, CompactionFolios, FlushPolicy, FlushShape, LruGenForm, ThpDefrag, TierMigration,
+    TierPolicy,
+};
+
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
@@ -27,10 +34,20 @@ macro_rules! at_start {
     };
 }
 
+/// The words of a knob that is a choice.
+macro_rules! words {
+    ([$($word:literal)*]) => {
+        &[$($word,)*]
+    };
+    ([] $choice:ident) => {
+        $choice::WORDS
+    };
+}
+
 macro_rules! knobs {
     ($(
         $variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal
-        $([$($word:literal)*])? $(@$when:ident)? $($kind:ident)? $help:literal;
+        $([$($word:literal)*])? $({$choice:ident})? $(@$when:ident)? $($kind:ident)? $help:literal;
     )*) => {
         /// A tunable.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -46,7 +63,7 @@ macro_rules! knobs {
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
                 name: $name, default: $default, min: $min, max: $max, unit: $unit,
                 help: help!($($kind)? $help),
-                words: &[$($($word,)*)?],
+                words: words!([$($($word)*)?] $($choice)?),
                 at_start: at_start!($($when)?),
             },)*];
         }
@@ -105,7 +122,7 @@ knobs! {
     LruGenMemcgLru "lru_gen.memcg_lru" 1 0..=1 ""
         "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
     LruGenForm "lru_gen.form" 0 0..=2 ""
-        ["6.12" "6.14" "7.2"]
+        {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
          reclaim besides (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0 0..=1 ""
@@ -125,10 +142,10 @@ knobs! {
         "what is used within this time after it was marked is hot";
     NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536 1..=1048576 "MB/s"
         "how much may be promoted to a node";
-    TierPolicy "tier.policy" 0 0..=2 "" ["hint" "generations" "sampled"] @start
+    TierPolicy "tier.policy" 0 0..=2 "" {TierPolicy} @start
         "what is hot, of slower tiers: as kernel.numa_balancing=2 finds out by faults, what MGLRU's walks have found young in two rounds in \
          a row, or what the machine's samples of addresses say; not in Linux";
-    TierMigration "tier.migration" 0 0..=1 "" ["exclusive" "transactional"] @start
+    TierMigration "tier.migration" 0 0..=1 "" {TierMigration} @start
         "pages go up while nobody can use them, or are used where they are while a daemon copies them, and stay there if they were written \
          meanwhile; not in Linux";
     TierBalance "tier.balance" 0 0..=1 ""
@@ -208,12 +225,12 @@ knobs! {
         anon_size "1024 KiB";
     HugepagesEnabled2048 "hugepages-2048kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
         anon_size "2048 KiB";
-    ThpDefrag "thp.defrag" 3 0..=4 "" ["always" "defer" "defer+madvise" "madvise" "never"]
+    ThpDefrag "thp.defrag" 3 0..=4 "" {ThpDefrag}
         "what a store does for a large folio of anonymous memory that memory has no block for: compact and reclaim (always), \
          wake kswapd and kcompactd (defer), the one where MADV_HUGEPAGE asked for it and the other elsewhere (defer+madvise), \
          the one there only (madvise), or nothing (never)";
     CompactionFolios "compaction.folios" 3 0..=5 ""
-        ["order0" "split" "whole" "whole+free-split" "whole+free-split+sort" "whole+free-split+sort+merge"]
+        {CompactionFolios}
         "what compaction does with large folios: leave them, split them, move them whole to free blocks of their size, split \
          larger free blocks for them, move the largest first, merge what is left of free blocks";
     CompactMemory "vm.compact_memory" 0 0..=1 ""
@@ -223,7 +240,7 @@ knobs! {
     ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""
         "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
          helps and compaction does not";
-    AllocPlacement "alloc.placement" 0 0..=1 "" ["smallest" "densest"] @start
+    AllocPlacement "alloc.placement" 0 0..=1 "" {AllocPlacement} @start
         "which free block is taken: the smallest that is large enough, the last one given back first; or one in the fullest page \
          block, so that others run empty";
     DefragMode "vm.defrag_mode" 0 0..=1 ""
@@ -235,7 +252,7 @@ knobs! {
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1 0..=1 ""
         "a run of entries that map a folio's pages is changed, counted and flushed in one step (1), or entry by entry (0)";
-    TlbUnmap "tlb.unmap" 1 0..=5 "" ["eager" "batch" "list" "lazy" "abis" "latr"] @start
+    TlbUnmap "tlb.unmap" 1 0..=5 "" {FlushPolicy} @start
         "when translations of pages that reclaim unmaps are flushed: at once, a batch at a time, a batch page by page, \
          when the page is used again (LUF), at once where they were used (ABIS), at each CPU's next tick (LATR)";
     TlbUnmapPages "tlb.unmap_pages" 32 1..=512 "pages"
@@ -260,6 +277,36 @@ impl Knob {
     pub fn from_name(name: &str) -> Option<Knob> {
         Self::ALL.iter().copied().find(|knob| knob.info().name == name)
     }
+}
+
+macro_rules! chosen {
+    ($($method:ident $knob:ident $choice:ident;)*) => {
+        impl Knobs {
+            $(
+                #[doc = concat!("What the knob [`Knob::", stringify!($knob), "`] chooses.")]
+                #[inline]
+                pub fn $method(&self) -> $choice {
+                    $choice::of(self.get(Knob::$knob))
+                }
+            )*
+        }
+
+        // A knob that is a choice can be set to each of its words, and to nothing else.
+        $(const _: () = {
+            let info = &Knob::INFO[Knob::$knob as usize];
+            assert!(info.min == 0 && info.max + 1 == $choice::ALL.len() as u64);
+        };)*
+    };
+}
+
+chosen! {
+    flush_policy TlbUnmap FlushPolicy;
+    tier_policy TierPolicy TierPolicy;
+    tier_migration TierMigration TierMigration;
+    defrag ThpDefrag ThpDefrag;
+    compaction_folios CompactionFolios CompactionFolios;
+    lru_gen_form LruGenForm LruGenForm;
+    placement AllocPlacement AllocPlacement;
 }
 
 /// Why a knob could not be set.

@@ -4,7 +4,7 @@ use crate::alloc::{Allocator, Mark, Means, NeedsReclaim, Reserve};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{Knobs, ThpDefrag};
 use crate::lru::Lru;
 use crate::machine::{Machine, Work};
 use crate::mempolicy::Place;
@@ -50,10 +50,10 @@ impl Worth {
     pub fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
         let wake = Worth { wake: true, ..Worth::NOTHING };
         let wait = Worth { wait: true, hard: asked, ..Worth::NOTHING };
-        match (knobs.get(Knob::ThpDefrag), asked) {
-            (0, _) | (2 | 3, true) => wait,
-            (1, _) | (2, false) => wake,
-            _ => Worth::NOTHING,
+        match (knobs.defrag(), asked) {
+            (ThpDefrag::Always, _) | (ThpDefrag::DeferMadvise | ThpDefrag::Madvise, true) => wait,
+            (ThpDefrag::Defer, _) | (ThpDefrag::DeferMadvise, false) => wake,
+            (ThpDefrag::Madvise, false) | (ThpDefrag::Never, _) => Worth::NOTHING,
         }
     }
 }

@@ -3,21 +3,9 @@
 //! Rooms below report a shortage instead of reclaiming. Only here, above both, is memory made: `Mm::with_room` runs an
 //! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
 
-#[cfg(test)]
-mod asks;
-#[cfg(test)]
-mod cut_off;
-#[cfg(test)]
-mod ending;
 mod exact;
 mod files;
-#[cfg(test)]
-mod flushes;
 mod groups;
-#[cfg(test)]
-mod kept;
-#[cfg(test)]
-mod large;
 mod lru_gen;
 mod migrate;
 mod observe;
@@ -50,7 +38,7 @@ use crate::policy::MakePolicy;
 use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
-use crate::space::{FaultStop, Spaces, Stop, TaskScan};
+use crate::space::{FaultStop, Remap, Spaces, Stop, TaskScan};
 use crate::stat::{GroupStat, Stat};
 use crate::store::Store;
 use crate::swap::Swap;
@@ -275,9 +263,8 @@ impl<M: Machine> Mm<M> {
         fixed: Option<Vpn>,
     ) -> Result<Vpn, Error> {
         let _scope = self.ground().scope(Scope::DoMremap);
-        self.on_space(space, |gfp| {
-            self.spaces.mremap(&self.store, space, start, old_pages, new_pages, may_move, fixed, gfp)
-        })
+        let remap = Remap { start, old: old_pages, new: new_pages, may_move, fixed };
+        self.on_space(space, |gfp| self.spaces.mremap(&self.store, space, remap, gfp))
     }
 
     /// madvise.

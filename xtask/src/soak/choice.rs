@@ -1,11 +1,24 @@
 //! What a case is: choices, each drawn from a stream of its own, so that no two follow each other.
 
+use crate::knobs::{CompactionFolios, FlushPolicy, ThpDefrag};
+
+/// All flush policies; the one that defers most is drawn twice as often.
+const FLUSHES: [&str; FlushPolicy::ALL.len() + 1] = {
+    let twice = FlushPolicy::Lazy as usize;
+    let (mut words, mut at) = ([FlushPolicy::WORDS[twice]; _], 0);
+    while at < FlushPolicy::ALL.len() {
+        words[at + (at > twice) as usize] = FlushPolicy::WORDS[at];
+        at += 1;
+    }
+    words
+};
+
 /// Every choice, with its values.
 const CHOICES: &[(&str, &[&str])] = &[
     ("program", &["chaos", "chaos", "recorded", "built-in"]),
     // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too,
     // where no CPU is stopped.
-    ("tlb.unmap", &["eager", "batch", "list", "lazy", "lazy", "abis", "latr"]),
+    ("tlb.unmap", &FLUSHES),
     ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
     ("tlb.pay_all", &["0", "1"]),
@@ -20,18 +33,8 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("hugepages-512kB.enabled", &["never", "always"]),
     ("hugepages-2048kB.enabled", &["never", "madvise", "always"]),
     ("thp.khugepaged", &["0", "1"]),
-    ("thp.defrag", &["always", "defer", "defer+madvise", "madvise", "never"]),
-    (
-        "compaction.folios",
-        &[
-            "order0",
-            "split",
-            "whole",
-            "whole+free-split",
-            "whole+free-split+sort",
-            "whole+free-split+sort+merge",
-        ],
-    ),
+    ("thp.defrag", ThpDefrag::WORDS),
+    ("compaction.folios", CompactionFolios::WORDS),
     ("vm.compaction_proactiveness", &["0", "20", "90"]),
     ("vm.defrag_mode", &["0", "0", "1"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
@@ -134,7 +137,6 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
 /// and in four, under all flush policies, with all forms of folios, collapse under three sets of limits, and memory in
 /// tiers.
 pub fn covering() -> Vec<String> {
-    const POLICIES: [&str; 6] = ["eager", "batch", "list", "lazy", "abis", "latr"];
     const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];
     let case = |i: usize| {
         let machine = if i % 7 == 3 { "tiers" } else { MACHINES[i % 5] };
@@ -150,7 +152,7 @@ pub fn covering() -> Vec<String> {
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
              --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
-            POLICIES[i % 6],
+            FlushPolicy::WORDS[i % FlushPolicy::WORDS.len()],
             ["classic", "mglru"][i / 3 % 2],
             u8::from(order == 9),
             i / 4 % 2,

@@ -220,7 +220,7 @@ mod tests {
     fn the_kernel_is_told_everything() {
         let mut guest = guest(2, Second::Missing);
         assert_eq!(guest.command_line(), "program=zipf:67108864:4 seed=7 memory=33554432 swap=1024 check=1");
-        guest.knobs = vec![(Knob::TlbUnmap, 3)];
+        guest.knobs = vec![(Knob::TlbUnmap, mm::knobs::FlushPolicy::Lazy.value())];
         (guest.check, guest.drop) = (false, Some(2));
         guest.groups = vec!["web:memory.max=4096,processes=0".parse().unwrap()];
         let words = " check=0 knob.tlb.unmap=3 group=web:memory.max=4096,processes=0-0 drop=2";

@@ -1,7 +1,7 @@
 //! Every application on small machines under the oracle, and that it is what it claims to be.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::apps::{self, App, Ask};
@@ -40,7 +40,8 @@ fn applications_do_the_same_work_whatever_the_policy_and_evict_when_memory_is_sh
 #[test]
 fn applications_run_clean_with_another_number_of_tasks() {
     for (name, _) in apps::LIST {
-        let run = outcome(&app(name, 12, Some(3)), 8 * MIB, &[(Knob::TlbUnmap, 3)], 2);
+        let run =
+            outcome(&app(name, 12, Some(3)), 8 * MIB, &[(Knob::TlbUnmap, FlushPolicy::Lazy.value())], 2);
         assert!(run.tasks >= 3, "{name}: {} tasks", run.tasks);
     }
 }

@@ -1,7 +1,7 @@
 //! The bound in whole runs: it watches and changes nothing, and no policy stays below it.
 
 use machine_sim::{BoundReport, MachineSpec, Outcome, RunConfig, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::builtin;
@@ -33,7 +33,7 @@ fn a_run_that_is_watched_is_the_same_run() {
 fn bounded<P: Program>(machine: MachineSpec, seed: u64, policy: u64, program: &P) -> BoundReport {
     let mut config = RunConfig::new(machine);
     (config.seed, config.bound, config.knobs) = (seed, true, vec![(Knob::TlbUnmap, policy)]);
-    let word = Knob::TlbUnmap.info().words[policy as usize];
+    let word = FlushPolicy::WORDS[policy as usize];
     let outcome = run(&config, program).unwrap_or_else(|error| panic!("{word}: {error}"));
     let bound = outcome.bound.unwrap();
     let (l1, l2) = (&bound.l1, &bound.l2);
@@ -43,7 +43,7 @@ fn bounded<P: Program>(machine: MachineSpec, seed: u64, policy: u64, program: &P
 }
 
 fn policies() -> impl Iterator<Item = u64> {
-    0..Knob::TlbUnmap.info().words.len() as u64
+    0..FlushPolicy::COUNT
 }
 
 #[test]

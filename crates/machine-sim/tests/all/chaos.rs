@@ -2,7 +2,7 @@
 //! operation.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use program::chaos::Chaos;
 use program::rng::Rng;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(crate) fn seeds_of(variable: &str, usual: Range<u64>) -> Range<u64> {
 fn flush_knobs(seed: u64) -> Vec<(Knob, u64)> {
     let mut rng = Rng::new(seed ^ 0x7f1b_f1a5);
     vec![
-        (Knob::TlbUnmap, rng.below(6)),
+        (Knob::TlbUnmap, rng.below(FlushPolicy::COUNT)),
         (Knob::TlbUnmapPages, [1, 2, 7, 32][rng.below(4) as usize]),
         (Knob::TlbAgeLimitMs, [0, 1, 5, 100][rng.below(4) as usize]),
         (Knob::TlbPayAll, rng.below(2)),

@@ -3,7 +3,7 @@
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
 use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
@@ -11,7 +11,7 @@ use program::{Advice, Map, Os, Program, Role, Signal};
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// khugepaged looks at all there is every millisecond. The size of folios between single pages and 2 MiB is of this
 /// order.

@@ -2,7 +2,7 @@
 
 use super::acts::outcome;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
@@ -17,7 +17,7 @@ const PAGES: u64 = 44 * MIB / PAGE;
 const WANTED: u64 = 1024 * LARGE;
 const FOLIOS: u64 = 10;
 const USERS: Role = 2;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// One task leaves memory in pieces and stores to what 2 MiB folios are wanted for, while others use the pieces.
 struct Pieces {

@@ -3,7 +3,7 @@
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
@@ -12,7 +12,7 @@ use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal}
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();

@@ -3,7 +3,7 @@
 
 use super::acts::{outcome, push};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
@@ -11,7 +11,7 @@ use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Remap, Role,
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();

@@ -1,8 +1,7 @@
 //! Loaded latency on whole machines: near memory is the slower one when all CPUs read it.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
-use mm::hot::tier_policy;
-use mm::knobs::Knob;
+use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
 use program::named::{Named, Words};
 use program::{Access, AccessKind, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
@@ -78,7 +77,7 @@ fn what_is_near_is_balanced_with_what_is_far() {
         let machine = MachineSpec::preset("colloid").unwrap();
         let knobs = [
             (Knob::DemotionEnabled, 1),
-            (Knob::TierPolicy, tier_policy::SAMPLED),
+            (Knob::TierPolicy, TierPolicy::Sampled.value()),
             (Knob::TierBalance, balance),
             (Knob::TierPeriodMs, 1),
             (Knob::TierAdaptSamples, 50),

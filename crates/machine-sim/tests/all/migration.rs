@@ -2,7 +2,7 @@
 
 use super::acts::compute_for;
 use machine_sim::{Fault, MachineSpec, Outcome, ProfileNode, RunConfig, RunError, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
@@ -10,7 +10,7 @@ use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 /// Where the page lies that is moved: in the middle of what a large entry may map.
 const AREA: u64 = 512 * LARGE;
 const PART: u64 = AREA + 77 * PAGE;

@@ -6,7 +6,7 @@
 
 use crate::chaos::seeds_of;
 use machine_sim::{MachineSpec, RunConfig, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use program::rng::Rng;
 use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal};
 use std::ops::Range;
@@ -63,7 +63,7 @@ fn race(race: Race, usual: Range<u64>, memory: u64, vary: fn(&mut RunConfig, &mu
         let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
         (config.seed, config.verify, config.preempt) = (seed, true, Some(points));
         config.memory = Some(memory);
-        config.knobs.push((Knob::TlbUnmap, seed % 6));
+        config.knobs.push((Knob::TlbUnmap, seed % FlushPolicy::COUNT));
         vary(&mut config, &mut Rng::new(seed));
         let outcome = run(&config, &race)
             .unwrap_or_else(|error| panic!("{error}: RACE_SEED={seed}, RACE_POINTS={points}"));

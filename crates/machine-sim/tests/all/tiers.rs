@@ -4,8 +4,7 @@
 use super::acts::outcome;
 use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::hot::tier_policy;
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob, TierPolicy};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::named::{Named, Words};
@@ -13,7 +12,7 @@ use program::{Map, Os, Program, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
-const POLICIES: u64 = 6;
+const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// Fast memory of the machine, which has twice as much that is slow.
 const FAST: u64 = 32 * MIB;
@@ -86,10 +85,10 @@ fn cold_pages_go_down_and_hot_ones_come_up() {
 
 /// Ways to promote besides Linux's: the policy that replaces pages, that of tiers, and how pages move.
 const WAYS: [(u64, u64, u64); 4] = [
-    (1, tier_policy::GENERATIONS, 0),
-    (0, tier_policy::SAMPLED, 0),
-    (1, tier_policy::SAMPLED, 1),
-    (0, tier_policy::HINT, 1),
+    (1, TierPolicy::Generations.value(), 0),
+    (0, TierPolicy::Sampled.value(), 0),
+    (1, TierPolicy::Sampled.value(), 1),
+    (0, TierPolicy::Hint.value(), 1),
 ];
 
 /// The knobs of a way, whose rounds take milliseconds here.
@@ -115,11 +114,11 @@ fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
     let slow = |outcome: &Outcome| outcome.metric("slow_memory_share").unwrap();
     let without = run(Vec::new(), 0);
     for ways in WAYS {
-        let with = run(way(ways), if ways.1 == tier_policy::HINT { 2 } else { 0 });
+        let with = run(way(ways), if ways.1 == TierPolicy::Hint.value() { 2 } else { 0 });
         let [_, promoted, _] = moved(&with);
         assert!(promoted > 200, "{ways:?}: {promoted}");
         assert!(slow(&with) * 1.1 < slow(&without), "{ways:?}: {} {}", slow(&with), slow(&without));
-        assert_eq!(with.stat(Stat::TierSamples) > 0, ways.1 == tier_policy::SAMPLED);
+        assert_eq!(with.stat(Stat::TierSamples) > 0, ways.1 == TierPolicy::Sampled.value());
         assert!(ways.2 == 1 || with.stat(Stat::TierMoveAborted) == 0, "{ways:?}");
     }
 }
@@ -151,7 +150,7 @@ impl Program for WrittenAllTheTime {
 fn what_is_written_while_it_is_copied_is_not_moved() {
     let run = |migration| {
         let mut config = config(1, 2);
-        config.knobs.extend(way((0, tier_policy::HINT, migration)));
+        config.knobs.extend(way((0, TierPolicy::Hint.value(), migration)));
         outcome(&config, &WrittenAllTheTime)
     };
     let [exclusive, transactional] = [run(0), run(1)];
@@ -170,7 +169,7 @@ fn a_daemon_of_promotion_leaves_programs_their_choices() {
         config.knobs.push((Knob::TierPolicy, policy));
         outcome(&config, &builtin_app("xsbench:4194304:2")).accesses
     };
-    assert_eq!(accesses(tier_policy::HINT), accesses(tier_policy::SAMPLED));
+    assert_eq!(accesses(TierPolicy::Hint.value()), accesses(TierPolicy::Sampled.value()));
 }
 
 fn builtin_app(name: &str) -> Named {
@@ -296,7 +295,7 @@ fn the_random_program_runs_clean_on_tiers() {
         config.knobs.extend(way(WAYS[seed as usize % 4]));
         config.knobs.extend([(Knob::TlbUnmap, seed % POLICIES), (Knob::ReclaimPolicy, seed / 2 % 2)]);
         if seed < 3 {
-            config.knobs.extend([(Knob::TierPolicy, tier_policy::HINT), (Knob::TierMigration, 0)]);
+            config.knobs.extend([(Knob::TierPolicy, TierPolicy::Hint.value()), (Knob::TierMigration, 0)]);
         }
         if seed % 4 > 1 {
             let sizes = ["hugepages-16kB.enabled", "hugepages-2048kB.enabled", "thp.file_pmd"];

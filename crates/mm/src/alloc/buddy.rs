@@ -29,7 +29,7 @@ use super::owing::Owing;
 use super::watermark::{Mark, max_boost};
 use super::zone::{BLOCK_FRAMES, Zone};
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, FrameTable, List, Mobility, Owner};
+use crate::frame::{Frame, FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
 use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
@@ -144,7 +144,7 @@ impl FreeLists {
 
     /// The generation that a free block waits for, from its record.
     pub fn debt_of(&self, frame: &Frame) -> Generation {
-        self.still_owed(Generation(frame.private() >> 8))
+        self.still_owed(Generation(frame.as_free().owed))
     }
 
     /// What is left of a debt of this generation.
@@ -289,7 +289,7 @@ impl<'a, M: Machine> Area<'a, M> {
             part = part.add(step);
             frame.place(node, zone, mobility);
             frame.set_debt(0);
-            frame.set_private(0);
+            frame.clear_private();
         }
     }
 
@@ -311,6 +311,10 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Put a block back that waits for a payment, and whose record says nothing, merging it with its free buddies.
     pub fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
+        assert!(
+            pfn.align_down(order) == pfn && pfn >= self.zone.start() && pfn < self.zone.end(),
+            "{pfn} heads no block of {order} of this zone"
+        );
         self.lists.free += order.frames() as u64;
         // It may have been paid while somebody held the block.
         let mut generation = self.lists.still_owed(generation);
@@ -339,7 +343,7 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Order of the free block that this frame heads.
     pub fn free_order(&self, pfn: Pfn) -> Option<Order> {
         let frame = self.frame(pfn);
-        frame.has(FrameFlags::BUDDY).then(|| Order(frame.private() as u8))
+        frame.has(FrameFlags::BUDDY).then(|| frame.as_free().order)
     }
 
     /// Take this free block off its list. Returns the payment that it waits for.
@@ -416,14 +420,14 @@ impl<'a, M: Machine> Area<'a, M> {
     /// Is this the head of a free block of exactly this order, in this zone?
     fn is_free(&self, pfn: Pfn, order: Order) -> bool {
         let frame = || self.frame(pfn);
-        pfn < self.zone.end() && frame().has(FrameFlags::BUDDY) && frame().private() as u8 == order.0
+        pfn < self.zone.end() && frame().has(FrameFlags::BUDDY) && frame().as_free().order == order
     }
 
     /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that
     /// was taken from the head (`!tail`) back there.
     fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, generation: Generation) {
         let frame = self.frame(pfn);
-        frame.set_private(generation.0 << 8 | order.0 as u64);
+        frame.set_free(FreeBlock { order, owed: generation.0 });
         frame.assign(FrameFlags::BUDDY);
         let frames = &self.base.frames;
         if order < PAGEBLOCK_ORDER
@@ -456,7 +460,7 @@ impl<'a, M: Machine> Area<'a, M> {
             self.lists.owing -= order.frames() as u64;
         }
         frame.assign(FrameFlags::empty());
-        frame.set_private(0);
+        frame.clear_private();
         generation
     }
 
@@ -493,7 +497,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let in_block = |block: Pfn| {
             let heads = dense.heads(block).map(|pfn| (self.frame(pfn), pfn));
             let clean = heads.filter(|(frame, _)| self.lists.debt_of(frame) == Generation::NONE);
-            let sized = clean.map(|(frame, pfn)| (Order(frame.private() as u8), pfn));
+            let sized = clean.map(|(frame, pfn)| (frame.as_free().order, pfn));
             sized.inspect(|_| looked += 1).filter(|(size, _)| *size >= order).take(SUFFICIENT).min()
         };
         let blocks =
@@ -612,7 +616,7 @@ impl<'a, M: Machine> Area<'a, M> {
         while at < start.add(BLOCK_FRAMES) {
             let frame = self.frame(at);
             if frame.has(FrameFlags::BUDDY) {
-                let pages = 1 << frame.private() as u8;
+                let pages = frame.as_free().order.frames();
                 free += pages;
                 at = at.add(pages);
                 continue;
@@ -637,7 +641,7 @@ impl<'a, M: Machine> Area<'a, M> {
                 at = at.add(1);
                 continue;
             }
-            let order = Order(self.frame(at).private() as u8);
+            let order = self.frame(at).as_free().order;
             let generation = self.remove(at, order, from);
             self.insert(at, order, to, true, generation);
             at = at.add(order.frames());

@@ -62,7 +62,7 @@ impl Dense {
     /// A free block, smaller than a page block, has come to a list.
     pub fn add(&mut self, pfn: Pfn, order: Order, group: Mobility) {
         self.change(pfn, group, |block, (word, bit)| {
-            debug_assert_eq!(block.heads[word] & bit, 0);
+            assert_eq!(block.heads[word] & bit, 0, "{pfn} is free already");
             block.heads[word] |= bit;
             block.free += order.frames() as u16;
         });
@@ -72,7 +72,7 @@ impl Dense {
     pub fn remove(&mut self, pfn: Pfn, order: Order) {
         let group = self.blocks[self.index(pfn)].group;
         self.change(pfn, group, |block, (word, bit)| {
-            debug_assert_ne!(block.heads[word] & bit, 0);
+            assert_ne!(block.heads[word] & bit, 0, "{pfn} is not free");
             block.heads[word] &= !bit;
             block.free -= order.frames() as u16;
         });

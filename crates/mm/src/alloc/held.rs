@@ -14,7 +14,7 @@ use super::owing::{Clean, Fresh, settle};
 use super::watermark::{Mark, above};
 use super::zone::{BLOCK_FRAMES, Zone};
 use super::{Allocator, pcp};
-use crate::frame::{FrameFlags, FrameTable, List, Mobility, Owner};
+use crate::frame::{FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
 use crate::ground::Ground;
 use crate::linear::linear;
 use crate::machine::{Machine, Work};
@@ -99,7 +99,7 @@ impl HeldBlocks {
         let frame = &frames[head];
         frame.set_debt(0);
         frame.set_owner(Owner::None, PageIndex(self.holder));
-        frame.set_private(generation.0 << 8 | order.0 as u64);
+        frame.set_free(FreeBlock { order, owed: generation.0 });
         frame.assign(FrameFlags::HELD);
         let list = &mut self.lists[order.0 as usize];
         if tail { list.push_tail(frames, head) } else { list.push_head(frames, head) }
@@ -108,14 +108,14 @@ impl HeldBlocks {
     fn holds(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
         frames.get(pfn).is_some_and(|frame| {
             frame.has(FrameFlags::HELD)
-                && frame.private() as u8 == order.0
+                && frame.guess_free_order() == order
                 && frame.page_index() == PageIndex(self.holder)
         })
     }
 
     fn unlink(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> Generation {
         let frame = &frames[pfn];
-        let generation = Generation(frame.private() >> 8);
+        let generation = Generation(frame.as_free().owed);
         self.lists[order.0 as usize].remove(frames, pfn);
         frame.wipe(FrameFlags::empty());
         generation

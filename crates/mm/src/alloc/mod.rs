@@ -176,22 +176,6 @@ impl Allocator {
         self.take_by_zonelist(base, request, mark)
     }
 
-    /// Free a folio that nobody refers to any more.
-    ///
-    /// # Panics
-    /// If it is still referred to, mapped, on a list, locked, being written, or no folio's head.
-    #[inline]
-    pub fn free<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        check_unused(frame, pfn);
-        if frame.order() != Order::ZERO || frame.debt() != 0 {
-            return self.free_slow(base, pfn);
-        }
-        let (cpu, zone) = (base.machine.cpu(), frame.zone());
-        count_free(base, cpu, zone, pfn, Order::ZERO);
-        self.free_to_pcp(base, cpu, zone, pfn);
-    }
-
     #[inline]
     fn free_to_pcp<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
         let frame = &base.frames[pfn];
@@ -203,18 +187,19 @@ impl Allocator {
         }
     }
 
-    /// [`Allocator::free`] for several folios: single pages of one zone that follow each other go to the CPU's list in
-    /// one hold of its lock.
-    pub fn free_many<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
-        if let [pfn] = pfns {
-            return self.free(base, *pfn);
-        }
+    /// Free folios that nobody refers to any more: single pages of one zone that follow each other go to the CPU's list
+    /// in one hold of its lock.
+    ///
+    /// # Panics
+    /// If one is still referred to, mapped, on a list, locked, being written, or no folio's head.
+    pub fn free<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
         let cpu = base.machine.cpu();
         let mut rest = pfns;
         while let [first, behind @ ..] = rest {
             let record = &base.frames[*first];
             if record.order() != Order::ZERO || record.debt() != 0 {
-                self.free(base, *first);
+                check_unused(record, *first);
+                self.free_slow(base, *first);
                 rest = behind;
                 continue;
             }
@@ -313,7 +298,11 @@ impl Allocator {
     ) -> Result<Fresh, NeedsReclaim> {
         let _scope = base.scope(Scope::GetPageFromFreelist);
         let &Request { order, node, highest, among, .. } = request;
-        debug_assert!(highest < ZoneKind::Movable || request.mobility == Mobility::Movable);
+        assert!(order <= MAX_ORDER, "no block is of {order}");
+        assert!(
+            highest < ZoneKind::Movable || request.mobility == Mobility::Movable,
+            "a folio that stays would keep memory that must be movable"
+        );
         let zones = self.zonelist(node, highest);
         // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
         // mobility groups.
@@ -459,7 +448,7 @@ fn count_free<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, 
 fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, block: Clean, request: &Request) -> Fresh {
     let (pfn, order) = (block.pfn(), request.order);
     let frame = &base.frames[pfn];
-    debug_assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
+    assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
     let stat = match zone.kind() {

@@ -10,7 +10,7 @@ use super::zone::{KINDS, PcpSizes, Zone};
 use super::zonelist::Zonelists;
 use crate::frame::FrameFlags;
 use crate::ground::Ground;
-use crate::knobs::Knob;
+use crate::knobs::{AllocPlacement, Knob};
 use crate::lock::Lock;
 use crate::machine::{Machine, MemoryRange, ZoneKind};
 use crate::primitive::AtomicU64;
@@ -101,7 +101,7 @@ impl Allocator {
                 base.frames[pfn].assign(FrameFlags::RESERVED);
             }
             hole = zone.end();
-            if base.knobs.get(Knob::AllocPlacement) == 1 {
+            if base.knobs.placement() == AllocPlacement::Densest {
                 zone.lists.lock().dense = Some(Box::new(Dense::new(zone.start(), zone.managed() as u32)));
             }
             Area::lock(base, zone).populate();

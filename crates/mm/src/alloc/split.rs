@@ -33,7 +33,9 @@ impl Allocator {
             part.set_group(group);
             part.set_debt(frame.debt());
             part.set_mobility(frame.mobility());
-            part.unfreeze(1);
+            if offset > 0 {
+                part.unfreeze(1);
+            }
             frames.make_folio(head.add(offset), to);
         }
     }

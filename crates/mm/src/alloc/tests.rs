@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::Owner;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::WaitKey;
 use crate::testing::{TestMachine, range};
 use crate::tlb::{Batch, Cleared};
@@ -56,7 +56,7 @@ fn take(base: &TestBase, allocator: &Allocator, request: &Request) -> Option<Pfn
 
 fn free(base: &TestBase, allocator: &Allocator, pfn: Pfn) {
     assert!(base.frames[pfn].put(1));
-    allocator.free(base, pfn);
+    allocator.free(base, &[pfn]);
 }
 
 /// All memory is free and in blocks as large as they can be.
@@ -251,7 +251,7 @@ fn owe(base: &TestBase, space: SpaceId) -> u32 {
     base.machine.run_on(1);
     base.tlb.switch(base, space, Pfn(1));
     base.machine.run_on(0);
-    base.knobs.set(Knob::TlbUnmap, 3).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
     let mut batch = Batch::new(base.base());
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = base.frames[Pfn(0)].debt();
@@ -410,7 +410,7 @@ fn split_gives_one_reference_to_each_part() {
 fn freeing_what_is_referred_to_panics() {
     let (base, allocator) = world(TestMachine::simple(1, 4096));
     let pfn = take(&base, &allocator, &request(0)).unwrap();
-    allocator.free(&base, pfn);
+    allocator.free(&base, &[pfn]);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn freeing_twice_panics() {
     let (base, allocator) = world(TestMachine::simple(1, 4096));
     let pfn = take(&base, &allocator, &request(0)).unwrap();
     free(&base, &allocator, pfn);
-    allocator.free(&base, pfn);
+    allocator.free(&base, &[pfn]);
 }
 
 #[test]
@@ -618,7 +618,7 @@ fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
     let held: Vec<Pfn> = (0..20_000).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
     let refills = base.machine.work(Work::AllocBuddy);
     assert!((20_000..23_000).contains(&refills));
-    allocator.free_many(&base, &{
+    allocator.free(&base, &{
         held.iter().for_each(|&pfn| assert!(base.frames[pfn].put(1)));
         held
     });

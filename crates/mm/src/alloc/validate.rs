@@ -206,10 +206,10 @@ fn check_free_block<M: Machine>(
     let frame = &base.frames[pfn];
     ensure(pfn.align_down(order) == pfn, || format!("free block {pfn} is not aligned to {order}"))?;
     ensure(
-        frame.flags() == FrameFlags::BUDDY && frame.private() as u8 == order.0 && frame.refs() == 0,
+        frame.flags() == FrameFlags::BUDDY && frame.as_free().order == order && frame.refs() == 0,
         || {
-            let (flags, private, refs) = (frame.flags(), frame.private(), frame.refs());
-            format!("free block {pfn} of {order} has {flags:?}, private {private}, {refs} references")
+            let (flags, size, refs) = (frame.flags(), frame.guess_free_order(), frame.refs());
+            format!("free block {pfn} of {order} has {flags:?}, {size}, {refs} references")
         },
     )?;
     check_place(base, zone, pfn)?;
@@ -222,7 +222,7 @@ fn check_free_block<M: Machine>(
     let unmerged = order < MAX_ORDER
         && buddy < zone.end()
         && base.frames[buddy].has(FrameFlags::BUDDY)
-        && base.frames[buddy].private() as u8 == order.0;
+        && base.frames[buddy].as_free().order == order;
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
 }
 

@@ -31,12 +31,12 @@ impl Cache {
             && frames[part].order() == folio.order
         {
             let old = tree.exchange_folio(first(part), folio);
-            debug_assert_eq!(old.head, part);
+            assert_eq!(old.head, part, "another folio stands where one is exchanged");
             pages = old.pages();
         } else {
             for &part in parts {
                 let old = tree.replace_folio(first(part), None);
-                debug_assert_eq!(old.head, part);
+                assert_eq!(old.head, part, "another folio stands where one is exchanged");
                 pages += old.pages();
             }
             tree.insert_folio(frames[whole].page_index(), folio).expect("its place was just emptied");

@@ -32,8 +32,9 @@ impl Cache {
     /// `false`: a page of shmem that finds no room in swap; it stays as it is.
     pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
-        debug_assert!(
-            frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK)
+        assert!(
+            frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK),
+            "{pfn} is written twice at a time, or while it is unlocked or not complete"
         );
         let pages = frame.pages();
         let (device, block) = match frame.owner() {

@@ -324,7 +324,8 @@ impl Cache {
         self.heed(memory, id, news);
         self.count_added(memory, f, folio.pages() as i64);
         if let Some(shadow) = shadow.filter(|_| gfp.cause != Cause::Overwrite) {
-            memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.is_faulted());
+            let free = || memory.swap.free_slots();
+            memory.lru.refault(memory.ground(), &[(pfn, shadow)], free, gfp.is_faulted());
         }
         memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
         Ok(Some(pfn))
@@ -343,7 +344,10 @@ impl Cache {
     /// of the cache is the caller's now: reclaim has frozen it already, others drop it after unlocking.
     pub fn remove<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
         let frame = &memory.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
+        assert!(
+            frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK),
+            "{pfn} leaves its cache while it is written, or unlocked"
+        );
         if frame.has(FrameFlags::SWAPCACHE) {
             memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
             return;
@@ -379,7 +383,7 @@ impl Cache {
         let f = self.file(id);
         let mut tree = f.tree.lock();
         let old = tree.replace_folio(frame.page_index(), replacement);
-        debug_assert_eq!(old, Folio { head: pfn, order: frame.order() });
+        assert_eq!(old, Folio { head: pfn, order: frame.order() }, "another stood where {pfn} belongs");
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
         let news = tree.take_news();

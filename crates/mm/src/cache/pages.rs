@@ -129,7 +129,7 @@ impl Cache {
         if f.is_shmem() {
             memory.count(Stat::NrShmem, places.len() as i64);
         }
-        memory.lru.refault_pages(memory.ground(), &back, || memory.swap.free_slots(), gfp.is_faulted());
+        memory.lru.refault(memory.ground(), &back, || memory.swap.free_slots(), gfp.is_faulted());
         memory.lru.add_pages(memory.ground(), places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
         result
     }
@@ -180,7 +180,7 @@ impl Cache {
                     continue;
                 }
                 let evicted = leaf.evict(slot, shadow(pfn));
-                debug_assert_eq!(evicted, pfn);
+                assert_eq!(evicted, pfn, "another page stood in the place of what is evicted");
                 frame.set_owner(Owner::None, PageIndex(0));
                 out |= 1 << at;
             }

@@ -252,7 +252,10 @@ fn change_content<M: Machine>(
     source: &mut dyn FnMut(Pfn, u32, u32),
 ) {
     let frame = &memory.frames[part.folio];
-    debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()));
+    assert!(
+        frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()),
+        "content of another file, or of what is not locked, is changed"
+    );
     let (first, count) = (PageIndex(pos / PAGE_SIZE), touched(pos, end));
     let concern = Concern::File { file: settled.file(), first, count };
     memory.event(Event::TlbHazard, concern.args());

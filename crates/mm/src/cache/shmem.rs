@@ -154,7 +154,7 @@ impl Cache {
     /// Move a locked, unmapped folio from its file to the swap cache. `false`: swap is full.
     pub(super) fn move_to_swap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
-        debug_assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO);
+        assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO, "{pfn} is mapped, or not a page");
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
         let Some(slot) = memory.swap.alloc(memory.ground(), frame.group()) else { return false };
         memory.swap.dup(slot);
@@ -163,7 +163,7 @@ impl Cache {
         self.take_out(memory, id, pfn, Some(Entry::Swap(slot)));
         // The tree's reference. The caller and the swap cache hold others.
         let last = frame.put(1);
-        debug_assert!(!last);
+        assert!(!last, "the caller holds {pfn}");
         true
     }
 

@@ -32,7 +32,10 @@ impl Cache {
         let frame = &memory.frames[pfn];
         // A truncation may have taken it out of its file since the caller found it.
         let Owner::File(id) = frame.owner() else { return false };
-        debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
+        assert!(
+            frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK),
+            "{pfn} is split while it is written, or unlocked"
+        );
         let (first, order) = (frame.page_index(), frame.order());
         let f = self.file(id);
         {

@@ -144,7 +144,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
         return Ok(None);
     };
     if let Some(shadow) = shadow {
-        memory.lru.refault(memory.ground(), pfn, shadow, memory.swap.free_slots(), gfp.is_faulted());
+        let free = || memory.swap.free_slots();
+        memory.lru.refault(memory.ground(), &[(pfn, shadow)], free, gfp.is_faulted());
     }
     memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
     let (device, block) = memory.swap.place(slot);

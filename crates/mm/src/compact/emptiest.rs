@@ -65,7 +65,7 @@ impl<M: Machine> Run<'_, M> {
             self.st.charge(Work::CompactScan, 1);
             let flags = frame.flags();
             if flags.contains(FrameFlags::BUDDY) {
-                at = at.add(Order((frame.private() as u8).min(MAX_ORDER.0)).frames());
+                at = at.add(frame.guess_free_order().frames());
                 continue;
             }
             let listed = flags.contains(FrameFlags::LRU) && self.suits(flags);

@@ -100,7 +100,7 @@ impl<M: Machine> Run<'_, M> {
     fn is_target(&self, block: Pfn) -> bool {
         let frame = &self.st.frames[block];
         let most = self.how.order.filter(|order| order.0 > 0).unwrap_or(PAGEBLOCK_ORDER);
-        if frame.has(FrameFlags::BUDDY) && frame.private() as u8 >= most.0 {
+        if frame.has(FrameFlags::BUDDY) && frame.guess_free_order() >= most {
             return false;
         }
         self.how.ignore_suitable || self.zone.mobility_of(block) == Mobility::Movable

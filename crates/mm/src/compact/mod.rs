@@ -28,42 +28,13 @@ pub use direct::{Attempts, Made, Priority, direct, has_block};
 
 use crate::alloc::{HeldBlocks, Mark, Zone};
 use crate::frame::{List, Mobility};
-use crate::knobs::{Knob, Knobs};
+pub use crate::knobs::CompactionFolios as Folios;
 use crate::machine::{Machine, ZoneKind};
 use crate::migrate::Mode;
 use crate::store::Store;
 use crate::units::*;
 
-/// What becomes of folios of several pages: each step adds something to the one before, but the second.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
-pub enum Folios {
-    /// They stay where they are; only single pages are moved.
-    Single,
-    /// They are split, and their pages moved one by one.
-    Split,
-    /// They are moved whole if a free block of exactly their size is at hand, else split.
-    Whole,
-    /// A larger free block is split for them.
-    FreeSplit,
-    /// The largest are moved first, before blocks are split for smaller ones.
-    Sort,
-    /// What is left of free blocks, or comes back, is merged again.
-    Merge,
-}
-
 impl Folios {
-    /// What the knob says.
-    pub fn of(knobs: &Knobs) -> Folios {
-        match knobs.get(Knob::CompactionFolios) {
-            0 => Folios::Single,
-            1 => Folios::Split,
-            2 => Folios::Whole,
-            3 => Folios::FreeSplit,
-            4 => Folios::Sort,
-            _ => Folios::Merge,
-        }
-    }
-
     /// May folios of several pages be isolated?
     fn moves_large(self) -> bool {
         self != Folios::Single

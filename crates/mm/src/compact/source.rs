@@ -210,8 +210,7 @@ impl<M: Machine> Run<'_, M> {
         let flags = frame.flags();
         if flags.contains(FrameFlags::BUDDY) {
             // Read without the zone's lock: another may be taking the block.
-            let order = Order(frame.private() as u8);
-            return Met::Free(if order <= MAX_ORDER { order.frames() } else { 1 });
+            return Met::Free(frame.guess_free_order().frames());
         }
         if flags.contains(FrameFlags::HEAD) && frame.refs() > 0 && self.too_large(frame.order()) {
             return Met::Fixed(frame.pages());

@@ -23,9 +23,6 @@ const AT: Vpn = Vpn(512 * 40);
 const FRAMES: u32 = 8192;
 const HUGE: Order = PAGEBLOCK_ORDER;
 
-const ALL: [Folios; 6] =
-    [Folios::Single, Folios::Split, Folios::Whole, Folios::FreeSplit, Folios::Sort, Folios::Merge];
-
 /// A machine with one zone and a process, and what its pages hold.
 struct Bench {
     mm: Mm<TestMachine>,
@@ -200,8 +197,7 @@ fn all_that_can_be_moved_is() {
 /// Folios of 16 pages, and free blocks of the same size between them.
 #[test]
 fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
-    let all = [Folios::Single, Folios::Split, Folios::Whole, Folios::FreeSplit, Folios::Sort, Folios::Merge];
-    for folios in all {
+    for &folios in Folios::ALL {
         let mut bench = Bench::new(folios);
         bench.fragment(4, 2);
         let before = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
@@ -225,7 +221,7 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
                 assert_eq!((after, split), (before, 0), "{folios:?}");
             }
         }
-        assert_eq!(Folios::of(&bench.mm.ground().knobs), folios);
+        assert_eq!(bench.mm.ground().knobs.compaction_folios(), folios);
     }
 }
 
@@ -508,7 +504,7 @@ proptest! {
         (unmap, replacement) in (0u64..6, 0u64..2),
         wants in prop::collection::vec((1u8..=9, 0usize..3), 1..6),
     ) {
-        let mut bench = Bench::new(ALL[folios]);
+        let mut bench = Bench::new(Folios::ALL[folios]);
         bench.set(Knob::TlbUnmap, unmap);
         bench.mm.set_knob(Knob::ReclaimPolicy, replacement).unwrap();
         bench.fragment(order, keep);

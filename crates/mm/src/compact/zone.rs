@@ -4,7 +4,7 @@ use super::{Control, FastStart, Folios, Outcome, Run};
 use crate::alloc::{Mark, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List, Mobility};
-use crate::knobs::Knob;
+use crate::knobs::{AllocPlacement, Knob};
 use crate::machine::{Compacted, FrameUse, Machine, Scope, ZoneSight};
 use crate::migrate::{self, Mode, Why};
 use crate::stat::Stat;
@@ -44,7 +44,7 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
         Event::MmCompactionBegin,
         [zone.id().0 as u64, order, run.migrate_at.0 as u64, run.free_at.0 as u64],
     );
-    let by_fullness = how.order.is_none() && st.knobs.get(Knob::AllocPlacement) == 1;
+    let by_fullness = how.order.is_none() && st.knobs.placement() == AllocPlacement::Densest;
     let outcome = if by_fullness { run.go_by_fullness() } else { run.go() };
     run.end(outcome);
     show(st, zone, how.order, Some(Compacted { moved: run.moved, made: outcome == Outcome::Success }));
@@ -66,7 +66,7 @@ fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Opt
         if flags.intersects(stays) {
             (FrameUse::Fixed, Order::ZERO)
         } else if flags.intersects(FrameFlags::BUDDY | FrameFlags::HELD) {
-            (FrameUse::Free, Order(frame.private() as u8))
+            (FrameUse::Free, frame.guess_free_order())
         } else if flags.contains(FrameFlags::PCP) || frame.refs() == 0 {
             (FrameUse::Free, Order::ZERO)
         } else {
@@ -89,7 +89,7 @@ pub(super) fn score_mark(proactiveness: u64) -> u64 {
 
 impl<'a, M: Machine> Run<'a, M> {
     fn new(st: &'a Store<M>, zone: &'a Zone, how: Control) -> Run<'a, M> {
-        let (known, folios) = (&zone.compaction, Folios::of(&st.knobs));
+        let (known, folios) = (&zone.compaction, st.knobs.compaction_folios());
         let (migrate_at, free_at) = if how.whole_zone {
             (zone.start(), known.last_block())
         } else {

@@ -23,7 +23,7 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn unlock_folio(&self, pfn: Pfn) {
         let frame = &self.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED));
+        debug_assert!(frame.has(FrameFlags::LOCKED), "{pfn} is not locked");
         frame.clear(FrameFlags::LOCKED);
         // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says
         // so before the last look at the lock, so either that saw it open or this sees who waits.
@@ -42,7 +42,7 @@ impl<M: Machine> Memory<M> {
     pub fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
         let ticket = self.machine.ticket(WaitKey::Frame(pfn));
         let before = self.frames[pfn].set(FrameFlags::WAITERS);
-        debug_assert!(before.contains(FrameFlags::LOCKED), "nobody would wake who waits for {pfn}");
+        assert!(before.contains(FrameFlags::LOCKED), "nobody would wake who waits for {pfn}");
         ticket
     }
 

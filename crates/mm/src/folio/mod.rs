@@ -56,7 +56,7 @@ impl<M: Machine> Memory<M> {
                 Ok(pfn)
             }
             Err(needs) => {
-                self.lru.groups.uncharge(self.ground(), gfp.group, order.frames() as u64);
+                self.lru.groups.uncharge(self.ground(), gfp.group, 1, order.frames() as u64);
                 Err(needs.into())
             }
         }

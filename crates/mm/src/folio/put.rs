@@ -52,10 +52,10 @@ impl<M: Machine> Memory<M> {
     /// counted once for all that follow each other.
     pub fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.scope(Scope::FolioPut);
-        if self.lru.remove_many(self.ground(), folios) {
+        if self.lru.remove(self.ground(), folios) {
             folios.iter().for_each(|&pfn| self.unmake_large_anon(pfn));
         }
-        self.alloc.free_many(self.ground(), folios);
+        self.alloc.free(self.ground(), folios);
     }
 
     /// If a folio that is about to be freed is one of [`Memory::make_large_anon`], it is one no more.

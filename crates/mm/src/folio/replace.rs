@@ -24,7 +24,11 @@ impl<M: Machine> Store<M> {
     pub fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
         let base = self.memory().ground();
         let (frame, new) = (&self.frames[from], &self.frames[to]);
-        debug_assert!(frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED));
+        assert!(
+            frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED),
+            "a folio takes the place of another and one of them is not locked"
+        );
+        assert_eq!(frame.order(), new.order(), "a folio takes the place of one of another size");
         let take = |refs| {
             if frame.mapcount() > 0 || !frame.freeze(refs) {
                 return false;

@@ -26,7 +26,7 @@ bitflags::bitflags! {
         const RECLAIM = 1 << 9;
         /// Backed by swap: anonymous or shmem. Cleared by MADV_FREE.
         const SWAPBACKED = 1 << 10;
-        /// In the swap cache; `private` holds the slot.
+        /// In the swap cache; its private word holds the slot.
         const SWAPCACHE = 1 << 11;
         /// On the unevictable list.
         const UNEVICTABLE = 1 << 12;

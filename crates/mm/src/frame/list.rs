@@ -52,12 +52,7 @@ impl List {
     /// Add at the head.
     #[inline]
     pub fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
-        self.push_head_record(frames, pfn, &frames[pfn]);
-    }
-
-    /// [`List::push_head`] for who has the entry's record at hand.
-    #[inline]
-    pub(crate) fn push_head_record(&mut self, frames: &FrameTable, pfn: Pfn, record: &Frame) {
+        let record = &frames[pfn];
         record.prev.store(Pfn::NONE.0, Relaxed);
         record.next.store(self.head.0, Relaxed);
         if self.head.is_some() {
@@ -136,15 +131,9 @@ impl List {
     /// Take out an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        debug_assert!(frames[pfn].prev().is_some() || self.head == pfn);
-        debug_assert!(frames[pfn].next().is_some() || self.tail == pfn);
-        self.remove_record(frames, &frames[pfn]);
-    }
-
-    /// [`List::remove`] for who has the entry's record at hand.
-    #[inline]
-    pub(crate) fn remove_record(&mut self, frames: &FrameTable, record: &Frame) {
-        let (prev, next) = (record.prev(), record.next());
+        let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
+        debug_assert!(prev.is_some() || self.head == pfn, "{pfn} is on no list, or on another");
+        debug_assert!(next.is_some() || self.tail == pfn, "{pfn} is on no list, or on another");
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);

@@ -86,12 +86,7 @@ impl FrameTable {
     /// Note page-sized entries, one for each of these pages.
     #[inline]
     pub fn map_pages(&self, pages: FolioPages) -> Remapped {
-        self.map_pages_of(&self[pages.head], pages)
-    }
-
-    /// The same, for who has the head's record at hand.
-    #[inline]
-    pub(crate) fn map_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
+        let head = &self[pages.head];
         if head.order() == Order::ZERO {
             let first = head.mapcount.fetch_add(1, AcqRel) == 0;
             return Remapped { pages: u32::from(first), ..Remapped::default() };
@@ -105,12 +100,7 @@ impl FrameTable {
     /// Forget page-sized entries, one for each of these pages.
     #[inline]
     pub fn unmap_pages(&self, pages: FolioPages) -> Remapped {
-        self.unmap_pages_of(&self[pages.head], pages)
-    }
-
-    /// The same, for who has the head's record at hand.
-    #[inline]
-    pub(crate) fn unmap_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
+        let head = &self[pages.head];
         if head.order() == Order::ZERO {
             let last = head.mapcount_sub(1) == 0;
             return Remapped { pages: u32::from(last), ..Remapped::default() };
@@ -141,7 +131,7 @@ impl FrameTable {
     /// Note a 2 MiB entry that maps a whole folio.
     pub fn map_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
-        debug_assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
+        assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
         let mut change = Remapped::default();
         if entire.fetch_add(1, Relaxed) == 0 {
             let now = record.pages_mapped.fetch_add(ENTIRELY_MAPPED, Relaxed) + ENTIRELY_MAPPED;

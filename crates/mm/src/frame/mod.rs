@@ -7,11 +7,13 @@
 mod flags;
 pub mod list;
 mod mapcount;
+mod private;
 mod split;
 
 pub use flags::{FrameFlags, Generation};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
+pub use private::FreeBlock;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -74,8 +76,7 @@ pub struct Frame {
     /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits
     /// for one of its entries; 0: none. A free block's stands in its private word.
     debt: AtomicU32,
-    /// Swap slot while in the swap cache; order (bits 0-7) and generation of its debt (8-63) while free; entries in use
-    /// of a page table; the head's number in a tail frame.
+    /// A word whose meaning the frame's state tells, see `private`.
     private: AtomicU64,
     /// Of a page of a larger folio, its head's too: entries that map this page alone.
     page_mapcount: AtomicU32,
@@ -205,12 +206,14 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn freeze(&self, expected: u32) -> bool {
+        debug_assert!(expected > 0, "what nobody refers to is freed, and cannot be frozen");
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
     }
 
     /// Give back what `freeze` took, as `refs` references.
     #[inline]
     pub fn unfreeze(&self, refs: u32) {
+        debug_assert_eq!(self.refs(), 0, "what is not frozen is given references that nobody counts");
         self.refs.store(refs, Release);
     }
 
@@ -283,6 +286,7 @@ impl Frame {
     /// Set the folio's order. The caller owns the folio or its zone's lock.
     #[inline]
     pub fn set_order(&self, order: Order) {
+        debug_assert!(order <= MAX_ORDER, "no block is of {order}");
         let shape = self.shape.load(Relaxed);
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
@@ -327,25 +331,6 @@ impl Frame {
     #[inline]
     pub fn page_index(&self) -> PageIndex {
         PageIndex(self.index.load(Relaxed))
-    }
-
-    /// The word whose meaning depends on the frame's state (swap slot, buddy order, head of a tail).
-    #[inline]
-    pub fn private(&self) -> u64 {
-        self.private.load(Acquire)
-    }
-
-    /// Set the private word.
-    #[inline]
-    pub(crate) fn set_private(&self, value: u64) {
-        self.private.store(value, Release);
-    }
-
-    /// The swap slot that holds, or will hold, the content; only while [`FrameFlags::SWAPCACHE`] is set.
-    #[inline]
-    pub fn swap_slot(&self) -> SwapSlot {
-        debug_assert!(self.has(FrameFlags::SWAPCACHE));
-        SwapSlot(self.private.load(Acquire) as u32)
     }
 
     /// Group that is charged.
@@ -450,7 +435,7 @@ impl FrameTable {
         if !frame.has(FrameFlags::TAIL) {
             return pfn;
         }
-        let head = Pfn(frame.private() as u32);
+        let head = frame.as_tail();
         let record = &self[head];
         let holds = record.has(FrameFlags::HEAD) && pfn.0.wrapping_sub(head.0) < record.pages();
         if holds { head } else { pfn }
@@ -472,12 +457,13 @@ impl FrameTable {
         let done = record.order().frames();
         debug_assert!((1..done.min(order.frames())).all(|i| {
             let tail = &self[head.add(i)];
-            tail.has(FrameFlags::TAIL) && tail.private() == head.0 as u64
+            tail.has(FrameFlags::TAIL) && tail.as_tail() == head
         }));
         record.set_order(order);
         if order == Order::ZERO {
             return;
         }
+        assert!(head.align_down(order) == head, "{head} cannot head a folio of {order}");
         record.set(FrameFlags::HEAD);
         self.make_tails(head, done..order.frames());
     }
@@ -489,7 +475,7 @@ impl FrameTable {
             let tail = &self[head.add(i)];
             tail.place(node, zone, mobility);
             tail.assign(FrameFlags::TAIL);
-            tail.set_private(head.0 as u64);
+            tail.set_tail(head);
         }
     }
 
@@ -497,11 +483,12 @@ impl FrameTable {
     pub fn unmake_folio(&self, head: Pfn) {
         let order = self[head].order();
         if order != Order::ZERO {
+            assert!(self[head].has(FrameFlags::HEAD), "{head} heads no folio");
             self[head].clear(FrameFlags::HEAD);
             self[head].set_order(Order::ZERO);
             for i in 1..order.frames() {
                 self[head.add(i)].clear(FrameFlags::TAIL);
-                self[head.add(i)].set_private(0);
+                self[head.add(i)].clear_private();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Making the pages of a folio folios of their own while they are mapped.
 #![expect(clippy::disallowed_methods, reason = "the parts of a folio owe what it owed")]
 
-use super::{FrameFlags, FrameTable, Owner};
+use super::{FrameFlags, FrameTable};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::*;
 
@@ -19,7 +19,7 @@ impl FrameTable {
     pub(crate) fn split_to_pages(&self, head: Pfn) {
         let record = &self[head];
         let order = record.order();
-        debug_assert!(record.refs() == 0 && matches!(record.owner(), Owner::Anon(_)));
+        assert!(record.refs() == 0 && record.is_anon(), "{head} is split while others can reach it");
         assert_eq!(self.entire_mapcount(head), 0, "{head} is split while a 2 MiB entry maps it");
         let shared = record.flags() - OF_THE_WHOLE;
         let (owner, index, group) = (record.owner(), record.page_index(), record.group());

@@ -21,7 +21,7 @@ pub mod sampled;
 mod table;
 
 use crate::frame::{Frame, Owner};
-use crate::knobs::{Knob, Knobs, numa_balancing};
+use crate::knobs::{Knob, Knobs, TierMigration, TierPolicy, numa_balancing};
 use crate::lock::Lock;
 use crate::units::*;
 use balance::{Balance, Share};
@@ -30,16 +30,6 @@ use hint::Hints;
 use sampled::Sampled;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
-
-/// Values of the knob `tier.policy`.
-pub mod tier_policy {
-    /// Faults at marked entries.
-    pub const HINT: u64 = 0;
-    /// Young bits.
-    pub const GENERATIONS: u64 = 1;
-    /// Sampled addresses.
-    pub const SAMPLED: u64 = 2;
-}
 
 /// Pages that wait to be moved, at most: who asks when so many do asks for nothing.
 const MOST_ASKED: usize = 4096;
@@ -189,10 +179,10 @@ impl Hot {
 
     /// The policy that the knob chooses.
     pub fn policy(&self, knobs: &Knobs) -> &dyn HotPolicy {
-        match knobs.get(Knob::TierPolicy) {
-            tier_policy::GENERATIONS => &self.generations,
-            tier_policy::SAMPLED => &self.sampled,
-            _ => &self.hints,
+        match knobs.tier_policy() {
+            TierPolicy::Generations => &self.generations,
+            TierPolicy::Sampled => &self.sampled,
+            TierPolicy::Hint => &self.hints,
         }
     }
 
@@ -214,11 +204,10 @@ impl Hot {
 
 /// Is anything promoted from slower tiers?
 pub fn promotes(knobs: &Knobs) -> bool {
-    knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0
-        || knobs.get(Knob::TierPolicy) != tier_policy::HINT
+    knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 || knobs.tier_policy() != TierPolicy::Hint
 }
 
 /// Is there work for a daemon of promotion?
 pub fn wants_daemon(knobs: &Knobs) -> bool {
-    knobs.get(Knob::TierPolicy) != tier_policy::HINT || knobs.get(Knob::TierMigration) != 0
+    knobs.tier_policy() != TierPolicy::Hint || knobs.tier_migration() == TierMigration::Transactional
 }

@@ -127,6 +127,7 @@ impl Lru {
             let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
             while let Some(pfn) = rest.next_if(alike) {
                 let frame = &base.frames[pfn];
+                assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
                 if policy != PolicyKind::Classic {
                     policy.admit(frame, faulted);
                 }
@@ -171,14 +172,13 @@ impl Lru {
         }
     }
 
-    /// [`Lru::remove`] for folios whose last references are gone, which are not charged any more either. What is done
-    /// for those that follow each other and are alike is done once for all of them. Returns whether there are folios of
-    /// several pages.
-    pub fn remove_many<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) -> bool {
+    /// The last references of some folios are gone: take each off its list, if it is on one, clear what belongs to
+    /// lists, and undo its charge. What is done for those that follow each other and are alike is done once for all of
+    /// them. Returns whether there are folios of several pages.
+    pub fn remove<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) -> bool {
         let mut any_large = false;
-        let mut rest = folios.iter().map(|&pfn| &base.frames[pfn]);
-        let mut next = rest.next();
-        while let Some(first) = next {
+        let mut rest = folios.iter().copied().peekable();
+        while let Some(first) = rest.peek().map(|&pfn| &base.frames[pfn]) {
             let listed = first.has(FrameFlags::LRU);
             let mut held = listed.then(|| self.lock_of(first));
             // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its
@@ -187,20 +187,22 @@ impl Lru {
             let (queue, kin, place) = (queue_of(first), first.kin(), first.group_and_queue());
             let proposed = queue as usize >= PROPOSED;
             let mut count = 0;
-            while let Some(frame) = next
+            while let Some(&pfn) = rest.peek()
+                && let frame = &base.frames[pfn]
                 && frame.flags() & NAMES == names
                 && frame.kin() == kin
                 && frame.group_and_queue() == place
             {
                 if let Some(held) = &mut held {
-                    held.lists.lists[queue as usize].remove_record(&base.frames, frame);
+                    held.lists.lists[queue as usize].remove(&base.frames, pfn);
                     if proposed {
                         Proposer.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
                     }
                 }
+                assert!(frame.refs() == 0, "{pfn} is freed while somebody refers to it");
                 self.forget_list(base, frame);
                 count += 1;
-                next = rest.next();
+                rest.next();
             }
             let pages = count * u64::from(first.pages());
             any_large |= first.order() != Order::ZERO;
@@ -217,7 +219,7 @@ impl Lru {
                 };
                 self.account_one(base, &mut held, first, list, -(pages as i64));
             }
-            self.groups.uncharge_many(base, first.group(), count, pages);
+            self.groups.uncharge(base, first.group(), count, pages);
         }
         any_large
     }
@@ -321,7 +323,9 @@ impl Lru {
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }
         if frame.put(1) {
-            self.remove(base, pfn);
+            if frame.test_and_clear(FrameFlags::LRU) {
+                self.unlink(base, &mut self.lock_of(frame), pfn, Leave::Other);
+            }
             out.dead.push_head(&base.frames, pfn);
         } else {
             out.pages += frame.pages() as u64;
@@ -347,7 +351,7 @@ pub(super) fn take(frame: &Frame) -> bool {
     }
     if !frame.test_and_clear(FrameFlags::LRU) {
         let last = frame.put(1);
-        debug_assert!(!last, "who cleared LRU of a folio holds a reference");
+        assert!(!last, "who cleared LRU of a folio holds a reference");
         return false;
     }
     true

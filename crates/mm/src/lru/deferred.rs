@@ -33,7 +33,7 @@ impl Deferred {
 
 /// The folio that a queue's entry stands for.
 fn head_of<M: Machine>(base: &Base<M>, tail: Pfn) -> Pfn {
-    Pfn(base.frames[tail].private() as u32)
+    base.frames[tail].as_tail()
 }
 
 impl Lru {

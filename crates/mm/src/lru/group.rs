@@ -166,7 +166,7 @@ impl Groups {
     pub fn leave(&self, group: GroupId) {
         let _tree = self.tree.lock();
         let before = self.at(group).members.fetch_sub(1, Relaxed);
-        debug_assert!(before > 0, "nobody is in {group:?}");
+        assert!(before > 0, "nobody is in {group:?}");
     }
 
     /// Take a group without children and members out of the tree. The tree is locked.
@@ -362,13 +362,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Undo the charge of a folio.
-    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) {
-        self.uncharge_many(base, group, 1, pages);
-    }
-
     /// Undo the charges of some folios, which have so many pages together.
-    pub fn uncharge_many<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
+    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
         if group != ROOT && folios > 0 {
             base.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {

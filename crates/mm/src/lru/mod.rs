@@ -210,16 +210,6 @@ impl Lru {
         self.insert(base, pfn, Why::New { faulted, task: base.machine.task() });
     }
 
-    /// The last reference is gone: take the folio off its list, if it is on one, and clear what belongs to lists.
-    pub fn remove<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
-        if frame.test_and_clear(FrameFlags::LRU) {
-            let mut held = self.lock_of(frame);
-            self.unlink(base, &mut held, pfn, Leave::Other);
-        }
-        self.forget_list(base, frame);
-    }
-
     /// Clear what says something of a folio on a list only.
     #[inline]
     fn forget_list<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
@@ -310,7 +300,7 @@ impl Lru {
 
     fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why) {
         let frame = &base.frames[pfn];
-        debug_assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
+        assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
@@ -391,7 +381,7 @@ impl Lru {
         let place = self.place(base, (held.vec, &mut held.lists), frame, why);
         let queue = &mut held.lists.lists[place.queue as usize];
         match place.end {
-            End::Head => queue.push_head_record(&base.frames, pfn, frame),
+            End::Head => queue.push_head(&base.frames, pfn),
             End::Tail => queue.push_tail(&base.frames, pfn),
         }
         self.account_one(base, held, frame, place.list, frame.pages() as i64);

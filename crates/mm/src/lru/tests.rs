@@ -49,8 +49,7 @@ pub(super) fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: Gr
 pub(super) fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.put(1));
-    lru.remove(base, pfn);
-    lru.groups.uncharge(base, frame.group(), 1);
+    lru.remove(base, &[pfn]);
     frame.wipe(FrameFlags::empty());
 }
 
@@ -133,7 +132,7 @@ fn a_page_that_comes_back_soon_is_activated() {
     base.frames[Pfn(5)].set(FrameFlags::WORKINGSET);
     let shadow = lru.eviction(&base, Pfn(5), ROOT);
     lru.age_nonresident(NodeId(0), ROOT, 3);
-    lru.refault(&base, Pfn(6), shadow, 0, false);
+    lru.refault(&base, &[(Pfn(6), shadow)], || 0, false);
     let flags = base.frames[Pfn(6)].flags();
     assert!(flags.contains(FrameFlags::ACTIVE | FrameFlags::WORKINGSET), "distance 4, active list 4");
     let stats = [Stat::WorkingsetRefaultFile, Stat::WorkingsetActivateFile, Stat::WorkingsetRestoreFile];
@@ -141,7 +140,7 @@ fn a_page_that_comes_back_soon_is_activated() {
     assert!(lru.node_vec(NodeId(0)).refaulted_since(&lru.known(&base, NodeId(0), ROOT), true));
     assert_eq!(lru.node_vec(NodeId(0)).cost().file, 16, "one page of I/O, halved: the lists are small");
 
-    lru.refault(&base, Pfn(7), shadow, 0, false);
+    lru.refault(&base, &[(Pfn(7), shadow)], || 0, false);
     assert!(
         !base.frames[Pfn(7)].has(FrameFlags::ACTIVE),
         "the first refault has moved the clock to distance 5"
@@ -170,8 +169,8 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     assert_eq!(charge(a, 1), Ok(()));
     let taken = [(); 3].map(|()| lru.groups.taken_over_high(b));
     assert_eq!(taken, [Some((b, 1)), Some((top, 2)), None], "each level, once");
-    lru.groups.uncharge(&base, a, 1);
-    lru.groups.uncharge(&base, b, 1);
+    lru.groups.uncharge(&base, a, 1, 1);
+    lru.groups.uncharge(&base, b, 1, 1);
     assert_eq!(lru.remove_group(&base, top), Err(Error::Busy));
     lru.groups.enter(a).unwrap();
     assert_eq!(lru.remove_group(&base, a), Err(Error::Busy));
@@ -195,7 +194,7 @@ fn protection_comes_down_the_tree() {
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
     assert_eq!(got, [100, 75, 25], "200 pages claimed, 100 to give");
     assert!(!lru.groups.below_low(ROOT, a));
-    lru.groups.uncharge(&base, a, 150);
+    lru.groups.uncharge(&base, a, 1, 150);
     for group in lru.groups.subtree(ROOT) {
         lru.groups.calculate_protection(ROOT, group);
     }

@@ -153,22 +153,10 @@ impl Lru {
         Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// A page is back: `pfn` is its new folio, charged, locked and not yet on a list. Counts the refault, and makes the
-    /// folio active if its distance says so. `swap_free` is the number of free swap slots.
+    /// Pages are back: each in a new folio, charged, locked and not yet on a list, all of one group, and all or none of
+    /// files. Counts the refaults, and makes folios active whose distance says so; what those that left one vector are
+    /// held against is asked once for as many as follow each other. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(
-        &self,
-        base: &Base<M>,
-        pfn: Pfn,
-        shadow: Shadow,
-        swap_free: u64,
-        faulted: bool,
-    ) {
-        self.refault_pages(base, &[(pfn, shadow)], || swap_free, faulted);
-    }
-
-    /// [`Lru::refault`] for some folios of one group, all of files or none. What those that left one vector are held
-    /// against is asked once for as many as follow each other.
-    pub fn refault_pages<M: Machine>(
         &self,
         base: &Base<M>,
         back: &[(Pfn, Shadow)],
@@ -188,6 +176,8 @@ impl Lru {
             }
         }
         let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
+        let alike = |pfn: Pfn| base.frames[pfn].has(FrameFlags::SWAPBACKED) != file;
+        debug_assert!(back.iter().all(|&(pfn, _)| alike(pfn)), "files and others come back together");
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
         let mut refaulted = 0;
         for &(pfn, shadow) in back {

@@ -1,6 +1,14 @@
 //! Spaces that share memory: what each must read, whatever is mapped, forked, written and taken away.
 
+mod asks;
+mod cut_off;
+mod ending;
+mod flushes;
+mod kept;
+mod large;
+
 use super::*;
+use crate::knobs::FlushPolicy;
 use crate::table::Bits;
 use crate::testing::TestMachine;
 use proptest::prelude::*;
@@ -249,7 +257,7 @@ fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
     assert!(mark() > before);
     assert_eq!(mm.set_knob(Knob::Swappiness, 201), Err(Error::Invalid));
     assert_eq!(
-        mm.set_knob(Knob::TlbUnmap, 0),
+        mm.set_knob(Knob::TlbUnmap, FlushPolicy::Eager.value()),
         Err(Error::Access),
         "what is cleared under one policy is paid under it"
     );

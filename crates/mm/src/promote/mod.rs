@@ -14,8 +14,8 @@
 use crate::alloc::{Fresh, Mark};
 use crate::frame::List;
 use crate::hot::balance::{ALL, Share, Shift};
-use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
-use crate::knobs::Knob;
+use crate::hot::{Asked, Limits, PageName, Used};
+use crate::knobs::{Knob, TierMigration, TierPolicy};
 use crate::machine::{Machine, Reads, Scope, WaitKey, Work, ZoneKind};
 use crate::migrate::{self, Mode, Target, Why};
 use crate::reclaim::{self, AddressSpaces, ReclaimState, Slower};
@@ -46,13 +46,13 @@ impl<M: Machine> Target<M> for Faster {
 
 /// Promote until the machine stops.
 pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
-    let policy = st.knobs.get(Knob::TierPolicy);
-    let mut rate = Rate::new(st, policy == tier_policy::SAMPLED);
+    let policy = st.knobs.tier_policy();
+    let mut rate = Rate::new(st, policy == TierPolicy::Sampled);
     let (mut next, mut shift) = (0, Shift::Up(Share::MAX));
     while !st.machine.stopping() {
         let ticket = st.machine.ticket(WaitKey::Kpromoted);
         let now = st.machine.now();
-        let due = policy == tier_policy::HINT || now >= next;
+        let due = policy == TierPolicy::Hint || now >= next;
         if due {
             let period = st.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
             next = now + period;
@@ -61,8 +61,8 @@ pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
             st.hot.policy(&st.knobs).round(fast_pages(st), &st.knobs);
         }
         match policy {
-            tier_policy::GENERATIONS if due => reclaim::look_at_slow_tiers(st, state, spaces),
-            tier_policy::SAMPLED => {
+            TierPolicy::Generations if due => reclaim::look_at_slow_tiers(st, state, spaces),
+            TierPolicy::Sampled => {
                 let begun = st.machine.now();
                 look_at_samples(st, shift);
                 rate.spent += st.machine.now().saturating_sub(begun);
@@ -73,7 +73,7 @@ pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn Addr
             move_asked(st, shift);
         }
         // Who is told of uses by faults is woken by them.
-        st.machine.wait(ticket, (policy != tier_policy::HINT).then_some(next));
+        st.machine.wait(ticket, (policy != TierPolicy::Hint).then_some(next));
     }
 }
 
@@ -221,7 +221,7 @@ impl Batch {
             let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Demotion);
             return st.count(Stat::TierBalanced, done.moved as i64);
         }
-        let in_use = st.knobs.get(Knob::TierMigration) != 0;
+        let in_use = st.knobs.tier_migration() == TierMigration::Transactional;
         let moves = if in_use { migrate::folios_in_use } else { move_exclusively };
         let done = moves(st, folios, &mut Faster(to));
         st.count(Stat::PgpromoteSuccess, done.moved as i64);

@@ -8,7 +8,7 @@ use crate::alloc::{Allocator, Mark, Means, Request, Reserve};
 use crate::base::Base;
 use crate::frame::{FolioPages, Mobility, Owner};
 use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::{Machine, ZoneKind};
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
@@ -23,8 +23,8 @@ use std_alloc::vec::Vec;
 
 extern crate std;
 
-const BATCH: u64 = 1;
-const LAZY: u64 = 3;
+const BATCH: u64 = FlushPolicy::Batch.value();
+const LAZY: u64 = FlushPolicy::Lazy.value();
 const PAGE: Vpn = Vpn(9);
 /// Where every space's tables stand, as far as the machine for tests cares.
 const ROOT: Pfn = Pfn(5);
@@ -124,7 +124,7 @@ impl World {
 
     fn free(&self, pfn: Pfn) {
         assert!(self.frames[pfn].put(1));
-        self.alloc.free(self, pfn);
+        self.alloc.free(self, &[pfn]);
     }
 
     /// A CPU reads a folio, which is then unmapped and freed.

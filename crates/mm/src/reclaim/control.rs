@@ -58,8 +58,6 @@ pub struct ScanControl {
     pub may_unmap: bool,
     /// May anonymous memory be swapped out?
     pub may_swap: bool,
-    /// Asked for by the user rather than by pressure; `swappiness` may then be given with it.
-    pub proactive: bool,
     /// Overrides the knob `vm.swappiness`.
     pub swappiness: Option<u64>,
     /// Deactivate whether or not the inactive lists are low.
@@ -107,7 +105,6 @@ impl ScanControl {
             may_writepage: true,
             may_unmap: true,
             may_swap: true,
-            proactive: false,
             swappiness: None,
             force_deactivate: false,
             skipped_deactivate: false,

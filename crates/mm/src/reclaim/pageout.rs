@@ -51,6 +51,10 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
         let _scope = self.st.scope(Scope::Pageout);
         let (st, frame) = (self.st, &self.st.frames[pfn]);
+        assert!(
+            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
+            "{pfn} is written out while it can be stored to"
+        );
         pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
         // More may come, but whoever has one must lock the folio to map it, and looks then whose it is.

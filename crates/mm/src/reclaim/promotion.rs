@@ -1,8 +1,8 @@
 //! What reclaim's walks of page tables tell those who promote to faster tiers.
 
 use super::{AddressSpaces, Reclaim, ReclaimState};
-use crate::hot::{Asked, Limits, PageName, Used, tier_policy};
-use crate::knobs::Knob;
+use crate::hot::{Asked, Limits, PageName, Used};
+use crate::knobs::TierPolicy;
 use crate::lru::ROOT;
 use crate::machine::Machine;
 use crate::stat::Stat;
@@ -53,6 +53,6 @@ pub fn look_at_slow_tiers<M: Machine>(st: &Store<M>, state: &ReclaimState, space
 impl<M: Machine> Reclaim<'_, M> {
     /// Does a walk for a node's vectors tell of what it finds young?
     pub(super) fn tells_of_young(self, node: NodeId) -> bool {
-        self.st.knobs.get(Knob::TierPolicy) == tier_policy::GENERATIONS && !self.st.tiers.is_top(node)
+        self.st.knobs.tier_policy() == TierPolicy::Generations && !self.st.tiers.is_top(node)
     }
 }

@@ -133,7 +133,7 @@ impl<M: Machine> Reclaim<'_, M> {
     ) -> Shrunk {
         let (moved, mut stay) = self.demote(node, cold, sc);
         shrunk.reclaimed += moved;
-        if !stay.is_empty() && !sc.proactive {
+        if !stay.is_empty() {
             let (again, _) = self.shrink_once((node, false), &mut stay, sc, heed);
             shrunk.add(again);
         }
@@ -265,7 +265,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if !self.st.try_lock_folio(pfn) {
             return Err(Fate::KeepUnlocked);
         }
-        debug_assert!(
+        assert!(
             !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
             "{pfn} is not an isolated inactive folio"
         );
@@ -307,27 +307,47 @@ impl<M: Machine> Reclaim<'_, M> {
             }
             pages = frame.pages() as u64;
         }
-        if frame.mapcount() > 0 && !self.unmap(pfn, pass) {
-            return Fate::Activate;
+        if frame.mapcount() > 0 {
+            self.unmap(pfn, pass);
         }
+        match self.make_clean(pfn, pages, verdict, pass) {
+            Ok(pages) => self.release(pfn, pages, pass.sc),
+            Err(fate) => fate,
+        }
+    }
+
+    /// The step after the unmapping: what is still mapped stays, what is dirty is written if it is reclaim's business.
+    /// `Ok`: it is clean and has so many pages.
+    #[inline]
+    pub(super) fn make_clean(
+        self,
+        pfn: Pfn,
+        pages: u64,
+        verdict: Verdict,
+        pass: &mut Pass<'_>,
+    ) -> Result<u64, Fate> {
+        let frame = &self.st.frames[pfn];
+        if frame.mapcount() > 0 {
+            return Err(Fate::Activate);
+        }
+        let mut pages = pages;
         if frame.has(FrameFlags::DIRTY) {
             let shmem = frame.has(FrameFlags::SWAPBACKED) && matches!(frame.owner(), Owner::File(_));
             if pages > 1 && shmem {
                 if !self.split_for_swap(pfn, pages, pass) {
-                    return Fate::Activate;
+                    return Err(Fate::Activate);
                 }
                 pages = 1;
             }
-            if let Err(fate) = self.write_dirty(pfn, verdict, pages, pass) {
-                return fate;
-            }
+            self.write_dirty(pfn, verdict, pages, pass)?;
         }
-        self.release(pfn, pages, pass.sc)
+        Ok(pages)
     }
 
     /// The last step for a clean folio that is not mapped: nobody but us may refer to it.
     fn release(self, pfn: Pfn, pages: u64, sc: &ScanControl) -> Fate {
         let frame = &self.st.frames[pfn];
+        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is freed by who has not locked it");
         if frame.is_anon() && !frame.has(FrameFlags::SWAPBACKED) {
             // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
             if !frame.freeze(1) {
@@ -352,14 +372,13 @@ impl<M: Machine> Reclaim<'_, M> {
         Fate::Activate
     }
 
-    /// Take all mappings away. `false` if some are left.
-    fn unmap(self, pfn: Pfn, pass: &mut Pass<'_>) -> bool {
+    /// Take all mappings away that need not stay.
+    fn unmap(self, pfn: Pfn, pass: &mut Pass<'_>) {
         let st = self.st;
         let unmapped = st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut pass.batch);
         if unmapped.dirty && !st.frames[pfn].is_anon() {
             st.cache.mark_dirty(st.memory(), pfn);
         }
-        unmapped.all
     }
 
     /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its

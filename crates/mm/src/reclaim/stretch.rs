@@ -89,20 +89,11 @@ impl<M: Machine> Reclaim<'_, M> {
         bits(dirty).for_each(|at| st.cache.mark_dirty(st.memory(), pages.pfns[at]));
         let mut clean = 0;
         for at in bits(wanted) {
-            let pfn = pages.pfns[at];
-            let frame = &st.frames[pfn];
-            if frame.mapcount() > 0 {
-                fates[at] = Fate::Activate;
-                continue;
+            let verdict = if if_clean >> at & 1 != 0 { Verdict::ReclaimClean } else { Verdict::Reclaim };
+            match self.make_clean(pages.pfns[at], 1, verdict, pass) {
+                Ok(_) => clean |= 1 << at,
+                Err(fate) => fates[at] = fate,
             }
-            if frame.has(FrameFlags::DIRTY) {
-                let verdict = if if_clean >> at & 1 != 0 { Verdict::ReclaimClean } else { Verdict::Reclaim };
-                if let Err(fate) = self.write_dirty(pfn, verdict, 1, pass) {
-                    fates[at] = fate;
-                    continue;
-                }
-            }
-            clean |= 1 << at;
         }
         bits(self.remove_pages(pages, clean, pass.sc.top())).for_each(|at| fates[at] = Fate::Free);
         fates

@@ -74,7 +74,7 @@ impl Bench {
         let frame = &st.frames[pfn];
         frame.set_owner(Owner::Anon(self.set), PageIndex(index));
         frame.set(FrameFlags::SWAPBACKED | FrameFlags::UPTODATE | FrameFlags::EXCLUSIVE);
-        st.rmap.add(base, pfn);
+        st.rmap.add_range(base, crate::frame::FolioPages::one(&st.frames, pfn));
         let mut tables = st.tables.lock(base, self.space);
         let slot =
             tables.reserve(&st.alloc, Vpn(START.0 + index), Means::new(Mark::Min, Reserve::None)).unwrap();

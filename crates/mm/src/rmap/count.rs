@@ -52,31 +52,13 @@ impl Tally {
 }
 
 impl Rmap {
-    /// Note one more entry that maps a page. The caller has taken the reference that the entry holds.
-    #[inline]
-    pub fn add<M: Machine>(&self, base: &Base<M>, page: Pfn) {
-        self.add_range(base, FolioPages::one(&base.frames, page));
-    }
-
-    /// Forget one entry that mapped a page. The caller drops the entry's reference afterwards. Returns whether its
-    /// folio is now partly mapped, and was not so before for want of this page.
-    #[inline]
-    pub fn remove<M: Machine>(&self, base: &Base<M>, page: Pfn) -> bool {
-        self.remove_range(base, FolioPages::one(&base.frames, page))
-    }
-
     /// Note one more entry for each of some pages of a folio, with one update of the statistics. The caller has taken a
     /// reference for each.
     #[inline]
     pub fn add_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) {
-        self.add_range_of(base, &base.frames[pages.head], pages);
-    }
-
-    /// The same, for who has the head's record at hand.
-    #[inline]
-    pub(crate) fn add_range_of<M: Machine>(&self, base: &Base<M>, head: &Frame, pages: FolioPages) {
         base.charge(Work::RmapAdd, pages.count as u64);
-        count_pages(base, head, base.frames.map_pages_of(head, pages), 1);
+        let change = base.frames.map_pages(pages);
+        count_pages(base, &base.frames[pages.head], change, 1);
     }
 
     /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a
@@ -98,36 +80,20 @@ impl Rmap {
         tally.note(base, base.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], for the folio of the head `frame`, which is anonymous or not; the statistics wait in
-    /// `tally`.
+    /// As [`Rmap::remove_range`], of a folio that is anonymous or not; the statistics wait in `tally`.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
         base: &Base<M>,
-        (frame, anon): (&Frame, bool),
+        anon: bool,
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
         let _scope = base.scope(Scope::FolioRemoveRmap);
         base.charge(Work::RmapRemove, pages.count as u64);
-        let change = base.frames.unmap_pages_of(frame, pages);
+        let change = base.frames.unmap_pages(pages);
         tally.note(base, anon, -i64::from(change.pages));
         change.partly
-    }
-
-    /// As [`Rmap::remove_tallied`], for one entry of a folio that is one page.
-    #[inline]
-    pub fn remove_one_tallied<M: Machine>(
-        &self,
-        base: &Base<M>,
-        page: &Frame,
-        anon: bool,
-        tally: &mut Tally,
-    ) {
-        let _scope = base.scope(Scope::FolioRemoveRmap);
-        base.charge(Work::RmapRemove, 1);
-        let last = page.mapcount_sub(1) == 0;
-        tally.note(base, anon, -i64::from(last));
     }
 
     /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.
@@ -152,6 +118,7 @@ impl Rmap {
     /// A 2 MiB entry that mapped a whole folio has become one for each of its pages. Each of these holds a reference.
     pub fn split_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
         let pages = FolioPages::all(&base.frames, head);
+        assert_eq!(pages.count, TABLE_ENTRIES as u32, "{head} does not fill the entry that is split");
         base.frames[head].get(pages.count - 1);
         // In this order the folio is mapped all the time.
         self.add_range(base, pages);

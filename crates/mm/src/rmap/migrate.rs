@@ -21,7 +21,7 @@ impl Rmap {
     pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut Batch) -> Unmapped {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
-        debug_assert!(frame.has(FrameFlags::LOCKED));
+        assert!(frame.has(FrameFlags::LOCKED), "a folio is moved by who has not locked it");
         let mut dirty = false;
         if frame.mapcount() > 0 {
             self.walk(memory, head, |tables, _, run| {

@@ -68,6 +68,7 @@ impl Rmap {
 
     /// Register a span with an owner.
     pub fn link(&self, owner: Owner, span: Span) {
+        assert!(span.pages > 0, "an empty span shows nothing");
         let list = match owner {
             Owner::None => return,
             Owner::Anon(id) => &self.anons[id.0],
@@ -93,6 +94,7 @@ impl Rmap {
 
     /// Put `span` in the place of the one that its vma has registered.
     pub fn relink(&self, owner: Owner, span: Span) {
+        assert!(span.pages > 0, "an empty span shows nothing");
         if let Some(list) = self.spans(owner) {
             list.lock().replace(span);
         }

@@ -14,7 +14,7 @@
 use super::look::look_around;
 use super::spans::Spans;
 use super::{Referenced, Rmap, Span, SpanFlags, Tally, UnmapMode};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::lru::mglru::Look;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
@@ -62,6 +62,7 @@ impl Rmap {
             found: [Referenced::default(); TOGETHER],
             left: [0; TOGETHER],
         };
+        assert!(pages.pfns.len() <= TOGETHER, "{} pages in one walk", pages.pfns.len());
         let mut mapped = 0;
         for (at, &pfn) in pages.pfns.iter().enumerate() {
             looking.left[at] = memory.frames[pfn].mapcount();
@@ -94,7 +95,13 @@ impl Rmap {
         }
         let _scope = memory.scope(Scope::TryToUnmapOne);
         let frame = |at: usize| &memory.frames[pages.pfns[at]];
-        debug_assert!(bits(wanted).all(|at| frame(at).has(FrameFlags::LOCKED)));
+        let suits =
+            |at: usize| frame(at).has(FrameFlags::LOCKED) && frame(at).owner() == Owner::File(pages.file);
+        debug_assert!(
+            bits(wanted).all(suits),
+            "pages of {:?} that are not locked, or of another file",
+            pages.file
+        );
         let mapped = bits(wanted).fold(0, |all, at| all | u32::from(frame(at).mapcount() > 0) << at);
         let Some(list) = self.spans(Owner::File(pages.file)).filter(|_| mapped != 0) else { return 0 };
         let mut unmapping =
@@ -249,8 +256,8 @@ impl<M: Machine> Unmapping<'_, M> {
         let mut tally = Tally::new(ground);
         // The caller's own references keep the folios.
         let rmap = self.rmap;
-        self.taken.put_held(&memory.frames, |frame| {
-            rmap.remove_one_tallied(ground, frame, false, &mut tally);
+        self.taken.put_held(&memory.frames, |page| {
+            rmap.remove_tallied(ground, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
         });
         tally.settle(ground);
     }

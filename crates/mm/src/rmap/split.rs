@@ -41,7 +41,10 @@ impl Rmap {
     ) -> Option<u64> {
         let frame = &memory.frames[head];
         let (order, pages) = (frame.order(), FolioPages::all(&memory.frames, head));
-        debug_assert!(frame.has(FrameFlags::LOCKED) && frame.is_anon() && order > Order::ZERO);
+        assert!(
+            frame.has(FrameFlags::LOCKED) && frame.is_anon() && order > Order::ZERO,
+            "{head} cannot be split: not locked, not anonymous or a page"
+        );
         if !self.make_pages(memory, head) {
             memory.sizes.count(SizeStat::SplitFailed, order, 1);
             return None;

@@ -6,7 +6,7 @@ use crate::api::SwapArea;
 use crate::event::Event;
 use crate::frame::FrameFlags;
 use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::lru::Lru;
 use crate::memory::Gfp;
 use crate::stat::Stat;
@@ -79,7 +79,7 @@ impl Bench {
 
     fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
         self.memory.frames[self.memory.frames.head(pfn)].get(1);
-        self.rmap.add(self.memory.ground(), pfn);
+        self.rmap.add_range(self.memory.ground(), FolioPages::one(&self.memory.frames, pfn));
         let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
         let slot =
             tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Mark::Min, Reserve::None)).unwrap();
@@ -384,7 +384,7 @@ proptest! {
     /// Many pages in one walk come to the same as each by itself, under every policy.
     #[test]
     fn pages_together_fare_as_one_by_one(
-        policy in 0..=5u64,
+        policy in 0..FlushPolicy::COUNT,
         entries in prop::array::uniform8(prop::array::uniform2(any_entry())),
         flags in prop::array::uniform2(any_flags()),
         wanted: u8,

@@ -39,7 +39,7 @@ impl Rmap {
     ) -> Unmapped {
         let _scope = memory.scope(Scope::TryToUnmapOne);
         let frame = &memory.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED));
+        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is unmapped by who has not locked it");
         let mut dirty = false;
         if frame.mapcount() > 0 {
             self.walk(memory, pfn, |tables, span, run| {

@@ -82,7 +82,7 @@ impl Rmap {
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED));
+        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is cleaned by who has not locked it");
         let Owner::File(_) = frame.owner() else { return false };
         let Some(list) = self.spans(frame.owner()) else { return false };
         let spans = list.lock();
@@ -113,7 +113,10 @@ impl Rmap {
     pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED) && frame.is_anon());
+        assert!(
+            frame.has(FrameFlags::LOCKED) && frame.is_anon(),
+            "{pfn} is cleaned by who has not locked it"
+        );
         let Some(list) = self.spans(frame.owner()) else { return false };
         let spans = list.lock();
         walk_spans(memory, pfn, &spans, |tables, _, run| {

@@ -8,19 +8,11 @@
 //! again would not change the same way, and the facade runs them again once there is room.
 
 mod advise;
-#[cfg(test)]
-mod bench;
 mod change;
 mod collapse;
-#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
-mod costs;
 mod exit;
 pub mod fault;
-#[cfg(test)]
-mod folios;
 mod fork;
-#[cfg(test)]
-mod huge;
 mod khugepaged;
 mod map;
 mod migrate;
@@ -41,6 +33,7 @@ pub use collapse::{CollapseLimits, Collapsed, Refused};
 pub use fault::{FaultStop, Served};
 pub use migrate::Collected;
 pub use numa::TaskScan;
+pub use remap::Remap;
 pub use tree::VmaTree;
 pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};

@@ -12,20 +12,31 @@ use crate::tlb::Gather;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
+/// What is to become of a mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct Remap {
+    /// Its first page.
+    pub start: Vpn,
+    /// Its pages, which lie in one range.
+    pub old: u64,
+    /// How many it is to have.
+    pub new: u64,
+    /// May it move if it cannot grow where it is?
+    pub may_move: bool,
+    /// Move it exactly there.
+    pub fixed: Option<Vpn>,
+}
+
 impl Spaces {
-    /// Move or resize the mapping of `[start, start + old)`, which lies in one range. Returns its new first page.
-    #[allow(clippy::too_many_arguments)]
+    /// Move or resize a mapping. Returns its new first page.
     pub fn mremap<M: Machine>(
         &self,
         st: &Store<M>,
         id: SpaceId,
-        start: Vpn,
-        old: u64,
-        new: u64,
-        may_move: bool,
-        fixed: Option<Vpn>,
+        remap: Remap,
         gfp: Gfp,
     ) -> Result<Vpn, Stop> {
+        let Remap { start, old, new, may_move, fixed } = remap;
         if old == 0 || new == 0 || new > USER_END.0 {
             return Err(Error::Invalid.into());
         }
@@ -42,7 +53,7 @@ impl Spaces {
                 return Err(Error::Invalid.into());
             }
             self.unmap_range(st, id, to, Vpn(to.0 + new));
-            return self.move_mapping(st, id, start, old.min(new), new, to, gfp).map(|()| {
+            return self.move_mapping(st, id, Remap { old: old.min(new), ..remap }, to, gfp).map(|()| {
                 self.unmap_range(st, id, Vpn(start.0 + new.min(old)), end);
                 to
             });
@@ -58,7 +69,7 @@ impl Spaces {
             return Err(Error::NoMemory.into());
         }
         let to = space.vmas.lock().gap(new).ok_or(Error::NoMemory)?;
-        self.move_mapping(st, id, start, old, new, to, gfp)?;
+        self.move_mapping(st, id, remap, to, gfp)?;
         Ok(to)
     }
 
@@ -81,18 +92,16 @@ impl Spaces {
         true
     }
 
-    /// Move `old` pages from `start` to `to`, where nothing is mapped, as a range of `new` pages.
-    #[allow(clippy::too_many_arguments)]
+    /// Move a mapping to `to`, where nothing is mapped.
     fn move_mapping<M: Machine>(
         &self,
         st: &Store<M>,
         id: SpaceId,
-        start: Vpn,
-        old: u64,
-        new: u64,
+        Remap { start, old, new, .. }: Remap,
         to: Vpn,
         gfp: Gfp,
     ) -> Result<(), Stop> {
+        assert!(old > 0 && old <= new, "{old} pages at {start} become {new}");
         let space = self.at(id);
         let end = Vpn(start.0 + old);
         self.split_at(st, id, start);

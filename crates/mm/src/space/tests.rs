@@ -1,5 +1,11 @@
 //! Ranges against a model that knows only pages.
 
+mod bench;
+#[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
+mod costs;
+mod folios;
+mod huge;
+
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
@@ -162,7 +168,12 @@ impl Bench {
 
     fn remap(&self, at: u64, old: u64, new: u64, to: Option<u64>) -> Result<Vpn, Stop> {
         let (gfp, to) = (Gfp::user(GROUP), to.map(Vpn));
-        self.spaces.mremap(&self.st, self.id, Vpn(at), old, new, to.is_some(), to, gfp)
+        self.spaces.mremap(
+            &self.st,
+            self.id,
+            Remap { start: Vpn(at), old, new, may_move: to.is_some(), fixed: to },
+            gfp,
+        )
     }
 
     fn resize(&mut self, at: u64, old: u64, new: u64) {

@@ -99,7 +99,11 @@ impl VmaTree {
 
     /// Add a range.
     pub(super) fn insert(&mut self, vma: Vma) {
-        debug_assert!(self.overlapping(vma.view.start, vma.view.end()).next().is_none());
+        assert!(vma.view.start < vma.view.end(), "a range without pages");
+        debug_assert!(
+            self.overlapping(vma.view.start, vma.view.end()).next().is_none(),
+            "a range lies over another"
+        );
         self.recent = None;
         self.ranges.insert(vma.view.end().0, vma);
     }

@@ -273,9 +273,7 @@ fn forget_run<M: Machine>(
     }
     let anon = kind == Resident::Anon;
     tables.counts().add(kind, -i64::from(pages.count));
-    if frame.order() == Order::ZERO {
-        st.rmap.remove_one_tallied(base, frame, anon, tally);
-    } else if st.rmap.remove_tallied(base, (frame, anon), pages, tally) {
+    if st.rmap.remove_tallied(base, anon, pages, tally) {
         st.lru.defer_split(base, pages.head);
     }
     if anon {

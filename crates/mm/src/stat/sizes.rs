@@ -55,7 +55,7 @@ impl SizeStats {
         if let Some(cell) = (order.0 as usize).checked_sub(1).and_then(|i| self.cells[level as usize].get(i))
         {
             let before = cell.fetch_sub(by, Relaxed);
-            debug_assert!(before >= by, "{} of {order} falls below 0", level.name());
+            assert!(before >= by, "{} of {order} falls below 0", level.name());
         }
     }
 

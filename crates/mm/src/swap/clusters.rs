@@ -125,7 +125,11 @@ impl Clusters {
 
     /// One slot of a taken cluster was allocated.
     pub(super) fn used(&mut self, cluster: u32) {
-        debug_assert_eq!(self.clusters[cluster as usize].state, State::Taken);
+        assert_eq!(
+            self.clusters[cluster as usize].state,
+            State::Taken,
+            "cluster {cluster} is given back twice"
+        );
         self.clusters[cluster as usize].used += 1;
     }
 

@@ -116,7 +116,7 @@ impl SwapGroups {
 impl Counter {
     fn give_back(&self, slots: u64) {
         let before = self.usage.fetch_sub(slots, AcqRel);
-        debug_assert!(before >= slots, "a group's swap slots fall below 0");
+        assert!(before >= slots, "a group's swap slots fall below 0");
     }
 }
 

@@ -231,11 +231,11 @@ impl Swap {
             return false;
         }
         (offset..offset + old.pages()).for_each(|offset| slots.exchange(offset, from, to));
-        new.set_private(first.0 as u64);
+        new.set_swap_slot(first);
         new.set(FrameFlags::SWAPCACHE);
         new.get(1);
         old.clear(FrameFlags::SWAPCACHE);
-        old.set_private(0);
+        old.clear_private();
         true
     }
 
@@ -245,10 +245,10 @@ impl Swap {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
-            debug_assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
+            assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
             pages = base.frames[pfn].pages();
             base.frames[pfn].clear(FrameFlags::SWAPCACHE);
-            base.frames[pfn].set_private(0);
+            base.frames[pfn].clear_private();
             base.count(Stat::NrSwapcached, -i64::from(pages));
             base.count(Stat::NrFilePages, -i64::from(pages));
             base.charge(Work::CacheRemove, 1);
@@ -334,9 +334,9 @@ impl Swap {
 /// Mark and count a folio that enters the swap cache.
 fn note_cached<M: Machine>(base: &Base<M>, slot: SwapSlot, pfn: Pfn) {
     let frame = &base.frames[pfn];
-    debug_assert!(frame.has(FrameFlags::LOCKED));
+    assert!(frame.has(FrameFlags::LOCKED), "{pfn} enters the swap cache unlocked");
     frame.get(1);
-    frame.set_private(slot.0 as u64);
+    frame.set_swap_slot(slot);
     frame.set(FrameFlags::SWAPCACHE);
     base.charge(Work::CacheInsert, 1);
     base.count(Stat::NrSwapcached, frame.pages() as i64);

@@ -80,12 +80,13 @@ impl<M: Machine> Settled<'_, M> {
         let &Detached { space, page, table } = &detached;
         detached.spend();
         assert_eq!(space, self.space, "the table of another space");
+        assert!(head.align_down(PAGEBLOCK_ORDER) == head, "{head} does not fill a 2 MiB entry");
         let base = self.base;
         for cell in base.machine.table(table) {
             cell.store(Entry::NONE.raw(), Relaxed);
         }
         base.charge(Work::EntryClear, TABLE_ENTRIES as u64);
-        base.frames[table].set_private(0);
+        base.frames[table].set_table(0);
         // What was owed for its entries has been paid for the whole space.
         base.frames[table].set_debt(0);
         self.counts.deposits.push(table);

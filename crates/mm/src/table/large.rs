@@ -111,7 +111,7 @@ impl<M: Machine> Locked<'_, M> {
         for (i, cell) in (0..).zip(base.machine.table(table)) {
             cell.store(first.ahead(i).raw(), Relaxed);
         }
-        base.frames[table].set_private(TABLE_ENTRIES as u64);
+        base.frames[table].set_table(TABLE_ENTRIES as u64);
         base.charge(Work::EntrySet, TABLE_ENTRIES as u64);
         self.link_table(run.slot, table);
     }

@@ -308,13 +308,14 @@ impl Tables {
             return;
         }
         for frame in tables.iter().map(|&table| &base.frames[table]) {
+            assert!(frame.has(FrameFlags::TABLE), "what is freed as a page table is none");
             frame.clear(FrameFlags::TABLE);
             // The gather that brought it has settled the space, or no CPU runs the space any more.
             frame.set_debt(0);
-            frame.set_private(0);
+            frame.clear_private();
             assert!(frame.put(1));
         }
-        alloc.free_many(base, tables);
+        alloc.free(base, tables);
         base.count(Stat::NrPageTablePages, -(tables.len() as i64));
     }
 }
@@ -338,7 +339,7 @@ fn new_table<M: Machine>(base: &Ground<M>, alloc: &Allocator, means: Means) -> R
     base.charge(Work::ZeroPage, 1);
     base.charge(Work::TableAlloc, 1);
     base.frames[table].set(FrameFlags::TABLE);
-    base.frames[table].set_private(0);
+    base.frames[table].set_table(0);
     base.count(Stat::NrPageTablePages, 1);
     Ok(table)
 }
@@ -397,7 +398,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     fn count_entries(&mut self, table: Pfn, by: i64) {
         if by != 0 {
             let frame = &self.base.frames[table];
-            frame.set_private(frame.private().checked_add_signed(by).expect("a table counts its entries"));
+            frame.set_table(frame.as_table().checked_add_signed(by).expect("a table counts its entries"));
         }
     }
 

@@ -186,7 +186,7 @@ impl<'a, M: Machine> Settled<'a, M> {
         for (cell, from) in self.cells(slot, run.count).iter().zip(parent.cells(run.slot, run.count)) {
             let entry = Entry::from_raw(from.load(Acquire)).without(forget.bits_of_entry());
             let old = Entry::from_raw(cell.swap(entry.raw(), AcqRel));
-            debug_assert!(old.is_none());
+            assert!(old.is_none(), "an entry is set over another");
             new += 1;
         }
         self.count_entries(slot.table, new);

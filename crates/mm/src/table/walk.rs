@@ -226,7 +226,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// The same for the tables that lead to one page, from the lowest: none above one that has entries is empty.
     fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
-        let is_used = |table: Pfn| self.base.frames[table].private() != 0;
+        let is_used = |table: Pfn| self.base.frames[table].as_table() != 0;
         if self.counts.recent.get(page).is_some_and(is_used) {
             return;
         }
@@ -243,7 +243,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
         for level in lowest + 1..LEVELS {
             let below = way[level as usize - 1];
-            if !is_within(page, level, hole) || self.base.frames[below].private() != 0 {
+            if !is_within(page, level, hole) || self.base.frames[below].as_table() != 0 {
                 return;
             }
             self.take_table(self.slot(way[level as usize], page, level), below, gather);
@@ -276,7 +276,7 @@ impl<'a, M: Machine> Locked<'a, M> {
                 if level > 1 {
                     self.take_empty_below(below, level - 1, (page, next), hole, gather);
                 }
-                if is_within(page, level, hole) && self.base.frames[below].private() == 0 {
+                if is_within(page, level, hole) && self.base.frames[below].as_table() == 0 {
                     self.take_table(slot, below, gather);
                 }
             }
@@ -316,7 +316,7 @@ impl<'a, M: Machine> Locked<'a, M> {
                 _ => 0,
             };
         }
-        let counted = self.base.frames[table].private();
+        let counted = self.base.frames[table].as_table();
         if used != counted {
             return Err(std_alloc::format!("table {table} has {used} entries, counted {counted}"));
         }

@@ -27,8 +27,8 @@ use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
 use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, FrameTable, Owner};
-use crate::knobs::Knob;
+use crate::frame::{FrameTable, Owner};
+use crate::knobs::{FlushShape, Knob};
 use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
 use crate::primitive::Ordering::*;
@@ -37,18 +37,6 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::vec::Vec;
-
-const EAGER: u64 = 0;
-pub(super) const LIST: u64 = 2;
-pub(super) const LAZY: u64 = 3;
-/// The value of `tlb.unmap` that spares flushes of what was never used.
-pub const ABIS: u64 = 4;
-pub(super) const LATR: u64 = 5;
-
-/// Does a value of `tlb.unmap` put flushes off for as long as it can?
-pub fn defers(policy: u64) -> bool {
-    matches!(policy, LAZY | LATR)
-}
 
 /// A run of entries that was cleared, under the lock of its space's tables: what must be known of it to flush it.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +83,28 @@ struct Listed {
     generation: u64,
 }
 
+/// Entries of one space that were cleared, as far as the debt for them goes.
+struct Left<'a> {
+    space: SpaceId,
+    /// The file whose pages they mapped.
+    file: Option<FileId>,
+    pages: u32,
+    /// The folios that they mapped.
+    heads: &'a [Pfn],
+    /// Could a CPU store through one of them?
+    writable: bool,
+    /// Can their flush wait, as far as the folios go?
+    defers: bool,
+}
+
 /// Debts of one reclaim or migration batch.
 ///
 /// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content
 /// of a folio with a writable entry is written to its store. One that ends with something owed panics.
 #[must_use = "debts must be settled"]
 pub struct Batch {
-    policy: u64,
+    /// When the policy flushes.
+    shape: FlushShape,
     /// Flushes of larger folios are not deferred.
     lazy_max_order: Order,
     /// What must be paid when the batch is settled.
@@ -109,7 +112,7 @@ pub struct Batch {
     owes: bool,
     /// A part of it is for entries through which a CPU may still store.
     writable: bool,
-    /// All of what `debt` is for; kept by the policy `list` only.
+    /// All of what `debt` is for; kept only where pages are flushed one by one.
     list: Vec<Listed>,
     /// Entries on the list.
     listed: u64,
@@ -120,10 +123,10 @@ linear!(Batch, this => this.owes, "a batch ends with flushes owed: settle it");
 impl Batch {
     /// No debts.
     pub fn new<M: Machine>(base: &Base<M>) -> Batch {
-        let policy = base.knobs.get(Knob::TlbUnmap);
+        let shape = base.knobs.flush_policy().shape();
         let lazy_max_order = Order(base.knobs.get(Knob::TlbLazyMaxOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        Batch { policy, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
+        Batch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them,
@@ -138,40 +141,63 @@ impl Batch {
 
     /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
     fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
-        let context = &tlb.contexts[cleared.space.0];
-        let stores = cleared.writable || context.may_be_stored_to();
-        let must = stores || cleared.dropped || context.never_deferred.load(Relaxed);
         stale(base, cleared, false);
-        match self.policy {
-            ABIS if cleared.never_used => {
+        match self.shape {
+            FlushShape::Now { spares_unused: true } if cleared.never_used => {
                 base.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
-                None
+                return None;
             }
-            EAGER | ABIS => {
+            FlushShape::Now { .. } => {
                 let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
                 tlb.flush(base, cleared.space, range);
-                None
+                return None;
             }
-            _ => {
-                let file = match base.frames[cleared.head].owner() {
-                    Owner::File(file) => Some(file),
-                    _ => None,
-                };
-                let (generation, debt) = owe(base, tlb, cleared.space, file)?;
-                let small = base.frames[cleared.head].order() <= self.lazy_max_order;
-                if !must && small && self.defers() {
-                    self.defer(base, tlb, &[cleared.head], &debt);
-                    base.count(Stat::TlbDeferred, i64::from(cleared.pages));
-                } else {
-                    let (page, order) = (cleared.page, cleared.order);
-                    let entries = cleared.pages >> order.0;
-                    let context = context.id.load(Acquire);
-                    let listed = Listed { context, page, entries, order, generation };
-                    self.add(base, tlb, debt, stores, listed);
-                }
-                Some(debt.generation)
-            }
+            FlushShape::Collect { .. } | FlushShape::Defer { .. } => {}
         }
+        let head = &base.frames[cleared.head];
+        let file = match head.owner() {
+            Owner::File(file) => Some(file),
+            _ => None,
+        };
+        let left = Left {
+            space: cleared.space,
+            file,
+            pages: cleared.pages,
+            heads: &[cleared.head],
+            writable: cleared.writable,
+            defers: !cleared.dropped && head.order() <= self.lazy_max_order,
+        };
+        let (generation, debt) = self.leave(base, tlb, &left)?;
+        if self.is_listed() {
+            let (page, order) = (cleared.page, cleared.order);
+            let context = tlb.contexts[cleared.space.0].id.load(Acquire);
+            self.list(
+                base,
+                tlb,
+                Listed { context, page, entries: cleared.pages >> order.0, order, generation },
+            );
+        }
+        Some(debt)
+    }
+
+    /// Leave the debt for entries of one space that were cleared: with the frames where the policy defers and it may,
+    /// else it is to be paid with the batch. Returns the generations of the space and of the debt; `None`: no CPU has
+    /// the space.
+    #[inline]
+    fn leave<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, left: &Left<'_>) -> Option<(u64, Generation)> {
+        let context = &tlb.contexts[left.space.0];
+        let stores = left.writable || context.may_be_stored_to();
+        let may_defer = left.defers && !stores && !context.never_deferred.load(Relaxed);
+        let (generation, debt) = owe(base, tlb, left.space, left.file)?;
+        if may_defer && self.defers() {
+            self.defer(base, tlb, left.heads, &debt);
+            base.count(Stat::TlbDeferred, i64::from(left.pages));
+        } else {
+            self.debt.join(&debt, |cpu| tlb.done(cpu));
+            self.owes = true;
+            self.writable |= stores;
+        }
+        Some((generation, debt.generation))
     }
 
     /// [`Batch::take`] of what no table holds.
@@ -189,7 +215,7 @@ impl Batch {
     /// counted until a list is full.
     #[inline]
     pub fn joins(&self) -> bool {
-        !matches!(self.policy, EAGER | LIST | ABIS)
+        matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
     }
 
     /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be
@@ -207,19 +233,17 @@ impl Batch {
         tlb: &Tlb,
         emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
-        debug_assert!(self.joins());
+        assert!(self.joins(), "pages are taken together where each is flushed by itself");
         emptied.noted = true;
-        let context = &tlb.contexts[emptied.space.0];
-        let stores = emptied.writable || context.may_be_stored_to();
-        let must = stores || context.never_deferred.load(Relaxed);
-        let (_, debt) = owe(base, tlb, emptied.space, Some(emptied.file))?;
-        if !must && self.defers() {
-            self.defer(base, tlb, &emptied.pages, &debt);
-            base.count(Stat::TlbDeferred, emptied.pages.len() as i64);
-        } else {
-            self.join(tlb, &debt, stores);
-        }
-        Some(debt.generation)
+        let left = Left {
+            space: emptied.space,
+            file: Some(emptied.file),
+            pages: emptied.pages.len() as u32,
+            heads: &emptied.pages,
+            writable: emptied.writable,
+            defers: true,
+        };
+        self.leave(base, tlb, &left).map(|(_, debt)| debt)
     }
 
     /// The flush waits until one of the frames is used again.
@@ -231,28 +255,24 @@ impl Batch {
         }
     }
 
-    #[inline]
-    fn join(&mut self, tlb: &Tlb, debt: &Debt, writable: bool) {
-        self.debt.join(debt, |cpu| tlb.done(cpu));
-        self.owes = true;
-        self.writable |= writable;
-    }
-
-    fn add<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, debt: Debt, writable: bool, listed: Listed) {
-        self.join(tlb, &debt, writable);
-        if self.policy == LIST {
-            self.list.push(listed);
-            self.listed += listed.entries as u64;
-            if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
-                self.settle(base, tlb);
-            }
+    /// Note an entry that is to be flushed by itself, and flush all of them once there are enough.
+    fn list<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, listed: Listed) {
+        self.list.push(listed);
+        self.listed += listed.entries as u64;
+        if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
+            self.settle(base, tlb);
         }
     }
 
     /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is
     /// good for several.
     pub fn defers(&self) -> bool {
-        defers(self.policy)
+        matches!(self.shape, FlushShape::Defer { .. })
+    }
+
+    /// Are pages flushed one by one?
+    fn is_listed(&self) -> bool {
+        self.shape == FlushShape::Collect { listed: true }
     }
 
     /// Can a CPU still store to a page of the batch?
@@ -273,7 +293,7 @@ impl Batch {
             return;
         }
         let _scope = base.scope(Scope::TryToUnmapFlush);
-        if self.policy == LIST && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
+        if self.is_listed() && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
             tlb.pay_list(base, &self.debt, &self.list);
         } else {
             tlb.pay(base, tlb.owing(&self.debt));
@@ -331,6 +351,10 @@ impl EmptiedPages {
     #[inline]
     pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
         assert!(!self.noted, "{page} comes after a batch has taken those before it");
+        debug_assert!(
+            self.pages.is_empty() || (self.space, self.table) == (space, table),
+            "{page} is of another table than those before it"
+        );
         (self.space, self.table) = (space, table);
         // Of those that are flushed together all are flushed as soon as one that could be stored to must be.
         self.writable |= writable;
@@ -347,14 +371,13 @@ impl EmptiedPages {
     /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each
     /// page.
     #[inline]
-    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(&Frame)) {
+    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn)) {
         assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
         self.writable = false;
         for page in self.pages.drain(..) {
-            let frame = &frames[page];
-            forget(frame);
-            let last = frame.put(1);
-            debug_assert!(!last, "{page} was kept by nobody");
+            forget(page);
+            let last = frames[page].put(1);
+            assert!(!last, "{page} was kept by nobody");
         }
     }
 }
@@ -460,9 +483,14 @@ fn tell<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
         }
         _ => (0, 0),
     };
-    let spared = cleared.never_used && base.knobs.get(Knob::TlbUnmap) == ABIS;
+    let spared = cleared.never_used && spares_unused(base);
     let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
     let flags = flags | u64::from(cleared.pages - 1) << 40;
     let place = cleared.space.0 as u64 | file << 32;
     base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
+}
+
+/// Is no flush sent for what no CPU has used? Then what nobody has asked for must not be marked as used.
+pub fn spares_unused<M: Machine>(base: &Base<M>) -> bool {
+    base.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

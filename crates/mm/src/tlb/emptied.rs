@@ -177,7 +177,7 @@ impl Refs {
     #[inline]
     pub fn put_held(self, frames: &FrameTable) {
         let last = self.count > 0 && frames[self.head].put(self.count);
-        debug_assert!(!last, "{} was kept by nobody", self.head);
+        assert!(!last, "{} was kept by nobody", self.head);
         self.spend();
     }
 

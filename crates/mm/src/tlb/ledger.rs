@@ -28,7 +28,7 @@ use super::debt::{Debt, Domain, Generation};
 use super::{Context, Tlb};
 use crate::base::Base;
 use crate::event::{Concern, Event};
-use crate::knobs::Knob;
+use crate::knobs::{FlushShape, Knob};
 use crate::machine::{CpuSet, Flush, Machine, Scope};
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
 use crate::published::{self, Published::*};
@@ -354,9 +354,9 @@ impl Tlb {
 
     /// Nanoseconds after which a CPU pays by itself what it owes.
     fn age_limit<M: Machine>(base: &Base<M>) -> Option<Nanos> {
-        match (base.knobs.get(Knob::TlbUnmap), base.knobs.get(Knob::TlbAgeLimitMs)) {
-            (super::batch::LATR, _) => Some(0),
-            (super::batch::LAZY, limit) if limit > 0 => Some(limit * 1_000_000),
+        match (base.knobs.flush_policy().shape(), base.knobs.get(Knob::TlbAgeLimitMs)) {
+            (FlushShape::Defer { at_ticks: true }, _) => Some(0),
+            (FlushShape::Defer { at_ticks: false }, limit) if limit > 0 => Some(limit * 1_000_000),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ mod emptied;
 mod gather;
 mod ledger;
 
-pub use batch::{ABIS, Batch, Cleared, defers};
+pub use batch::{Batch, Cleared, spares_unused};
 pub(crate) use batch::{EmptiedPages, stale};
 pub use debt::{Debt, Generation};
 pub use emptied::{Emptied, Refs, Tightened};
@@ -164,6 +164,7 @@ impl Tlb {
 
     /// The id of a destroyed space may be given out again: its tables are gone too.
     pub fn release(&self, space: SpaceId) {
+        assert!(!self.is_alive(space), "{space} may still be run");
         self.contexts.release(space.0);
     }
 
@@ -200,7 +201,8 @@ impl Tlb {
 
     /// It has been flushed.
     pub fn end_tightening(&self, space: SpaceId) {
-        self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
+        let before = self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
+        assert!(before > 0, "nobody takes rights from {space}");
     }
 
     /// Has somebody changed entries of a space, and not flushed yet? Who asks has seen a change that was made
@@ -314,6 +316,7 @@ impl Tlb {
 
     /// This CPU goes over to `space`, whose tables stand under `root`. Interrupts are off.
     pub fn switch<M: Machine>(&self, base: &Base<M>, space: SpaceId, root: Pfn) {
+        assert!(root.is_some(), "{space} has no tables to be loaded");
         let me = base.machine.cpu();
         let state = &self.cpus[me.index()];
         let context = &self.contexts[space.0];

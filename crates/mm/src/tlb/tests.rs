@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::Event;
 use crate::frame::Owner;
+use crate::knobs::FlushPolicy;
 use crate::knobs::Knobs;
 use crate::machine::{Asid, Flush};
 use crate::primitive::AtomicU64;
@@ -146,7 +147,7 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
 
 /// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's generation.
 fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
-    base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
     let mut batch = Batch::new(base);
     let cleared = page(space, 9, false);
     let _ = batch.note_cleared(base, tlb, &cleared);
@@ -256,7 +257,7 @@ fn what_could_still_be_written_is_never_deferred() {
         let a = tlb.create();
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+        base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
         match reason {
             0 => tlb.begin_tightening(a),
             1 => tlb.set_never_deferred(a, true),
@@ -301,7 +302,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
         let a = tlb.create();
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, 2).unwrap();
+        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
         let mut batch = Batch::new(&base);
         for at in [9, 4] {
             let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
@@ -328,7 +329,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
     let a = tlb.create();
     run(&base, &tlb, 1, a);
     base.machine.run_on(0);
-    base.knobs.set(Knob::TlbUnmap, ABIS).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Abis.value()).unwrap();
     let mut batch = Batch::new(&base);
     for never_used in [true, false] {
         let _ = batch.note_cleared(&base, &tlb, &Cleared { never_used, ..page(a, 9, false) });
@@ -340,7 +341,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
 #[test]
 fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
     let (base, tlb) = bench(2);
-    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
     let note = |batch: &mut Batch, at| {
         let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
@@ -418,7 +419,7 @@ fn a_list_is_paid_when_it_is_full() {
         let a = tlb.create();
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
         base.knobs.set(Knob::TlbUnmapPages, limit).unwrap();
         let mut batch = Batch::new(&base);
         let mut expected = Vec::new();
@@ -442,7 +443,7 @@ fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
         let a = tlb.create();
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, batch::LAZY).unwrap();
+        base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
         base.knobs.set(Knob::TlbLazyMaxOrder, limit).unwrap();
         let head = Pfn(8);
         base.frames.make_folio(head, Order(2));
@@ -479,7 +480,7 @@ fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
 #[test]
 fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
     let (base, tlb) = bench(2);
-    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
     let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
     run(&base, &tlb, 1, a);
@@ -501,7 +502,7 @@ fn a_list_is_broadcast_where_that_is_possible() {
     machine.broadcast = Some(AtomicU64::new(0));
     let base = Base::new(machine, Knobs::default());
     let tlb = Tlb::new(&base);
-    base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let a = tlb.create();
     run(&base, &tlb, 1, a);
     base.machine.run_on(0);
@@ -548,7 +549,12 @@ fn what_was_not_paid_for_a_frame_is_not_forgotten() {
 #[test]
 fn ticks_are_wanted_where_they_pay() {
     let (base, tlb) = bench(2);
-    let wanted = [(1, 100, false), (batch::LAZY, 0, false), (batch::LAZY, 1, true), (batch::LATR, 0, true)];
+    let wanted = [
+        (FlushPolicy::Batch.value(), 100, false),
+        (FlushPolicy::Lazy.value(), 0, false),
+        (FlushPolicy::Lazy.value(), 1, true),
+        (FlushPolicy::Latr.value(), 0, true),
+    ];
     for (policy, limit, wants) in wanted {
         base.knobs.set(Knob::TlbUnmap, policy).unwrap();
         base.knobs.set(Knob::TlbAgeLimitMs, limit).unwrap();
@@ -664,7 +670,7 @@ fn a_run_is_noted_once_and_its_pages_are_listed() {
         let a = tlb.create();
         run(&base, &tlb, 1, a);
         base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, batch::LIST).unwrap();
+        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
         let mut batch = Batch::new(&base);
         let before = tlb.contexts[a.0].generation.load(SeqCst);
         let _ = batch.note_cleared(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });

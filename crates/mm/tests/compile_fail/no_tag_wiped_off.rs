@@ -3,7 +3,7 @@ use mm::frame::Frame;
 
 pub fn wipe(frame: &Frame) {
     frame.set_debt(0);
-    frame.set_private(0);
+    frame.clear_private();
     frame.wipe(mm::frame::FrameFlags::empty());
 }
 

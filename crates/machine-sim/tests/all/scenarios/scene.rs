@@ -6,7 +6,7 @@
 //! and so the most used page of all looks unused, and goes.
 
 use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
-use mm::knobs::Knob;
+use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ const STREAM: u64 = 24 << 20;
 /// Bytes that are locked, so that little is left to reclaim from.
 const BALLAST: u64 = 4 << 20;
 /// Values of the knob `tlb.unmap`.
-pub const POLICIES: std::ops::RangeInclusive<u64> = 0..=5;
+pub const POLICIES: std::ops::Range<u64> = 0..FlushPolicy::COUNT;
 /// Flushes of which each is dropped once to see whether a scenario is live.
 const TRIED: u64 = 60;
 
@@ -312,7 +312,7 @@ pub fn must_reclaim(outcomes: Vec<Outcome>) {
 }
 
 /// The policies that leave translations behind.
-const LAZY: [usize; 2] = [3, 5];
+const LAZY: [usize; 2] = [FlushPolicy::Lazy as usize, FlushPolicy::Latr as usize];
 
 /// As [`reclaims_under_all_policies`]; and where flushes are deferred, programs must really have used translations that
 /// the page table no longer had, just before the deed.

@@ -70,7 +70,10 @@ impl Folio {
 /// The leaves that an aligned range of `pages` lies in, by the first index there, and the slots there.
 #[inline]
 fn leaves(first: PageIndex, pages: u64) -> impl Iterator<Item = (PageIndex, u64)> {
-    debug_assert!(first.0.is_multiple_of(pages) && pages.is_power_of_two());
+    assert!(
+        first.0.is_multiple_of(pages) && pages.is_power_of_two(),
+        "no folio of {pages} pages begins at {first}"
+    );
     let mask = if pages < SLOTS as u64 { (1 << pages) - 1 } else { u64::MAX };
     let mask = mask << (first.0 % SLOTS as u64);
     (first.0..first.0 + pages).step_by(SLOTS).map(move |at| (PageIndex(at), mask))

@@ -245,7 +245,10 @@ impl PageTree {
     /// If the index is not below [`MAX_INDEX`].
     pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
-        debug_assert!(!matches!(entry, Entry::Folio(folio) if folio.order > Order::ZERO));
+        debug_assert!(
+            !matches!(entry, Entry::Folio(folio) if folio.order > Order::ZERO),
+            "a folio of several pages needs several slots"
+        );
         let (leaf, slot) = match self.find(index) {
             Some(found) => found,
             None => (self.leaf_for(index.0), index.0 as usize % SLOTS),

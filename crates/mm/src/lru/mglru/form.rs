@@ -23,7 +23,7 @@
 use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::frame::FrameFlags;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{Knobs, LruGenForm};
 use crate::lru::policy::End;
 
 /// Marks of uses that end when a folio changes generations.
@@ -32,13 +32,13 @@ pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 /// Is it the form of 6.14, or a later one?
 #[inline]
 pub fn is_reworked(knobs: &Knobs) -> bool {
-    knobs.get(Knob::LruGenForm) != 0
+    knobs.lru_gen_form() >= LruGenForm::V614
 }
 
 /// Has a pass a budget, as in 7.2? See the front end's `evict`.
 #[inline]
 pub fn has_budget(knobs: &Knobs) -> bool {
-    knobs.get(Knob::LruGenForm) >= 2
+    knobs.lru_gen_form() >= LruGenForm::V72
 }
 
 /// Flags after one more use through a file descriptor; `None`: they tell all that they can.

@@ -183,14 +183,14 @@ fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
     let shadow = lru.eviction(&base, Pfn(0), ROOT);
     assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 1, workingset: true });
     assert!(lru.is_of_oldest(Evicted::unpack(shadow), true));
-    lru.refault(&base, Pfn(0), shadow, 0, false);
+    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses beyond the first: the third tier");
     assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
     // An empty oldest generation is left behind: from then on the shadow is too old.
     lru.isolate_oldest(&base, NODE, ROOT, ALL);
     assert!(!lru.is_of_oldest(Evicted::unpack(shadow), true));
-    lru.refault(&base, Pfn(0), shadow, 0, false);
+    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
     assert_eq!(base.stats.read(Stat::WorkingsetRefaultFile), 2);
     assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
 }
@@ -235,7 +235,7 @@ fn a_page_that_comes_back_has_its_marks_again() {
     let activated = || base.stats.read(Stat::WorkingsetActivateFile);
     let tiers = &lru.node_vec(NODE).generations.tiers;
     base.frames[Pfn(0)].clear(F::USES | F::REFERENCED);
-    lru.refault(&base, Pfn(0), shadow, 0, false);
+    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
     assert_eq!((tiers.counted(true, 0, 2), activated()), ([1, 1, 0], 0), "three uses: the third tier");
     assert_eq!(base.frames[Pfn(0)].flags().uses(), 2, "one more use marks it as used");
     // The last use that can be counted makes it one of the working set, which it is again when it is back.
@@ -244,12 +244,12 @@ fn a_page_that_comes_back_has_its_marks_again() {
     let shadow = lru.eviction(&base, Pfn(0), ROOT);
     assert!(Evicted::unpack(shadow).workingset);
     base.frames[Pfn(0)].clear(F::USES | F::REFERENCED | F::WORKINGSET);
-    lru.refault(&base, Pfn(0), shadow, 0, true);
+    lru.refault(&base, &[(Pfn(0), shadow)], || 0, true);
     assert!(base.frames[Pfn(0)].has(F::WORKINGSET));
     assert_eq!((activated(), base.stats.read(Stat::WorkingsetRestoreFile)), (1, 1));
     // The window began at 0, and ends at 3 now: from the next generation on the shadow is too old.
     age(&base, &lru, ROOT);
-    lru.refault(&base, Pfn(0), shadow, 0, true);
+    lru.refault(&base, &[(Pfn(0), shadow)], || 0, true);
     assert_eq!((activated(), base.stats.read(Stat::WorkingsetRefaultFile)), (1, 3));
 }
 

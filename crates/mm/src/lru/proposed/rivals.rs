@@ -69,7 +69,7 @@ impl Cache {
         self.base.frames[pfn].wipe(F::empty());
         self.base.frames[pfn].set_owner(Owner::File(FileId(1)), PageIndex(page));
         if let Some(shadow) = self.shadows.remove(&page) {
-            self.lru.refault(&self.base, pfn, shadow, 0, false);
+            self.lru.refault(&self.base, &[(pfn, shadow)], || 0, false);
         }
         new_folio(&self.base, &self.lru, pfn, ROOT, F::empty());
         self.resident.insert(page, pfn);

@@ -291,7 +291,7 @@ fn what_was_left_comes_back_with_the_distance() {
     let shadows: Vec<_> = (0..3).map(|_| evict_one(&base, &lru).unwrap()).collect();
     assert_eq!(shadows.iter().map(|evicted| evicted.0.0).collect::<Vec<_>>(), [0, 1, 2]);
     for (at, (pfn, shadow)) in shadows.into_iter().enumerate() {
-        lru.refault(&base, pfn, shadow, 0, true);
+        lru.refault(&base, &[(pfn, shadow)], || 0, true);
         assert_eq!(base.frames[pfn].mark(), at as u8 + 1);
         base.frames[pfn].set_mark(0);
     }

@@ -7,7 +7,7 @@ mod each;
 use super::*;
 use crate::api::*;
 use crate::event::{Concern, Event};
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::lock::Lock;
 use crate::machine::{Scope, ZoneKind};
 use crate::mm::Config;
@@ -22,7 +22,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 /// The value of `tlb.unmap` that flushes page by page.
-const LIST: u64 = 2;
+const LIST: u64 = FlushPolicy::List.value();
 const ROOT: GroupId = GroupId(0);
 const CPUS: u16 = 2;
 /// Of each node.
@@ -499,7 +499,7 @@ proptest! {
 
     #[test]
     fn what_is_moved_reads_as_it_was_written(
-        policy in 0u64..6,
+        policy in 0..FlushPolicy::COUNT,
         sizes in prop::collection::vec(0u64..=1, 8),
         orders in (prop_oneof![Just(0u64), Just(2), Just(9)], prop_oneof![Just(0u64), Just(2), Just(9)], 0u64..2),
         ops in prop::collection::vec((0..CPUS, 0..4usize, op()), 1..80),

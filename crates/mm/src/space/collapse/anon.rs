@@ -200,7 +200,7 @@ fn take<M: Machine>(
     let detached = tables.detach(at).expect("the table that was looked through");
     let mut tally = Tally::new(base);
     for &(_, pages) in &parts.runs {
-        st.rmap.remove_tallied(base, (&st.frames[pages.head], true), pages, &mut tally);
+        st.rmap.remove_tallied(base, true, pages, &mut tally);
         tables.counts().add(Resident::Anon, -i64::from(pages.count));
     }
     tally.settle(base);

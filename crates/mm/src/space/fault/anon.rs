@@ -27,7 +27,7 @@ impl Space {
         let (ground, groups) = (st.memory().ground(), &st.lru.groups);
         groups.try_charge(ground, gfp.group, 1).map_err(Shortage::Group)?;
         let Some(fresh) = take() else {
-            groups.uncharge(ground, gfp.group, 1);
+            groups.uncharge(ground, gfp.group, 1, 1);
             return Ok(false);
         };
         let pfn = fresh.into_pfn();

@@ -209,7 +209,7 @@ impl<M: Machine> Fault<'_, M> {
             return 0;
         };
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
+        let old_around = crate::tlb::spares_unused(self.st.base());
         let ground = self.st.memory().ground();
         let Some(mut window) = tables.window(first, last.0 - first.0 + 1) else { return 0 };
         let mut tally = Tally::new(ground);
@@ -242,7 +242,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Map those pages of a run whose entries are empty, and which have a table. Returns how many.
     fn map_empty(&self, tables: &mut Held<'_, M>, file: FileId, run: Cached) -> u32 {
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = self.st.knobs.get(Knob::TlbUnmap) == crate::tlb::ABIS;
+        let old_around = crate::tlb::spares_unused(self.st.base());
         let longest = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
         let (mut at, mut mapped) = (0, 0);
         while at < run.pages.count {
@@ -264,7 +264,7 @@ impl<M: Machine> Fault<'_, M> {
                     Held::Settled(tables) if self.may_write_untracked(pages.head) => {
                         let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
                         let head = &self.st.frames[pages.head];
-                        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+                        self.st.rmap.add_range(self.st.memory().ground(), pages);
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }

@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultStop, Served};
 use crate::hot::{Asked, Limits, PageName, Used};
-use crate::knobs::{Knob, numa_balancing};
+use crate::knobs::{Knob, TierMigration, numa_balancing};
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::space::numa::has_ample_room;
 use crate::stat::Stat;
@@ -33,7 +33,7 @@ impl<M: Machine> Fault<'_, M> {
             self.count(Stat::NumaHintFaultsLocal);
         }
         if let Some(to) = self.wanted_on(head, node, here) {
-            if st.tiers.is_top(node) || st.knobs.get(Knob::TierMigration) == 0 {
+            if st.tiers.is_top(node) || st.knobs.tier_migration() == TierMigration::Exclusive {
                 match (self.space.move_misplaced(st, self.vma, head, to), st.tiers.is_top(node)) {
                     (true, false) => self.note_locality(pages, (false, true)),
                     (false, true) => self.space.note_immobile(),

@@ -216,7 +216,7 @@ impl<M: Machine> Fault<'_, M> {
         writes: Writes,
     ) {
         let head = &self.st.frames[pages.head];
-        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+        self.st.rmap.add_range(self.st.memory().ground(), pages);
         self.count_mapped(tables, head, pages.count);
         let rights = self.rights(!matches!(writes, Writes::No));
         tables.install(slot, page, pages, rights, writes);
@@ -241,7 +241,7 @@ impl<M: Machine> Fault<'_, M> {
         rights: Rights,
     ) {
         let head = &self.st.frames[pages.head];
-        self.st.rmap.add_range_of(self.st.memory().ground(), head, pages);
+        self.st.rmap.add_range(self.st.memory().ground(), pages);
         self.count_mapped(tables, head, pages.count);
         tables.install_unchanged(slot, page, pages, rights);
     }

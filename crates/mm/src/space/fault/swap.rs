@@ -10,7 +10,6 @@ use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
-use crate::tlb::defers;
 use crate::units::*;
 
 /// log2 of the most pages that are read ahead by neighbours in the address space.
@@ -97,7 +96,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait
     /// for its flush, so where flushes are put off a page that is only read does without.
     fn gives_writes(&self) -> bool {
-        !defers(self.st.knobs.get(Knob::TlbUnmap))
+        !self.st.knobs.flush_policy().defers()
     }
 
     /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once

@@ -82,7 +82,7 @@ impl Memory {
         let frame = &self.world.ground.frames[pfn];
         frame.set_owner(Owner::None, PageIndex(0));
         assert!(frame.put(1));
-        self.alloc.free(&self.world.ground, pfn);
+        self.alloc.free(&self.world.ground, &[pfn]);
     }
 
     /// CPU 2 reads what it holds.

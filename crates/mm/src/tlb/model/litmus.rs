@@ -6,6 +6,7 @@ extern crate std;
 use super::host::{EVERY, Effort, TWO, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{NEW, World, on};
+use crate::knobs::FlushPolicy;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::tlb::debt::Debt;
@@ -141,7 +142,7 @@ fn the_end_of_a_space_beside_a_switch() {
 #[test]
 fn a_tick_beside_reclaim() {
     beside_within(TWO, "a tick beside reclaim", Stands::InA, take_and_reuse, |world| {
-        world.set_policy(crate::tlb::batch::LATR);
+        world.set_policy(FlushPolicy::Latr.value());
         world.tick();
         come(world);
         world.tick();

@@ -6,6 +6,7 @@ extern crate std;
 use super::host::{LONG, THREE, TWO, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{FILE, NEW, World, on};
+use crate::knobs::FlushPolicy;
 use crate::machine::Machine;
 use crate::primitive::{Ordering::*, modelled::AtomicU32};
 #[cfg(feature = "loom")]
@@ -168,7 +169,7 @@ fn two_flushes_at_once() {
 fn two_lists_at_once() {
     explore("two lists of pages at once", LONG, || {
         let world = Arc::new(world(3, 0));
-        world.set_policy(batch::LIST);
+        world.set_policy(FlushPolicy::List.value());
         let take = |page: Vpn| {
             move |world: &World| {
                 let pfn = world.unmap(A, page).expect("it was mapped");
@@ -201,7 +202,7 @@ fn a_flush_beside_a_debt() {
 fn a_list_beside_a_list() {
     explore("a list beside a list", TWO, || {
         let world = Arc::new(world(3, 0));
-        world.set_policy(batch::LIST);
+        world.set_policy(FlushPolicy::List.value());
         let take = |page: Vpn| {
             move |world: &World| {
                 let pfn = world.unmap(A, page).expect("it was mapped");

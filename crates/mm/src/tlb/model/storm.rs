@@ -11,10 +11,10 @@ use super::machine::{self, become_cpu};
 use super::world::{FILE, LAZY, World};
 use crate::alloc::{Allocator, Mark, Request, Reserve};
 use crate::frame::{Mobility, Owner};
+use crate::knobs::FlushPolicy;
 use crate::lock::Lock;
 use crate::machine::{Machine, ZoneKind};
 use crate::stat::Stat;
-use crate::tlb::batch::LATR;
 use crate::tlb::{Batch, EmptiedPages};
 use crate::units::*;
 use shuttle::rand::{Rng, thread_rng};
@@ -27,8 +27,6 @@ const CPUS: u16 = 4;
 const SPACES: u32 = 3;
 const PAGES: u64 = machine::PAGES as u64;
 const STEPS: usize = 12;
-/// The policies `eager`, `batch`, `list`, `lazy`, `abis`, `latr`.
-const POLICIES: u64 = 6;
 
 struct Kernel {
     world: World,
@@ -165,7 +163,7 @@ impl Kernel {
                 frame.set_debt(0);
             }
             assert!(frame.put(1));
-            self.alloc.free(&self.world.ground, pfn);
+            self.alloc.free(&self.world.ground, &[pfn]);
         }
     }
 
@@ -223,9 +221,13 @@ fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
 
 #[test]
 fn a_storm() {
-    for policy in 0..POLICIES {
+    for policy in 0..FlushPolicy::COUNT {
         let taken = storm("a storm", policy, false);
-        assert_eq!(taken > 0, [LAZY, LATR].contains(&policy), "{taken} blocks that owed were taken");
+        assert_eq!(
+            taken > 0,
+            [LAZY, FlushPolicy::Latr.value()].contains(&policy),
+            "{taken} blocks that owed were taken"
+        );
     }
 }
 

@@ -5,7 +5,7 @@ extern crate std;
 use super::machine::{ModelMachine, become_cpu};
 use crate::frame::{Mobility, Owner};
 use crate::ground::Ground;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::lock::{Guard, Lock};
 use crate::machine::Machine;
 use crate::tlb::{Batch, Cleared};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 /// The value of `tlb.unmap` that defers.
-pub(super) const LAZY: u64 = crate::tlb::batch::LAZY;
+pub(super) const LAZY: u64 = FlushPolicy::Lazy.value();
 
 /// The file that the frames of models belong to.
 pub(super) const FILE: FileId = FileId(0);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::{FrameFlags, Generation};
+use crate::knobs::FlushPolicy;
 
 /// A bench of one space under a policy of flushes, with single pages.
 fn simple(policy: u64) -> &'static Bench {
@@ -109,7 +110,7 @@ fn a_folio_keeps_its_generation() {
 
 #[test]
 fn a_folio_that_somebody_uses_stays() {
-    for policy in 0..6 {
+    for policy in 0..FlushPolicy::COUNT {
         let (bench, at) = (simple(policy), start_of(Kind::Anon));
         let st = &bench.mm.store;
         bench.store_all(at, 3);

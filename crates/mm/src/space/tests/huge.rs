@@ -4,7 +4,7 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::table::{Bits, Run};
@@ -178,8 +178,10 @@ impl World {
             }
             Op::Move { at, pages, aside } => {
                 let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
-                let go =
-                    |from, to| self.spaces.mremap(&self.st, id, from, pages, pages, true, Some(to), gfp());
+                let go = |start, to| {
+                    let remap = Remap { start, old: pages, new: pages, may_move: true, fixed: Some(to) };
+                    self.spaces.mremap(&self.st, id, remap, gfp())
+                };
                 if go(Vpn(at), there).is_ok() {
                     go(there, Vpn(at)).unwrap();
                 }
@@ -362,7 +364,7 @@ proptest! {
     /// right.
     #[test]
     fn large_entries_are_right(
-        policy in 0u64..6,
+        policy in 0..FlushPolicy::COUNT,
         order in prop::sample::select(vec![9u64, 9, 0, 5]),
         // Sizes of anonymous folios: 2 MiB, 64 KiB, or none, and then khugepaged leaves them alone.
         sizes in prop::sample::select(vec![(2u64, 0u64), (2, 2), (1, 2), (0, 2), (0, 0)]),
@@ -397,7 +399,8 @@ fn large_entries_are_moved_whole() {
     let made = world.base().stats.read(Stat::NrPageTablePages) - tables;
     let go = |world: &World, from, to, pages| {
         let (id, fixed) = (world.ids[0].0, Some(Vpn(to)));
-        world.spaces.mremap(&world.st, id, Vpn(from), pages, pages, true, fixed, gfp()).unwrap();
+        let remap = Remap { start: Vpn(from), old: pages, new: pages, may_move: true, fixed };
+        world.spaces.mremap(&world.st, id, remap, gfp()).unwrap();
         let moved = world.st.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
         world.spaces.validate(&world.st, world.st.tlb.bound()).unwrap();
         moved

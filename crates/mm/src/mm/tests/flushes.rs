@@ -9,7 +9,7 @@ mod shortcuts;
 
 use super::*;
 use crate::event::Event;
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
 use crate::testing::TestMachine;
@@ -17,9 +17,9 @@ use crate::tlb::{Batch, Cleared};
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
-const BATCH: u64 = 1;
-const LAZY: u64 = 3;
-const LATR: u64 = 5;
+const BATCH: u64 = FlushPolicy::Batch.value();
+const LAZY: u64 = FlushPolicy::Lazy.value();
+const LATR: u64 = FlushPolicy::Latr.value();
 const GROUP: GroupId = GroupId(0);
 /// Where the pages are mapped, and how many.
 const AT: Vpn = Vpn(0x5000);
@@ -445,7 +445,7 @@ fn fork_takes_the_right_to_write_from_every_cpu() {
 /// with those that do not defer nothing can be read.
 #[test]
 fn a_batch_of_reclaim_leaves_what_its_policy_says() {
-    for policy in 0..=5 {
+    for policy in 0..FlushPolicy::COUNT {
         for (kind, store) in [(SharedFile, true), (PrivateFile, false), (Anonymous, true)] {
             for stands in EVERYWHERE {
                 let bench = Bench::new(kind, policy);

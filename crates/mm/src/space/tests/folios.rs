@@ -6,7 +6,7 @@ use super::*;
 use crate::alloc::Mark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::{Bits, Entry, Resident, Rights, Run, Writes};
@@ -166,7 +166,9 @@ impl World {
             }
             Op::Move { at, pages, to } => {
                 let pages = clip(at, pages).min(END - to);
-                let _ = spaces.mremap(st, id, Vpn(at), pages, pages, true, Some(Vpn(to)), gfp());
+                let remap =
+                    Remap { start: Vpn(at), old: pages, new: pages, may_move: true, fixed: Some(Vpn(to)) };
+                let _ = spaces.mremap(st, id, remap, gfp());
             }
             Op::Fork if self.ids.len() < 3 => {
                 let child = spaces.fork(st, id, gfp()).unwrap();
@@ -363,7 +365,7 @@ proptest! {
     /// entry.
     #[test]
     fn runs_do_what_entries_do(
-        policy in 0u64..6,
+        policy in 0..FlushPolicy::COUNT,
         sizes in prop::collection::vec(0u64..=2, 8),
         ops in prop::collection::vec(op(), 1..50),
     ) {

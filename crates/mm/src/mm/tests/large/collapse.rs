@@ -4,14 +4,15 @@ use super::*;
 use crate::alloc::Mark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
+use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
 use crate::table::Resident;
 use crate::tlb::Batch;
 use std_alloc::vec::Vec;
 
-const LAZY: u64 = 3;
-const BATCH: u64 = 1;
+const LAZY: u64 = FlushPolicy::Lazy.value();
+const BATCH: u64 = FlushPolicy::Batch.value();
 const NO_SIZES: [u64; 8] = [0; 8];
 const TABLE: u64 = 512;
 
@@ -116,7 +117,7 @@ impl World {
 
 #[test]
 fn pages_holes_and_zeroes_become_one_folio() {
-    for policy in 0..6 {
+    for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, 300);
         let space = world.spaces[0].0;
         world.load(0, FIRST + 400);
@@ -494,7 +495,7 @@ fn what_is_locked_in_memory_stays_so() {
 /// What lies behind the large entry is given up first, then the entry is split, and what it mapped is given up.
 #[test]
 fn what_is_given_up_behind_a_large_entry_is_flushed_too() {
-    for policy in 0..6 {
+    for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, TABLE + 20);
         let space = world.spaces[0].0;
         assert_eq!(world.collapse(), Ok(1));

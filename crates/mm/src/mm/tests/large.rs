@@ -4,7 +4,7 @@
 mod collapse;
 
 use super::*;
-use crate::knobs::Knob;
+use crate::knobs::{FlushPolicy, Knob};
 use crate::migrate::Mode;
 use crate::reclaim;
 use crate::stat::SizeStat;
@@ -371,7 +371,7 @@ proptest! {
 
     #[test]
     fn memory_in_large_folios_reads_as_it_was_written(
-        policy in 0u64..6,
+        policy in 0..FlushPolicy::COUNT,
         replacement in 0u64..2,
         sizes in prop::collection::vec(0u64..=1, 8),
         swap in 0u32..300,

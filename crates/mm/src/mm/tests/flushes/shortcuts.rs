@@ -72,7 +72,7 @@ fn the_document_shows_this_move() {
     let source = include_str!("shortcuts.rs");
     let begin = source.find("begins here.\n").unwrap() + "begins here.\n".len();
     let end = source.find("// And ends here.").unwrap();
-    let document = include_str!("../../../../../docs/flushes.md");
+    let document = include_str!("../../../../../../docs/flushes.md");
     assert!(document.contains(&source[begin..end]), "copy `migrate_page` to docs/flushes.md");
 }
 

@@ -7,6 +7,7 @@
 
 use super::*;
 use crate::alloc::{Mark, Reserve};
+use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::reclaim;
 use core::cell::Cell;
@@ -176,7 +177,7 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
         ("reclaim", Anonymous, Bench::page_out),
         ("reclaim of shmem", SharedFile, Bench::page_out),
     ];
-    for policy in 0..=5 {
+    for policy in 0..FlushPolicy::COUNT {
         for (name, kind, call) in calls {
             for stands in EVERYWHERE {
                 let bench = Bench::with_device(kind, policy);
@@ -214,7 +215,7 @@ fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
         ("reclaim beside fork", Anonymous, fork, reclaim),
         ("reclaim of shmem beside mprotect", SharedFile, protect, reclaim),
     ];
-    for policy in 0..=5 {
+    for policy in 0..FlushPolicy::COUNT {
         for (name, kind, call, write) in calls {
             let bench = Bench::with_device(kind, policy);
             bench.sync();
