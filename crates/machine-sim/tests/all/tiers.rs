@@ -27,6 +27,7 @@ fn config(demotion: u64, balancing: u64) -> RunConfig {
         (Knob::NumaScanPeriodMaxMs, 60),
         (Knob::NumaScanSizeMb, 4),
         (Knob::NumaHotThresholdMs, 20),
+        (Knob::MemcgFlushMs, 0),
     ];
     let machine = MachineSpec::preset("tiers").unwrap();
     RunConfig { memory: Some(3 * FAST), verify: true, knobs, ..RunConfig::new(machine) }

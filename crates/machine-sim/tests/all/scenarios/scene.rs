@@ -269,7 +269,13 @@ pub fn load_all(os: &mut dyn Os, at: u64) {
 
 fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
     // No age limit, and no favours: what is owed stays owed until somebody must have it.
-    let knobs = vec![(Knob::TlbUnmap, policy), (Knob::TlbAgeLimitMs, 0), (Knob::TlbPayAll, 0)];
+    // Lists of a size that reclaim knows at once: a scene is over before statistics are added up for the first time.
+    let knobs = vec![
+        (Knob::TlbUnmap, policy),
+        (Knob::TlbAgeLimitMs, 0),
+        (Knob::TlbPayAll, 0),
+        (Knob::MemcgFlushMs, 0),
+    ];
     let machine = MachineSpec::from_toml("scene", MACHINE).unwrap();
     RunConfig { knobs, verify: true, validate_every_op: validate, faulty, ..RunConfig::new(machine) }
 }
