@@ -63,7 +63,7 @@ impl Frames for Pagefold {
     #[inline]
     fn free(&mut self, frame: u32, _order: u8) {
         assert!(self.base.frames[Pfn(frame)].put(1));
-        self.allocator.free(&self.base, Pfn(frame));
+        self.allocator.free(&self.base, &[Pfn(frame)]);
     }
 }
 
