@@ -13,7 +13,7 @@ use crate::primitive::{Ordering::*, modelled::AtomicU32};
 use crate::tlb::Generation;
 #[cfg(feature = "loom")]
 use crate::tlb::ledger::Cause;
-use crate::tlb::{Batch, Range, batch};
+use crate::tlb::{Batch, Range};
 use crate::units::*;
 use std::sync::Arc;
 use std::vec;
