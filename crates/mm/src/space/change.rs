@@ -139,7 +139,7 @@ fn change_entries<M: Machine>(
     let mut without = false;
     let mut tables = st.tables.lock(st.memory().ground(), id);
     tables.for_each(start, end, |tables, run| {
-        without |= run.entry.is_present() && (read_only || !run.entry.has(Bits::WRITE));
+        without |= run.entry.is_present() && !run.entry.has(Bits::WRITE);
         if !run.entry.is_present() {
             if run.entry.as_migrating().is_some() {
                 // What CPUs may still do through its old translation is paid for when the space is settled.

@@ -59,6 +59,15 @@ impl<M> DerefMut for Settled<'_, M> {
     }
 }
 
+impl<M: Machine> Locked<'_, M> {
+    /// Tells who traces that pages show something else, or allow more, from here on.
+    #[inline]
+    pub(super) fn means_something_else(&self, page: Vpn, count: u32) {
+        let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
+        self.base.event(Event::TlbHazard, concern.args());
+    }
+}
+
 impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
     pub(super) fn new(mut locked: Locked<'a, M>, paid: Paid) -> Settled<'a, M> {
@@ -109,25 +118,13 @@ impl<'a, M: Machine> Settled<'a, M> {
                 let frames = &tables.base.frames;
                 let exclusive = |pfn: Pfn| frames[pfn].has(FrameFlags::EXCLUSIVE);
                 if frames[frames.head(first)].is_anon() && (0..pages).all(|i| exclusive(first.add(i))) {
-                    let concern = Concern::Pages {
-                        space: tables.space,
-                        first: Vpn(run.page.0 + u64::from(at)),
-                        count: u64::from(pages),
-                    };
-                    tables.base.event(Event::TlbHazard, concern.args());
+                    tables.means_something_else(Vpn(run.page.0 + (u64::from(at) << run.order.0)), pages);
                     tables.set_bits(slot, 1, Bits::WRITE);
                     allowed += 1;
                 }
             }
         });
         allowed
-    }
-
-    /// Tells who traces that pages show something else, or allow more, from here on.
-    #[inline]
-    pub(super) fn means_something_else(&self, page: Vpn, count: u32) {
-        let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
-        self.base.event(Event::TlbHazard, concern.args());
     }
 
     /// May pages be written through entries of a table? Tells who traces that a file is about to change.
