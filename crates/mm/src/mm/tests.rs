@@ -6,6 +6,7 @@ mod ending;
 mod flushes;
 mod kept;
 mod large;
+mod shortage;
 
 use super::*;
 use crate::knobs::FlushPolicy;

@@ -103,9 +103,12 @@ impl<M: Machine> Fault<'_, M> {
         }
         let page = self.get_page(file, index)?;
         // After a read or a wait the fault begins again: what was read with the page can be mapped, too.
-        if (page.waited || page.major) && self.map_around(file, index)? {
-            self.st.put(page.folio);
-            return Ok(Served::from_major(page.major));
+        if page.waited || page.major {
+            let around = self.map_around(file, index);
+            if around != Ok(false) {
+                self.st.put(page.folio);
+                return around.map(|_| Served::from_major(page.major));
+            }
         }
         self.st.lock_folio(page.folio);
         let mapped = self.map_got(file, index, page);
