@@ -13,8 +13,6 @@ mod oom;
 mod policy;
 mod room;
 #[cfg(test)]
-mod served;
-#[cfg(test)]
 mod tests;
 
 pub use groups::GroupAccount;

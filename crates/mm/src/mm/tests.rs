@@ -6,6 +6,7 @@ mod ending;
 mod flushes;
 mod kept;
 mod large;
+mod served;
 mod shortage;
 
 use super::*;

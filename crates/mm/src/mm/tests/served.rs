@@ -6,13 +6,11 @@ use crate::knobs::Knob;
 use crate::reclaim;
 use crate::stat::Stat;
 use crate::table::Bits;
-use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
 const LAZY: u64 = 3;
 const LATR: u64 = 5;
-const ROOT: GroupId = GroupId(0);
 /// Where all is mapped: a multiple of 2 MiB.
 const AT: Vpn = Vpn(512 * 40);
 
