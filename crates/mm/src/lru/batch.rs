@@ -199,7 +199,6 @@ impl Lru {
                         Proposer.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
                     }
                 }
-                assert!(frame.refs() == 0, "{pfn} is freed while somebody refers to it");
                 self.forget_list(base, frame);
                 count += 1;
                 rest.next();
