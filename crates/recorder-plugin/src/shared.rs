@@ -7,15 +7,16 @@
 use std::cell::UnsafeCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::codec::put_varint;
 use crate::event::PAGE_SHIFT;
 use crate::files::Files;
-use crate::raw;
+use crate::image::Emulator;
+use crate::raw::{self, Image};
+use crate::system;
 
 /// Changes of the address space so far.
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -23,10 +24,14 @@ pub static EPOCH: AtomicU64 = AtomicU64::new(0);
 pub static NEWS: AtomicU64 = AtomicU64::new(0);
 /// Streams given out in this process.
 pub static STREAMS: AtomicU32 = AtomicU32::new(0);
-/// The process that the output is of.
+/// The process that the output is of, and its image.
 pub static PID: AtomicU32 = AtomicU32::new(0);
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// CPU time of the process that has been told of.
+static CPU_TIME: AtomicU64 = AtomicU64::new(0);
 
-static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+/// How the emulator was started.
+pub static EMULATOR: OnceLock<Emulator> = OnceLock::new();
 
 /// What the lock guards.
 pub struct Shared {
@@ -80,24 +85,40 @@ unsafe impl Sync for Lock {}
 
 static LOCK: Lock = Lock { held: AtomicBool::new(false), data: UnsafeCell::new(None) };
 
-/// Begin to write into `folder`, which exists.
-pub fn begin(folder: PathBuf) {
-    FOLDER.get_or_init(|| folder);
-    begin_process(0);
+/// The image that the output is of.
+pub fn image() -> Image {
+    Image { pid: PID.load(Ordering::Relaxed), number: NUMBER.load(Ordering::Relaxed) }
 }
 
-/// Begin the file of the current process, whose parent (among those recorded) is `parent`.
-pub fn begin_process(parent: u32) {
-    let pid = std::process::id();
-    PID.store(pid, Ordering::Relaxed);
+/// Begin the file of the image that this process runs, the program at `path`; see [`raw::origin`].
+pub fn begin_image(origin: u64, from: Image, path: &[u8]) {
+    let mut image = Image { pid: std::process::id(), number: 0 };
+    if let Some(emulator) = EMULATOR.get() {
+        // Images that this process had before have files, as have earlier processes of the same number.
+        let file = |image: Image| emulator.folder.join(image.file_name());
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        while matches!(options.open(file(image)), Err(error) if error.kind() == ErrorKind::AlreadyExists) {
+            image.number += 1;
+        }
+    }
+    PID.store(image.pid, Ordering::Relaxed);
+    NUMBER.store(image.number, Ordering::Relaxed);
     EPOCH.store(0, Ordering::Relaxed);
     STREAMS.store(0, Ordering::Relaxed);
+    CPU_TIME.store(system::cpu_time(), Ordering::Relaxed);
     let mut out = Vec::new();
     raw::put_chunk(&mut out, raw::kind::PROCESS, 0, |body| {
-        put_varint(body, u64::from(pid));
-        put_varint(body, u64::from(parent));
+        [origin, from.pid.into(), from.number.into()].into_iter().for_each(|number| put_varint(body, number));
+        body.extend_from_slice(path);
     });
     write(&out);
+}
+
+/// CPU time of the process since the last time that this was asked.
+pub fn more_cpu_time() -> u64 {
+    let now = system::cpu_time();
+    now.saturating_sub(CPU_TIME.swap(now, Ordering::Relaxed))
 }
 
 /// Append whole chunks to the output in one piece. The file is opened each time: the program may close or reuse
@@ -106,8 +127,8 @@ pub fn write(chunks: &[u8]) {
     if chunks.is_empty() {
         return;
     }
-    let Some(folder) = FOLDER.get() else { return };
-    let path = folder.join(raw::file_name(PID.load(Ordering::Relaxed)));
+    let Some(emulator) = EMULATOR.get() else { return };
+    let path = emulator.folder.join(image().file_name());
     let result =
         OpenOptions::new().create(true).append(true).open(&path).and_then(|mut file| file.write_all(chunks));
     if let Err(error) = result {

@@ -40,8 +40,9 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     window: Window,
-    /// Accesses that were told and not written out.
+    /// Accesses and instructions that were told and not written out.
     accesses: u64,
+    told: u64,
     /// When events were written out last.
     flushed: Instant,
     /// Executed and not told yet.
@@ -77,6 +78,7 @@ impl Thread {
             encoder: Encoder::default(),
             window: Window::new(window),
             accesses: 0,
+            told: 0,
             flushed: Instant::now(),
             instructions: 0,
             seen: 0,
@@ -111,7 +113,7 @@ impl Thread {
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
-        self.accesses = 0;
+        (self.accesses, self.told) = (0, 0);
         self.begin_stream();
     }
 
@@ -161,6 +163,7 @@ impl Thread {
     fn tell_instructions(&mut self) {
         if self.instructions > 0 {
             let instructions = std::mem::take(&mut self.instructions);
+            self.told += instructions;
             self.push(&Event::Compute { instructions });
         }
     }
@@ -177,10 +180,19 @@ impl Thread {
         }
     }
 
+    /// Take note of what other threads have changed since the last time.
+    #[inline]
+    pub fn follow(&mut self) {
+        let news = shared::NEWS.load(Ordering::Relaxed);
+        if news != self.news {
+            self.catch_up(news);
+        }
+    }
+
     /// Something happened in another thread: what was before stays before.
     #[cold]
     #[inline(never)]
-    pub fn catch_up(&mut self, news: u64) {
+    fn catch_up(&mut self, news: u64) {
         self.drain();
         self.news = news;
         let epoch = shared::EPOCH.load(Ordering::Acquire);
@@ -255,8 +267,12 @@ impl Thread {
             raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
         }
         if self.accesses > 0 {
-            let accesses = std::mem::take(&mut self.accesses);
-            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| put_varint(body, accesses));
+            let (accesses, told) = (std::mem::take(&mut self.accesses), std::mem::take(&mut self.told));
+            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| {
+                [accesses, told, shared::more_cpu_time()]
+                    .into_iter()
+                    .for_each(|number| put_varint(body, number));
+            });
         }
         if !self.steps.is_empty() {
             raw::put_chunk(&mut out, kind::STEPS, self.stream, |body| body.append(&mut self.steps));
