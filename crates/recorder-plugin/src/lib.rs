@@ -222,10 +222,8 @@ fn begin_child(index: c_uint, thread: &mut Thread, parent: Image) {
     }
     thread.pending = None;
     shared::begin_image(origin::FORK, parent, program().as_os_str().as_bytes());
-    shared::with(true, |shared| {
-        shared.files.describe_all();
-        shared.threads = shared::Threads::default();
-    });
+    shared::forget_threads();
+    shared::with(true, |shared| shared.files.describe_all());
     thread.begin_child();
     shared::release();
     guard::begin();
@@ -252,7 +250,7 @@ fn settle(except: Option<c_uint>) {
         others.map(|(_, slot)| slot.load(Ordering::Acquire)).filter(|thread| !thread.is_null()).collect();
     if !others.is_empty() {
         // Where QEMU has not stopped the CPUs, one may be in the middle of a callback, which takes no longer than that.
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(10));
     }
     for thread in others {
         // SAFETY: FINISHED keeps the callbacks for blocks and accesses out, so only a system-call callback could be using

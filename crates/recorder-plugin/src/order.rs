@@ -90,7 +90,7 @@ pub fn enter(thread: &mut Thread, call: Call, args: &[u64; 6]) -> Option<Begun> 
         Call::Exit => {
             let tid = thread.tid;
             tell(thread, &begun, Deed::End, (false, tid), 0, 0);
-            shared::with(false, |shared| shared.threads.ends(tid));
+            shared::with_threads(|threads| threads.ends(tid));
         }
         Call::ExitGroup => tell(thread, &begun, Deed::EndProcess, (false, 0), 0, 0),
         _ => {}
@@ -161,7 +161,7 @@ pub fn leave(thread: &mut Thread, begun: &Begun, args: &[u64; 6], result: i64) {
             }
         }
         What::Start { addr } => {
-            shared::with(false, |shared| shared.threads.started(bytes, addr));
+            shared::with_threads(|threads| threads.started(bytes, addr));
             told(thread, begun, Deed::Start, (false, addr), bytes);
         }
         What::Put(Channel::None) | What::Take(Channel::None) | What::Told => {}

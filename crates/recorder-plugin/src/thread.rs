@@ -142,8 +142,8 @@ impl Thread {
     #[inline(never)]
     fn meet(&mut self, page: u64) {
         self.window.watched.retain(|&watched| watched != page);
-        let ended = shared::with(false, |shared| {
-            shared.threads.ended.iter().rev().find(|&&(left, _)| left == page).map(|&(_, tid)| tid)
+        let ended = shared::with_threads(|threads| {
+            threads.ended.iter().rev().find(|&&(left, _)| left == page).map(|&(_, tid)| tid)
         });
         if let Some(tid) = ended {
             self.drain();
@@ -201,9 +201,9 @@ impl Thread {
             self.push(&Event::Sync { epoch });
         }
         let (heard, watched) = (&mut self.heard, &mut self.window.watched);
-        shared::with(false, |shared| {
-            watched.extend(shared.threads.ended[*heard..].iter().map(|&(page, _)| page));
-            *heard = shared.threads.ended.len();
+        shared::with_threads(|threads| {
+            watched.extend(threads.ended[*heard..].iter().map(|&(page, _)| page));
+            *heard = threads.ended.len();
         });
         watched.drain(..watched.len().saturating_sub(MOST_WATCHED));
     }
