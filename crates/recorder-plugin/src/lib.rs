@@ -41,12 +41,12 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use abi::AccessKind;
 use calls::Call;
-use event::PAGE_SHIFT;
+use event::{PAGE_SHIFT, PAGE_SIZE};
 use image::Emulator;
 use qemu::{Block, Info, PluginId};
 use raw::{Image, origin};
@@ -66,6 +66,8 @@ static THREADS: [AtomicPtr<Thread>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
 /// The process is ending: nothing is recorded any more.
 static FINISHED: AtomicBool = AtomicBool::new(false);
+/// See [`store_bit`].
+static STORE: AtomicU32 = AtomicU32::new(0);
 /// The program that runs.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Where QEMU's own memory begins.
@@ -112,25 +114,80 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
     thread
 }
 
+/// The state of the thread that runs on CPU `index`, if nothing has happened of which it would have to take note: it has
+/// begun, no other thread has changed the address space, the process does not end.
+#[inline(always)]
+fn undisturbed(index: c_uint) -> Option<&'static mut Thread> {
+    let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
+    if thread.is_null() {
+        return None;
+    }
+    // SAFETY: as in `current`.
+    let thread = unsafe { &mut *thread };
+    (thread.news == shared::NEWS.load(Ordering::Relaxed)).then_some(thread)
+}
+
 extern "C" fn on_block(index: c_uint, data: *mut c_void) {
+    let data = data as u64;
+    let page = (data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT;
+    if let Some(thread) = undisturbed(index)
+        && !thread.window.block()
+        && thread.window.hit_fetch(page)
+    {
+        thread.instructions += data >> ADDRESS_BITS;
+        return;
+    }
+    block(index, data >> ADDRESS_BITS, page);
+}
+
+#[inline(never)]
+fn block(index: c_uint, instructions: u64, page: u64) {
     let Some(thread) = current(index) else { return };
     thread.follow();
-    let data = data as u64;
-    thread.instructions += data >> ADDRESS_BITS;
-    thread.touch((data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT, AccessKind::Fetch, 1);
+    thread.instructions += instructions;
+    if thread.window.is_full() {
+        thread.drain();
+    }
+    thread.touch(page, AccessKind::Fetch, 1);
 }
 
 extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
+    /// No access has more bytes.
+    const LONGEST: u64 = 64;
+    if let Some(thread) = undisturbed(index)
+        && addr % PAGE_SIZE <= PAGE_SIZE - LONGEST
+        && thread.window.hit(addr >> PAGE_SHIFT, mode(info))
+    {
+        return;
+    }
+    access(index, info, addr);
+}
+
+#[inline(always)]
+fn mode(info: u32) -> AccessKind {
+    if info & STORE.load(Ordering::Relaxed) != 0 { AccessKind::Store } else { AccessKind::Load }
+}
+
+/// The bit of what QEMU says of an access that makes it a store. QEMU has a function that looks at it, which is asked once
+/// instead of at each access.
+fn store_bit() -> Option<u32> {
+    // SAFETY: the function only looks at the bits of what it is given.
+    let is_store = |info: u32| unsafe { qemu::qemu_plugin_mem_is_store(info) };
+    let mut bits = (0..u32::BITS).map(|bit| 1 << bit).filter(|&bit| is_store(bit));
+    let found = bits.next().filter(|_| !is_store(0))?;
+    bits.next().is_none().then_some(found)
+}
+
+#[inline(never)]
+fn access(index: c_uint, info: u32, addr: u64) {
     let Some(thread) = current(index) else { return };
     thread.follow();
-    // SAFETY: `info` is what QEMU passed for this access; both functions only look at its bits.
-    let (store, size) =
-        unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    let mode = if store { AccessKind::Store } else { AccessKind::Load };
+    // SAFETY: `info` is what QEMU passed for this access; the function only looks at its bits.
+    let size = unsafe { qemu::qemu_plugin_mem_size_shift(info) };
     let (first, last) = (addr >> PAGE_SHIFT, addr.wrapping_add((1u64 << size) - 1) >> PAGE_SHIFT);
-    thread.touch(first, mode, 1);
+    thread.touch(first, mode(info), 1);
     if last != first {
-        thread.touch(last, mode, 1);
+        thread.touch(last, mode(info), 1);
     }
 }
 
@@ -245,6 +302,8 @@ extern "C" fn on_cpu_exit(_: PluginId, index: c_uint) {
 /// From now on nothing is recorded; what threads have so far is written out, but for that of the CPU `except`.
 fn settle(except: Option<c_uint>) {
     FINISHED.store(true, Ordering::SeqCst);
+    // The callbacks look for that only when something has happened.
+    shared::NEWS.fetch_add(1, Ordering::SeqCst);
     let others = THREADS.iter().enumerate().filter(|(at, _)| except != Some(*at as c_uint));
     let others: Vec<_> =
         others.map(|(_, slot)| slot.load(Ordering::Acquire)).filter(|thread| !thread.is_null()).collect();
@@ -346,6 +405,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return 1;
         }
     };
+    let Some(store) = store_bit() else {
+        eprintln!("pagefold recorder: this emulator tells loads and stores apart in an unknown way");
+        return 1;
+    };
+    STORE.store(store, Ordering::Relaxed);
     LIMIT.store(maps::lowest(), Ordering::Relaxed);
     let path = exec::told();
     EMULATOR.get_or_init(|| emulator);

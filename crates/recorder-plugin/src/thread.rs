@@ -39,7 +39,7 @@ pub struct Pending {
 pub struct Thread {
     stream: u32,
     encoder: Encoder,
-    window: Window,
+    pub window: Window,
     /// Accesses and instructions that were told and not written out.
     accesses: u64,
     told: u64,
@@ -125,7 +125,6 @@ impl Thread {
     }
 
     /// Count accesses to a page.
-    #[inline]
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) {
         if let Some(run) = self.window.touch(page, mode, count) {
             if run.count == 0 {

@@ -16,14 +16,13 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
     let RecordArgs { output, command, keep, window, duration, progress } = args;
     interrupt::install()?;
     let duration = duration.map(Duration::from_secs);
-    let request = engine::RecordRequest { output, command, keep, window, duration };
-    let mut shown = Shown::new(progress);
     // Ctrl-C in a terminal is a signal to the program, too.
     let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
-    let mut interrupted: Option<Instant> = None;
+    let request = engine::RecordRequest { output, command, keep, window, duration, grace };
+    let mut shown = Shown::new(progress);
     let made = engine::record(request, |progress| {
         shown.show(progress);
-        !interrupt::requested() || interrupted.get_or_insert_with(Instant::now).elapsed() < grace
+        !interrupt::requested()
     });
     shown.clear();
     let made = made?;

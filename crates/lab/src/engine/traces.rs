@@ -19,6 +19,8 @@ pub struct RecordRequest {
     pub window: Option<u32>,
     /// End the recording after so long.
     pub duration: Option<Duration>,
+    /// How long the program may take to end by itself then.
+    pub grace: Duration,
 }
 
 /// What was recorded.
@@ -34,6 +36,7 @@ pub struct Recorded {
 pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<Recorded> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
+    options.grace = request.grace;
     if let Some(window) = request.window {
         options.window = window;
     }

@@ -35,6 +35,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use crate::container::Writer;
 use crate::error::TraceError;
@@ -59,6 +60,8 @@ pub struct RecordOptions {
     pub window: u32,
     /// Keep the trace of a program that failed. (One that a signal ended is kept in any case.)
     pub keep: bool,
+    /// How long the program may take to end by itself, once the recording is to end, before it is made to.
+    pub grace: Duration,
     /// zstd's level, 1 to 22.
     pub level: i32,
     /// Folder for the recorder's raw output (some bytes per run of accesses); `None`: the system's.
@@ -75,6 +78,7 @@ impl RecordOptions {
             command,
             window: 32,
             keep: false,
+            grace: Duration::ZERO,
             level: 15,
             scratch: None,
             emulator: None,
@@ -286,15 +290,16 @@ fn emulate(
     }
     let mut child = command.spawn().map_err(io_error(emulator, "run"))?;
     let mut watch = Watch::new(&raw, &plugin);
-    let mut asked = false;
+    let mut asked: Option<Instant> = None;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(io_error(emulator, "wait for"))? {
             break status;
         }
         match asked {
-            false if !go_on(watch.look()) => asked = true,
-            false => watch.nap(),
-            true => {
+            None if !go_on(watch.look()) => asked = Some(Instant::now()),
+            None => watch.nap(),
+            Some(since) if since.elapsed() < options.grace => watch.nap(),
+            Some(_) => {
                 watch.end_all();
                 // It has not even loaded the plugin, or is gone: then this does nothing.
                 let _ = child.kill();
@@ -302,8 +307,8 @@ fn emulate(
         }
     };
     // Ctrl-C in a terminal is for the program, too, which may be the first to end.
-    if asked || !status.success() && !go_on(watch.look()) {
-        asked = true;
+    let asked = asked.is_some() || !status.success() && !go_on(watch.look());
+    if asked {
         // Others of its processes may have outlived it.
         watch.end_all();
     }
