@@ -145,7 +145,7 @@ fn block(index: c_uint, instructions: u64, page: u64) {
     let Some(thread) = current(index) else { return };
     thread.follow();
     thread.instructions += instructions;
-    if thread.window.is_full() {
+    if thread.window.is_due() && thread.window.is_full() {
         thread.drain();
     }
     thread.touch(page, AccessKind::Fetch, 1);
