@@ -206,7 +206,7 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
     move |source| RecordError::Io { path: path.to_owned(), action, source }
 }
 
-/// Record a program. It runs with this process's input, output and environment, some 20 to 100 times slower than
+/// Record a program. It runs with this process's input, output and environment, some 10 to 100 times slower than
 /// it would alone.
 pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
     record_watched(options, &mut |_| true)
