@@ -9,15 +9,18 @@
 //!
 //! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
 //!
-//! 1. a space's `mapping` semaphore (sleeps)
-//! 2. a folio's lock bit (sleeps)
-//! 3. a space's `life` (only to take it apart)
-//! 4. a space's ranges
-//! 5. the reverse-map lock of an anonymous set or a file
-//! 6. a space's page-table lock
-//! 7. a file's page-tree lock, the swap lock
-//! 8. a list vector's lock
-//! 9. a zone's lock, a CPU's page lists
+//! 1. a file's size semaphore (sleeps)
+//! 2. a space's `mapping` semaphore (sleeps)
+//! 3. a folio's lock bit (sleeps)
+//! 4. a space's `life` (only to take it apart)
+//! 5. a space's ranges
+//! 6. the reverse-map lock of an anonymous set or a file
+//! 7. a space's page-table lock
+//! 8. a file's page-tree lock, the lock of a swap area's slots
+//! 9. a list vector's lock
+//! 10. a CPU's page lists, then a zone's lock
+//!
+//! docs/architecture.md names the cases that try a lock out of this order, and which two operations each lock orders.
 
 #[cfg(feature = "one-thread")]
 mod inner {
