@@ -13,8 +13,8 @@
 //! touch only the CPU's lists and a few counters that are read without a lock.
 //!
 //! A taken folio is handed over as [`Fresh`], which cannot be made elsewhere: a page that left the allocator is known
-//! to have no other user. Debt tags, which [`tlb::Batch`](crate::tlb::Batch) sets where a flush waits, stay in the
-//! frames' records on their way through here, and are paid for before a frame is handed over (`owing`).
+//! to have no other user. [`tlb::UnmapBatch`](crate::tlb::UnmapBatch) tags the records of frames whose flush waits; the
+//! tags stay there on their way through here, and are paid for before a frame is handed over (`owing`).
 
 mod buddy;
 mod compaction;
