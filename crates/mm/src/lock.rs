@@ -2,22 +2,25 @@
 //!
 //! [`Lock`] is held briefly and never across anything that sleeps. With several threads it spins. On one thread it is
 //! a checked borrow: taking a lock twice, or keeping one while another CPU runs, stops the run at once. A scheduler
-//! that runs other CPUs while one holds a lock installs a [`watch`](inner::watch) before a lock is first taken. From
+//! that runs other CPUs while one holds a lock installs a `watch` before a lock is first taken. From
 //! then on such a lock is counted (`held` returns the current CPU's count), and the scheduler learns which locks are
 //! held when a CPU waits for another, so that it can check the order. A lock that is not watched pays one instruction
 //! for this, on release.
 //!
 //! Lock order (a lock may be taken while one above it is held, never the reverse):
 //!
-//! 1. a space's `mapping` semaphore (sleeps)
-//! 2. a folio's lock bit (sleeps)
-//! 3. a space's `life` (only to tear it down)
-//! 4. a space's ranges
-//! 5. the reverse-map lock of an anonymous set or a file
-//! 6. a space's page-table lock
-//! 7. a file's page-tree lock, the swap lock
-//! 8. an LRU vector's lock
-//! 9. a zone's lock, a CPU's page lists
+//! 1. a file's size semaphore (sleeps)
+//! 2. a space's `mapping` semaphore (sleeps)
+//! 3. a folio's lock bit (sleeps)
+//! 4. a space's `life` (only to tear it down)
+//! 5. a space's ranges
+//! 6. the reverse-map lock of an anonymous set or a file
+//! 7. a space's page-table lock
+//! 8. a file's page-tree lock, the lock of a swap area's slots
+//! 9. an LRU vector's lock
+//! 10. a CPU's page lists, then a zone's lock
+//!
+//! docs/architecture.md names the cases that try a lock out of this order, and which two operations each lock orders.
 
 #[cfg(feature = "one-thread")]
 mod inner {
