@@ -67,7 +67,7 @@ impl Harness for Kernel {
     }
 
     /// This kernel tells of the ends of transfers from an ordinary task.
-    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+    fn in_io_context(&self, entry: fn(usize), argument: usize) -> bool {
         entry(argument);
         true
     }

@@ -35,7 +35,7 @@ impl Harness for Embedding {
         task::enter(space);
     }
 
-    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+    fn in_io_context(&self, entry: fn(usize), argument: usize) -> bool {
         // Another kernel task of this CPU, as in `disk`.
         entry(argument);
         true
