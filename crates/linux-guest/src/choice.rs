@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use program::named::{Words, Wrong};
+use program::named::{NameParts, NameError};
 use program::{Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
 use trace::{Replay, Unpacked};
@@ -24,16 +24,16 @@ impl Choice {
             return Ok(Choice::Trace(Box::new(Replay::new(trace, text.into()))));
         }
         let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is no number of bytes"));
-        let found = Words::parse(text, number).and_then(Named::new).map(Choice::Named);
+        let found = NameParts::parse(text, number).and_then(Named::new).map(Choice::Named);
         found.map_err(|wrong| match wrong {
-            Wrong::Unknown(name) => format!("no program is called '{name}'"),
-            Wrong::Other(why) => why,
+            NameError::Unknown(name) => format!("no program is called '{name}'"),
+            NameError::Other(why) => why,
         })
     }
 
     /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
-        matches!(self, Choice::Named(program) if program.may_die())
+    pub fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Choice::Named(program) if program.may_be_oom_killed())
     }
 
     /// What a reader of the run's numbers should know of what a task has done, when that has ended.

@@ -195,6 +195,6 @@ fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64
     let [accesses, progress] = [&world.accesses, &world.progress].map(|sum| sum.load(SeqCst));
     let tasks = world.tasks.load(SeqCst);
     say(format_args!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}"));
-    let died = world.signals.load(SeqCst) > 0 && !world.program.may_die();
+    let died = world.signals.load(SeqCst) > 0 && !world.program.may_be_oom_killed();
     report::end(if died { Verdict::Failed } else { Verdict::Ok })
 }

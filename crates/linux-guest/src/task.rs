@@ -168,7 +168,7 @@ impl World {
         }
         const SIGKILL: u32 = 9;
         self.signals.fetch_add(1, SeqCst);
-        if self.program.may_die() {
+        if self.program.may_be_oom_killed() {
             return;
         }
         match ended.signal {
@@ -213,7 +213,7 @@ extern "C" fn live(start: *mut Start) -> ! {
         report::say(format_args!("@note {note}"));
     }
     if let Some(signal) = signal
-        && !world.program.may_die()
+        && !world.program.may_be_oom_killed()
     {
         world.signals.fetch_add(1, SeqCst);
         match signal {

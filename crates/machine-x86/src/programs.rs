@@ -49,7 +49,7 @@ pub fn run(run: Run) -> ! {
     ENTRY.call_once(|| entry);
     let home = Home::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
     let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
-    let may_die = Choice::find(&program, trace).is_ok_and(|program| program.may_die());
+    let may_die = Choice::find(&program, trace).is_ok_and(|program| program.may_be_oom_killed());
     // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
     unsafe { HOME.write(home) };
     hooks::set(&Programs);

@@ -4,7 +4,7 @@ use super::scenarios::{self, Scenario};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use program::named::{Words, Wrong};
+use program::named::{NameParts, NameError};
 use program::{Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
 use trace::{Replay, Unpacked};
@@ -32,18 +32,18 @@ impl Choice {
             return scenarios::find(name).map(Choice::Scenario);
         }
         let number = |word: &str| word.parse().map_err(|_| format!("{text}: '{word}' is no number of bytes"));
-        let found = Words::parse(text, number).and_then(Named::new);
+        let found = NameParts::parse(text, number).and_then(Named::new);
         found.map(Choice::Named).map_err(|wrong| match wrong {
-            Wrong::Unknown(name) => {
+            NameError::Unknown(name) => {
                 format!("program: no program is called '{name}'; `pagefold list programs` names them")
             }
-            Wrong::Other(why) => format!("program: {why}"),
+            NameError::Other(why) => format!("program: {why}"),
         })
     }
 
     /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
-        matches!(self, Choice::Named(program) if program.may_die())
+    pub fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Choice::Named(program) if program.may_be_oom_killed())
     }
 
     /// What a reader of the run's numbers should know of what a task has done, when that has ended.
