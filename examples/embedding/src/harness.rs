@@ -24,7 +24,7 @@ impl Harness for Embedding {
     }
 
     fn pause(&self) {
-        task::give_way();
+        task::yield_cpu();
     }
 
     fn spin(&self) {
@@ -49,7 +49,7 @@ impl Harness for Embedding {
         kernel::machine().access(page, word, AccessKind::Store, value).is_some()
     }
 
-    /// Fetching is all that these CPUs do with code.
+    /// Any word is code here: these CPUs only fetch.
     fn code(&self) -> Option<u64> {
         Some(1)
     }
