@@ -18,9 +18,9 @@ pub const MOST_STACKS: u64 = 256;
 pub const STACKS_BYTES: u64 = MOST_STACKS * STACK_BYTES;
 
 /// Bytes at the arena's start that are set aside for what ring 0 tells the tasks of a run.
-pub const HOME_BYTES: u64 = 4096;
+pub const LAUNCH_INFO_BYTES: u64 = 4096;
 /// Where the programs' heap begins.
-pub const HEAP: u64 = ARENA + HOME_BYTES;
+pub const HEAP: u64 = ARENA + LAUNCH_INFO_BYTES;
 
 const STACKS: u64 = ARENA + (1 << 38);
 /// Where ring 3 finds the file that came with the image.

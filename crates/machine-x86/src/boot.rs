@@ -106,7 +106,7 @@ fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
     if let Some(file) = file {
         arena::map_file(file);
     }
-    heap::init_user((arena::heap_bytes() - arena::HOME_BYTES) as usize);
+    heap::init_user((arena::heap_bytes() - arena::LAUNCH_INFO_BYTES) as usize);
     devices::init_dma(Span::new(arena_end, piece.end));
     memory_map::without(&free, Span::new(0, piece.end.next_multiple_of(BLOCK)))
 }

@@ -2,7 +2,7 @@
 //! side.
 //!
 //! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the
-//! programs' heap, out of the [`Home`] that ring 0 leaves at the start of the arena.
+//! programs' heap, out of the [`LaunchInfo`] that ring 0 leaves at the start of the arena.
 
 use crate::arch::touch::{self, Why};
 use crate::arch::trap::Frame;
@@ -21,7 +21,7 @@ use core::arch::asm;
 use core::ops::Range;
 use kernel::{After, GroupSpec, Host, Key, Outcome, Rings, Task, TaskStart};
 use machine_x86::user::choice::Choice;
-use machine_x86::user::{Home, Ring};
+use machine_x86::user::{LaunchInfo, Ring};
 use mm::api::AccessKind;
 use mm::machine::Machine;
 use mm::units::{Nanos, PAGE_SHIFT, Pfn};
@@ -47,11 +47,11 @@ pub fn run(run: Run) -> ! {
     let machine = mm().machine();
     let Run { program, trace, seed, check, groups, entry } = run;
     ENTRY.call_once(|| entry);
-    let home = Home::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
-    let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    let launch = LaunchInfo::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
+    let launch = launch.unwrap_or_else(|error| report::bad(format_args!("{error}")));
     let may_die = Choice::find(&program, trace).is_ok_and(|program| program.may_be_oom_killed());
     // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
-    unsafe { HOME.write(home) };
+    unsafe { LAUNCH_INFO.write(launch) };
     hooks::set(&Programs);
     kernel().make_groups(&groups).unwrap_or_else(|why| report::bad(format_args!("{why}")));
     let start = clock::now();
@@ -121,16 +121,16 @@ fn begin(living: Living) -> ! {
 // --- ring 3 -----------------------------------------------------------------------------------------------
 
 /// Where both rings find the run's home.
-const HOME: *mut Home = paging::ARENA as *mut Home;
-const _: () = assert!(size_of::<Home>() as u64 <= arena::HOME_BYTES);
+const LAUNCH_INFO: *mut LaunchInfo = paging::ARENA as *mut LaunchInfo;
+const _: () = assert!(size_of::<LaunchInfo>() as u64 <= arena::LAUNCH_INFO_BYTES);
 
 /// Where the tasks of a program begin.
 pub const PROGRAM: user::Entry = user_task;
 
 extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
     // SAFETY: ring 0 has made it before the first task began, and nobody moves it.
-    let home = unsafe { &*HOME };
-    home.live(&Cpu, TaskStart { task: task as u32, process: process as u32, role: role as u32 });
+    let launch = unsafe { &*LAUNCH_INFO };
+    launch.run_task(&Cpu, TaskStart { task: task as u32, process: process as u32, role: role as u32 });
     unreachable!("the last call does not return")
 }
 
