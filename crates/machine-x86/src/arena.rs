@@ -33,20 +33,20 @@ static FREE_STACKS: IrqLock<Vec<u64>> = IrqLock::new(Vec::new());
 /// Map the arena. Called once.
 pub fn init(memory: Span) {
     let heap = Span::new(memory.start, memory.end - STACKS_BYTES);
-    paging::map_more(ARENA, heap, Access::User);
+    paging::map_pages(ARENA, heap, Access::User);
     HEAP_BYTES.store(heap.len(), Relaxed);
     let mut free = FREE_STACKS.lock();
     for i in (0..MAX_STACKS).rev() {
         let bottom = STACKS + (2 * i + 1) * STACK_BYTES;
         let from = heap.end + i * STACK_BYTES;
-        paging::map_more(bottom, Span::new(from, from + STACK_BYTES), Access::User);
+        paging::map_pages(bottom, Span::new(from, from + STACK_BYTES), Access::User);
         free.push(bottom + STACK_BYTES);
     }
 }
 
 /// Map the file that came with the image. Called once.
 pub fn map_file(file: Span) {
-    paging::map_more(FILE, memory_map::pages_of(file), Access::UserConstant);
+    paging::map_pages(FILE, memory_map::pages_of(file), Access::UserConstant);
 }
 
 /// The file that came with the image, which [`map_file`] has mapped.

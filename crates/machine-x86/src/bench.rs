@@ -111,7 +111,7 @@ fn time_counts_instructions() -> bool {
 /// Handle a call of the benchmark in ring 0; `None` if it is not one.
 pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
-        call::IDLE => Some([sched::rested(), 0]),
+        call::IDLE => Some([sched::idle_time(), 0]),
         call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
         call::MIGRATED => Some([mm().ground().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
         call::YOUNGEST => {

@@ -1,6 +1,6 @@
 //! From the first instruction in 64-bit mode to the first task.
 
-use crate::arch::firmware::{Handover, LowMemory};
+use crate::arch::firmware::{LowMemory, StartInfo};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
 use crate::programs::{self, Run};
@@ -43,13 +43,13 @@ const REMOTE: u32 = 20;
 pub fn start(info: u64) -> ! {
     cpu::init_first();
     heap::init_first();
-    let Some(handover) = Handover::read(info) else {
+    let Some(start_info) = StartInfo::read(info) else {
         report::bad(format_args!("the emulator has passed no PVH start info"));
     };
-    let memory = memory_map::usable(handover.memory);
-    let free = carve_out(&memory, handover.file);
-    let platform = Platform::read(&LowMemory, handover.rsdp);
-    let line = CommandLine::parse(&handover.command_line)
+    let memory = memory_map::usable(start_info.memory);
+    let free = carve_out(&memory, start_info.file);
+    let platform = Platform::read(&LowMemory, start_info.rsdp);
+    let line = CommandLine::parse(&start_info.command_line)
         .unwrap_or_else(|error| report::bad(format_args!("{error}")));
     start_devices(&platform);
     let nodes = Nodes::new(&platform, &memory);
@@ -63,7 +63,7 @@ pub fn start(info: u64) -> ! {
     apic::start_timer();
     let found = machine::mm().machine();
     report::machine(found.cpus(), found.nodes(), found.bytes());
-    sched::spawn("main", None, move || run(line, handover.file));
+    sched::spawn("main", None, move || run(line, start_info.file));
     sched::idle()
 }
 
@@ -75,7 +75,7 @@ pub fn start_other(number: usize) -> ! {
     machine::init_cpu();
     sched::adopt_cpu();
     apic::start_timer();
-    smp::note_running();
+    smp::count_running();
     sched::idle()
 }
 
@@ -202,7 +202,7 @@ fn create_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| fail(error));
     let device = DeviceId(0);
     machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages, taken: 0, thin: false }));
-    crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
+    crate::shootdown::OMITTED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
 }
 
 /// Bytes of a CPU's first stack, on which it is later idle.

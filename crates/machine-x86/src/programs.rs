@@ -3,7 +3,7 @@
 //! The first task of a run creates what all tasks share (the program, the checker) in ring 3, on the
 //! programs' heap, from the [`LaunchInfo`] that ring 0 writes at the start of the arena.
 
-use crate::arch::touch::{self, Why};
+use crate::arch::touch::{self, AccessError};
 use crate::arch::trap::Frame;
 use crate::arch::{clock, cpu, paging, user};
 use crate::hooks::{self, Hooks};
@@ -136,8 +136,8 @@ extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
 /// Ring 3 on this hardware.
 struct Cpu;
 
-fn signal(why: Why, addr: u64) -> Signal {
-    Signal::of(why.0, addr).expect("the fault handler must return a signal's number")
+fn signal(error: AccessError, addr: u64) -> Signal {
+    Signal::of(error.0, addr).expect("the fault handler must return a signal's number")
 }
 
 impl Ring for Cpu {
@@ -148,12 +148,12 @@ impl Ring for Cpu {
 
     fn load(&self, addr: u64) -> Result<u64, Signal> {
         // SAFETY: ring 3 has no access to devices.
-        unsafe { touch::load(addr) }.map_err(|why| signal(why, addr))
+        unsafe { touch::load(addr) }.map_err(|error| signal(error, addr))
     }
 
     fn store(&self, addr: u64, word: u64) -> Result<(), Signal> {
         // SAFETY: the program's own half of the address space, as a program uses only such addresses.
-        unsafe { touch::store(addr, word) }.map_err(|why| signal(why, addr))
+        unsafe { touch::store(addr, word) }.map_err(|error| signal(error, addr))
     }
 
     fn compute(&self, instructions: u64) {
@@ -171,7 +171,7 @@ struct Programs;
 impl Hooks for Programs {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
         let Outcome::Signal(signal) = kernel().fault(&running_task().task, address, access) else { return };
-        if !touch::fail(frame, |_| None, Why(signal.number())) {
+        if !touch::fail(frame, |_| None, AccessError(signal.number())) {
             let number = running_task().task.number();
             report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
         }
@@ -179,7 +179,7 @@ impl Hooks for Programs {
 
     fn user_tick(&self) {
         let task = &running_task().task;
-        kernel().mm().task_work(task.space(), task.scan(), sched::ran());
+        kernel().mm().task_work(task.space(), task.scan(), sched::run_time());
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
