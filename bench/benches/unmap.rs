@@ -8,14 +8,14 @@
 
 use bench::IdleMachine;
 use divan::{Bencher, counter::ItemsCount};
-use mm::alloc::{Mark, Means, Reserve};
+use mm::alloc::{Means, Reserve, Watermark};
 use mm::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use mm::frame::{FolioPages, FrameFlags, Owner};
 use mm::knobs::{Knob, Knobs};
 use mm::memory::Gfp;
 use mm::rmap::UnmapMode;
 use mm::table::{Resident, Rights};
-use mm::tlb::Batch;
+use mm::tlb::UnmapBatch;
 use mm::units::*;
 use mm::{Config, Mm};
 
@@ -47,7 +47,7 @@ impl Setup {
         let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None })
             .expect("the machine must have enough memory");
         let space = mm.create_space(GROUP).expect("memory must be free");
-        let file = mm.store().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
+        let file = mm.core().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let private = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         let backing = if of_file { private } else { Backing::Anonymous };
         let prot = Prot::READ | Prot::WRITE;
@@ -61,7 +61,7 @@ impl Setup {
     /// Map folios whose only references are their entries. With `held`, the caller also has a reference and
     /// the folio lock.
     fn map_folios(&self, order: Order, held: bool) -> Vec<Pfn> {
-        let (st, base) = (self.mm.store(), self.mm.ground());
+        let (st, base) = (self.mm.core(), self.mm.mmu());
         let folios = PAGES >> order.0;
         let map = |i: u64| {
             let at = i << order.0;
@@ -73,7 +73,8 @@ impl Setup {
             st.rmap.add_range(base, pages);
             st.lru.add(base, head, false);
             let mut tables = st.tables.lock(base, self.space);
-            let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Mark::Min, Reserve::None));
+            let slot =
+                tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
             let (slot, page) = (slot.expect("memory must be free"), Vpn(START.0 + at));
             tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
@@ -96,7 +97,7 @@ impl Setup {
 #[divan::bench(args = CASES, sample_size = 1, sample_count = 1000)]
 fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
     let setup = Setup::new(batch, true);
-    let (st, base) = (setup.mm.store(), setup.mm.ground());
+    let (st, base) = (setup.mm.core(), setup.mm.mmu());
     // Folios of one iteration are freed before the next.
     let put = |folios: &[Pfn]| {
         for &pfn in folios {
@@ -113,7 +114,7 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
             last.clone()
         })
         .bench_local_values(|folios| {
-            let mut unmaps = Batch::new(base);
+            let mut unmaps = UnmapBatch::new(base);
             for &pfn in &folios {
                 assert!(st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut unmaps).all);
             }

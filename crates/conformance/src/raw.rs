@@ -7,7 +7,7 @@
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
 use crate::report::{NotPassed, Verdict};
-use mm::alloc::{Mark, Request, Reserve};
+use mm::alloc::{AllocRequest, Reserve, Watermark};
 use mm::frame::Mobility;
 use mm::lock::Lock;
 use mm::machine::{Asid, Flush, Machine, ZoneKind};
@@ -39,10 +39,10 @@ impl<'k, H: Harness> Frames<'k, H> {
     /// Take a block of frames with unknown content.
     pub fn take(&self, order: Order) -> Result<Pfn, NotPassed> {
         let mm = self.kit.harness.mm();
-        let request = Request {
+        let request = AllocRequest {
             order,
             mobility: Mobility::Unmovable,
-            node: mm.ground().node(),
+            node: mm.mmu().node(),
             highest: ZoneKind::Normal,
             reserve: Reserve::None,
             this_node_only: false,
@@ -51,7 +51,7 @@ impl<'k, H: Harness> Frames<'k, H> {
             mixes: true,
         };
         let no_memory = |_| NotPassed::Failed(format!("no free block of {} pages", order.frames()));
-        let pfn = mm.store().alloc.take(mm.ground(), &request, Mark::Min).map_err(no_memory)?.into_pfn();
+        let pfn = mm.core().alloc.take(mm.mmu(), &request, Watermark::Min).map_err(no_memory)?.into_pfn();
         self.taken.lock().push(pfn);
         Ok(pfn)
     }
@@ -75,8 +75,8 @@ impl<H: Harness> Drop for Frames<'_, H> {
         let mm = self.kit.harness.mm();
         let taken = core::mem::take(&mut *self.taken.lock());
         for pfn in taken {
-            assert!(mm.ground().frames[pfn].put(1), "{pfn} of the suite must have no other user");
-            mm.store().alloc.free(mm.ground(), &[pfn]);
+            assert!(mm.mmu().frames[pfn].put(1), "{pfn} of the suite must have no other user");
+            mm.core().alloc.free(mm.mmu(), &[pfn]);
         }
     }
 }

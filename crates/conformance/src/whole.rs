@@ -322,11 +322,11 @@ pub(crate) fn swap<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 }
 
 fn in_swap<H: Harness>(kit: &Kit<'_, H>, group: GroupId, each: u64) -> Verdict {
-    let free = kit.harness.mm().store().swap.free_slots();
+    let free = kit.harness.mm().core().swap.free_slots();
     if free < each * kit.machine().cpus() as u64 {
         return Err(NotPassed::Skipped("there is not enough swap space"));
     }
-    let stats = &kit.harness.mm().ground().stats;
+    let stats = &kit.harness.mm().mmu().stats;
     let before = stats.read(Stat::PswpOut);
     fill_and_read(kit, group, each, &|_| Backing::Anonymous)?;
     ensure!(stats.read(Stat::PswpOut) > before, "nothing was swapped out: all of it fitted in memory");
@@ -352,7 +352,7 @@ pub(crate) fn short_of_memory_swap<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 /// After all spaces have ended, nothing of them is left.
 pub(crate) fn all_released<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
-    let stats = &kit.harness.mm().ground().stats;
+    let stats = &kit.harness.mm().mmu().stats;
     for stat in [Stat::NrAnonPages, Stat::NrMapped, Stat::NrPageTablePages, Stat::NrDirty, Stat::NrWriteback]
     {
         ensure!(

@@ -1,4 +1,4 @@
-use mm::policy::{Judgement, Past, Replace, Spot, View, Why};
+use mm::policy::{InsertReason, Judgement, Past, Replace, Spot, View};
 
 /// Folios that are used in memory go around once more. Folios that return soon after their eviction have a
 /// list of their own, which is not scanned while it is the shorter one.
@@ -12,9 +12,9 @@ impl Replace for Twice {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         // The access that brings a folio in says nothing about the next one.
-        if matches!(why, Why::New { .. }) {
+        if matches!(why, InsertReason::New { .. }) {
             folio.take_uses();
         }
         Spot { list: usize::from(folio.mark()), end: why.end() }

@@ -274,7 +274,7 @@ pub fn run(setup: &Setup) -> Report {
     host.scheduler.stop();
     host.resume();
     kernel.mm().validate().expect("validate must pass");
-    let stats = mm::stat::Stat::ALL.iter().map(|&stat| (stat.name(), kernel.mm().ground().stats.read(stat)));
+    let stats = mm::stat::Stat::ALL.iter().map(|&stat| (stat.name(), kernel.mm().mmu().stats.read(stat)));
     Report {
         totals: kernel.totals(),
         signals: kernel.signals(),
