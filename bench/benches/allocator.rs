@@ -33,15 +33,15 @@ trait Frames {
 }
 
 struct Pagefold {
-    base: Mmu<IdleMachine>,
+    mmu: Mmu<IdleMachine>,
     allocator: Allocator,
 }
 
 impl Frames for Pagefold {
     fn new() -> Self {
-        let base = Mmu::new(IdleMachine::new(FRAMES), Knobs::default());
-        let allocator = Allocator::new(&base).expect("a machine with one zone must be accepted");
-        Pagefold { base, allocator }
+        let mmu = Mmu::new(IdleMachine::new(FRAMES), Knobs::default());
+        let allocator = Allocator::new(&mmu).expect("a machine with one zone must be accepted");
+        Pagefold { mmu, allocator }
     }
 
     #[inline]
@@ -58,7 +58,7 @@ impl Frames for Pagefold {
             among: Nodes::ALL,
         };
         self.allocator
-            .take(&self.base, black_box(&request), Watermark::Low)
+            .take(&self.mmu, black_box(&request), Watermark::Low)
             .expect("memory must be free")
             .into_pfn()
             .0
@@ -66,8 +66,8 @@ impl Frames for Pagefold {
 
     #[inline]
     fn free(&mut self, frame: u32, _order: u8) {
-        assert!(self.base.frames[Pfn(frame)].put(1));
-        self.allocator.free(&self.base, &[Pfn(frame)]);
+        assert!(self.mmu.frames[Pfn(frame)].put(1));
+        self.allocator.free(&self.mmu, &[Pfn(frame)]);
     }
 }
 

@@ -61,28 +61,28 @@ impl Setup {
     /// Map folios whose only references are their entries. With `held`, the caller also has a reference and
     /// the folio lock.
     fn map_folios(&self, order: Order, held: bool) -> Vec<Pfn> {
-        let (st, base) = (self.mm.core(), self.mm.mmu());
+        let (core, mmu) = (self.mm.core(), self.mm.mmu());
         let folios = PAGES >> order.0;
         let map = |i: u64| {
             let at = i << order.0;
-            let head = st.new_folio(order, Gfp::user(GROUP)).expect("memory must be free");
-            let pages = FolioPages::all(&st.frames, head);
-            st.frames[head].set_owner(Owner::File(self.file), PageIndex(at));
-            st.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-            st.frames[head].get(pages.count);
-            st.rmap.add_range(base, pages);
-            st.lru.add(base, head, false);
-            let mut tables = st.tables.lock(base, self.space);
+            let head = core.new_folio(order, Gfp::user(GROUP)).expect("memory must be free");
+            let pages = FolioPages::all(&core.frames, head);
+            core.frames[head].set_owner(Owner::File(self.file), PageIndex(at));
+            core.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+            core.frames[head].get(pages.count);
+            core.rmap.add_range(mmu, pages);
+            core.lru.add(mmu, head, false);
+            let mut tables = core.tables.lock(mmu, self.space);
             let slot =
-                tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
+                tables.reserve(&core.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
             let (slot, page) = (slot.expect("memory must be free"), Vpn(START.0 + at));
             tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
             drop(tables);
             if held {
-                assert!(st.try_lock_folio(head));
+                assert!(core.try_lock_folio(head));
             } else {
-                st.put(head);
+                core.put(head);
             }
             head
         };
@@ -97,12 +97,12 @@ impl Setup {
 #[divan::bench(args = CASES, sample_size = 1, sample_count = 1000)]
 fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
     let setup = Setup::new(batch, true);
-    let (st, base) = (setup.mm.core(), setup.mm.mmu());
+    let (core, mmu) = (setup.mm.core(), setup.mm.mmu());
     // Folios of one iteration are freed before the next.
     let put = |folios: &[Pfn]| {
         for &pfn in folios {
-            st.unlock_folio(pfn);
-            st.put(pfn);
+            core.unlock_folio(pfn);
+            core.put(pfn);
         }
     };
     let mut last = Vec::new();
@@ -114,11 +114,11 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
             last.clone()
         })
         .bench_local_values(|folios| {
-            let mut unmaps = UnmapBatch::new(base);
+            let mut unmaps = UnmapBatch::new(mmu);
             for &pfn in &folios {
-                assert!(st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut unmaps).all);
+                assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut unmaps).all);
             }
-            unmaps.settle(base, &st.tlb);
+            unmaps.settle(mmu, &core.tlb);
             folios
         });
 }
