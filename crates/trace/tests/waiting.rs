@@ -71,11 +71,12 @@ impl Adversary {
             Event::After { thread, mark } => self.marks[thread.0 as usize] >= mark,
             Event::Join { thread } => self.ended(thread),
             _ => match event.epoch().filter(|&epoch| epoch > 0) {
-                Some(epoch) if self.done[process] >= epoch - 1 => {
-                    self.seen[thread] = self.seen[thread].max(epoch);
-                    !event.takes_away() || self.others_saw(thread, process, epoch)
+                Some(epoch) => {
+                    let turn = self.done[process] >= epoch - 1;
+                    self.seen[thread] = self.seen[thread].max(epoch - u64::from(!turn));
+                    turn && (!event.takes_away() || self.others_saw(thread, process, epoch))
                 }
-                epoch => epoch.is_none(),
+                None => true,
             },
         };
         if !may {
