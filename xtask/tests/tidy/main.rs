@@ -3,6 +3,7 @@
 
 mod files;
 mod floors;
+mod functions;
 mod project;
 mod ratchet;
 mod width;
