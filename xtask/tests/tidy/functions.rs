@@ -1,13 +1,15 @@
-//! How long a function may be.
+//! How long a function may be, and how many parameters it may have.
 
 use crate::project::crates;
 use crate::ratchet::{Kind, Offence, check_listed};
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
-use syn::{Block, ImplItemFn, ItemFn, ItemImpl, ItemTrait, Signature, TraitItemFn, Type};
+use syn::{Block, FnArg, ImplItemFn, ItemFn, ItemImpl, ItemTrait, Signature, TraitItemFn, Type};
 
 /// Lines of a function between its braces.
 const MAX_LINES: usize = 80;
+/// Parameters of a function, without `self`.
+const MAX_PARAMETERS: usize = 6;
 
 /// A function of product code.
 struct Function {
@@ -16,11 +18,13 @@ struct Function {
     line: usize,
     /// Lines between its braces, if it has a body.
     lines: usize,
+    /// Its parameters without `self`, each member of a tuple for one. None where a trait prescribes them.
+    parameters: Option<usize>,
 }
 
 /// Returns the functions of `syntax` that are not for tests alone.
 fn functions(syntax: &syn::File) -> Vec<Function> {
-    let mut visitor = Functions { found: Vec::new(), around: Vec::new() };
+    let mut visitor = Functions { found: Vec::new(), around: Vec::new(), prescribed: false };
     visitor.visit_file(syntax);
     visitor.found
 }
@@ -29,6 +33,8 @@ struct Functions {
     found: Vec<Function>,
     /// The types and functions around the place that is visited.
     around: Vec<String>,
+    /// Whether this is the implementation of a trait.
+    prescribed: bool,
 }
 
 impl Functions {
@@ -40,19 +46,26 @@ impl Functions {
             let braces = body.brace_token.span;
             (braces.close().start().line - braces.open().start().line).saturating_sub(1)
         });
-        self.found.push(Function { name, line: signature.ident.span().start().line, lines });
+        let line = signature.ident.span().start().line;
+        let parameters = (!self.prescribed).then(|| parameters(signature));
+        self.found.push(Function { name, line, lines, parameters });
     }
 
     fn inside(&mut self, name: String, visit: impl FnOnce(&mut Self)) {
+        let prescribed = std::mem::replace(&mut self.prescribed, false);
         self.around.push(name);
         visit(self);
         self.around.pop();
+        self.prescribed = prescribed;
     }
 }
 
 impl<'ast> Visit<'ast> for Functions {
     fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        self.inside(type_name(&item.self_ty), |inside| visit::visit_item_impl(inside, item));
+        self.inside(type_name(&item.self_ty), |inside| {
+            inside.prescribed = item.trait_.is_some();
+            visit::visit_item_impl(inside, item);
+        });
     }
 
     fn visit_item_trait(&mut self, item: &'ast ItemTrait) {
@@ -72,6 +85,24 @@ impl<'ast> Visit<'ast> for Functions {
     fn visit_trait_item_fn(&mut self, item: &'ast TraitItemFn) {
         self.add(&item.sig, item.default.as_ref());
         self.inside(item.sig.ident.to_string(), |inside| visit::visit_trait_item_fn(inside, item));
+    }
+}
+
+fn parameters(signature: &Signature) -> usize {
+    let count = |parameter: &FnArg| match parameter {
+        FnArg::Receiver(_) => 0,
+        FnArg::Typed(typed) => members(&typed.ty),
+    };
+    signature.inputs.iter().map(count).sum()
+}
+
+/// How many parameters a type counts for.
+fn members(type_: &Type) -> usize {
+    match type_ {
+        Type::Tuple(tuple) if !tuple.elems.is_empty() => tuple.elems.iter().map(members).sum(),
+        Type::Reference(reference) => members(&reference.elem),
+        Type::Paren(paren) => members(&paren.elem),
+        _ => 1,
     }
 }
 
@@ -111,6 +142,16 @@ fn function_length() {
     check_listed("function-length", Kind::Places, &offences(too_long));
 }
 
+fn too_many_parameters(function: &Function) -> Option<String> {
+    let parameters = function.parameters?;
+    (parameters > MAX_PARAMETERS).then(|| format!("{parameters} parameters, more than {MAX_PARAMETERS}"))
+}
+
+#[test]
+fn few_parameters() {
+    check_listed("few-parameters", Kind::Places, &offences(too_many_parameters));
+}
+
 #[test]
 fn lines_between_the_braces_are_counted() {
     let body = "    g();\n".repeat(MAX_LINES);
@@ -121,4 +162,15 @@ fn lines_between_the_braces_are_counted() {
         found.iter().map(|found| (found.name.as_str(), found.lines, too_long(found).is_some())).collect();
     let expected = [("Zone::fits", 80, false), ("Zone::long", 81, true), ("Zone::long::inner", 0, false)];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn members_of_tuples_are_parameters() {
+    let count = |text: &str| parameters(&syn::parse_str(text).unwrap());
+    assert_eq!(count("fn f(&self, a: A, b: &mut B)"), 2);
+    assert_eq!(count("fn f((a, b): (A, (B, C)), d: &(D, E), f: ())"), 6);
+    let text = "impl T for A { fn f(a: A, b: A, c: A, d: A, e: A, f: A, g: A) { fn h(a: A) {} } }";
+    let found = functions(&syn::parse_file(text).unwrap());
+    let found: Vec<_> = found.iter().map(|found| found.parameters).collect();
+    assert_eq!(found, [None, Some(1)]);
 }
