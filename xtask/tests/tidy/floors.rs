@@ -26,7 +26,7 @@ const CRATES: &[(&str, &[&str])] = &[
 /// Where the table of floors is.
 const ARCHITECTURE: &str = "docs/architecture.md";
 /// Where the rooms are.
-const ROOMS: &str = "crates/mm/src/";
+pub const ROOMS: &str = "crates/mm/src/";
 
 /// The floor of each room of `crates/mm` in the table of `document`. A file that is not named there belongs to its
 /// folder.

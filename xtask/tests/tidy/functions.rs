@@ -2,7 +2,7 @@
 
 use crate::project::crates;
 use crate::ratchet::{Kind, Offence, check_listed};
-use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use syn::visit::{self, Visit};
 use syn::{Block, FnArg, ImplItemFn, ItemFn, ItemImpl, ItemTrait, Signature, TraitItemFn, Type};
 
@@ -115,21 +115,27 @@ pub fn type_name(type_: &Type) -> String {
     }
 }
 
-/// Returns what `broken` complains of, for every function of product code.
+/// All functions of product code, with their files.
+static FUNCTIONS: LazyLock<Vec<(String, Function)>> = LazyLock::new(|| {
+    let mut sources: Vec<_> = crates("").into_iter().flat_map(|crate_| crate_.sources).collect();
+    // A file may be part of several crates.
+    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    sources.dedup_by(|one, other| one.path == other.path);
+    let product = sources.into_iter().filter(|source| !source.test);
+    product
+        .flat_map(|source| {
+            functions(&source.syntax).into_iter().map(move |found| (source.path.clone(), found))
+        })
+        .collect()
+});
+
+/// Returns what `broken` complains of.
 fn offences(broken: impl Fn(&Function) -> Option<String>) -> Vec<Offence> {
-    let mut seen = BTreeSet::new();
-    let mut offences = Vec::new();
-    for source in crates().into_iter().flat_map(|crate_| crate_.sources) {
-        // A file may be part of several crates.
-        if source.test || !seen.insert(source.path.clone()) {
-            continue;
-        }
-        offences.extend(functions(&source.syntax).into_iter().filter_map(|function| {
-            let complaint = broken(&function)?;
-            Some(Offence { path: source.path.clone(), line: function.line, name: function.name, complaint })
-        }));
-    }
-    offences
+    let offence = |(path, function): &(String, Function)| {
+        let complaint = broken(function)?;
+        Some(Offence { path: path.clone(), line: function.line, name: function.name.clone(), complaint })
+    };
+    FUNCTIONS.iter().filter_map(offence).collect()
 }
 
 fn too_long(function: &Function) -> Option<String> {

@@ -6,4 +6,5 @@ mod floors;
 mod functions;
 mod project;
 mod ratchet;
+mod visibility;
 mod width;

@@ -68,11 +68,12 @@ pub struct Crate {
     pub sources: Vec<Source>,
 }
 
-/// Returns every crate of the project: libraries, programs, build scripts, tests, benches and examples.
-pub fn crates() -> Vec<Crate> {
+/// Returns the crates of all packages below the folder `below`: libraries, programs, build scripts, tests, benches and
+/// examples.
+pub fn crates(below: &str) -> Vec<Crate> {
     let texts: BTreeMap<String, String> =
         files("", ".rs").into_iter().map(|file| (file.path, file.text)).collect();
-    let packages: Vec<String> = files("", "Cargo.toml")
+    let packages: Vec<String> = files(below, "Cargo.toml")
         .into_iter()
         .map(|file| file.path.strip_suffix("Cargo.toml").expect("found by its name").to_owned())
         .collect();
