@@ -6,5 +6,6 @@ mod floors;
 mod functions;
 mod project;
 mod ratchet;
+mod type_names;
 mod visibility;
 mod width;

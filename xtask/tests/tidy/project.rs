@@ -90,12 +90,14 @@ fn is_crate_root(path: &str, package: &str) -> bool {
         return false;
     };
     let parts: Vec<&str> = inner.split('/').collect();
-    match parts.as_slice() {
-        ["build.rs"] | ["src", "lib.rs" | "main.rs"] => true,
-        ["src", "bin", _] | ["tests" | "benches" | "examples", _] => true,
-        ["src", "bin", _, "main.rs"] | ["tests" | "benches" | "examples", _, "main.rs"] => true,
-        _ => false,
-    }
+    let names: &[&str] = parts.strip_suffix(&["main.rs"]).filter(|_| parts.len() > 2).unwrap_or(&parts);
+    matches!(
+        names,
+        ["build.rs"]
+            | ["src", "lib.rs" | "main.rs"]
+            | ["src", "bin", _]
+            | ["tests" | "benches" | "examples", _]
+    )
 }
 
 /// Parses the crate whose root is the file `root` of `texts`.

@@ -202,7 +202,7 @@ fn unused(sources: &[Source], files: &[Text]) -> Vec<Offence> {
         shown.extend(collector.macros);
     }
     show(&mut shown, &items, &blocks, &users);
-    let broken = |item: &Public| !users.outside(item) && !(item.type_ && shown.contains(&item.name));
+    let fine = |item: &Public| users.outside(item) || item.type_ && shown.contains(&item.name);
     let offence = |item: Public| {
         let (who, instead) = match users.in_another_room(&item) {
             true => ("no other crate", "pub(crate)"),
@@ -212,7 +212,7 @@ fn unused(sources: &[Source], files: &[Text]) -> Vec<Offence> {
         let name = item.of.map_or(String::new(), |of| of + "::") + &item.name;
         Offence { path: item.path, line: item.line, name, complaint }
     };
-    items.into_iter().filter(broken).map(offence).collect()
+    items.into_iter().filter(|item| !fine(item)).map(offence).collect()
 }
 
 /// Adds to `shown` what the interfaces of used items show, and those of types that are shown, and so on.
