@@ -2,7 +2,7 @@
 
 use crate::files::code;
 use crate::project::{files, root};
-use crate::ratchet::{Offence, check};
+use crate::ratchet::{Kind, Offence, check, check_listed};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -76,6 +76,45 @@ fn lower_floors_only() {
         }
     }
     check("lower-floors-only", &offences);
+}
+
+/// Returns the first line (from 1 on) of a second map of floors in `text`: three or more lines that begin with a number
+/// and a room.
+fn map_of_floors(text: &str, floors: &BTreeMap<String, u32>) -> Option<usize> {
+    let is_row = |line: &str| {
+        let line = line.replace(['/', '!', '|', '`'], " ");
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|word| word.parse::<u32>().is_ok())
+            && words.next().is_some_and(|word| floors.contains_key(word))
+    };
+    let rows: Vec<usize> =
+        text.lines().enumerate().filter(|(_, line)| is_row(line)).map(|(at, _)| at + 1).collect();
+    if rows.len() >= 3 { rows.first().copied() } else { None }
+}
+
+#[test]
+fn one_map_of_floors() {
+    let floors = floors();
+    let texts = files("crates/mm", ".rs").into_iter().chain(files("", ".md"));
+    let offences = texts.filter(|file| file.path != ARCHITECTURE).filter_map(|file| {
+        let line = map_of_floors(&file.text, &floors)?;
+        let complaint = format!("a map of the floors: the only one is in {ARCHITECTURE}");
+        Some(Offence { path: file.path, line, name: "floors".to_owned(), complaint })
+    });
+    check_listed("one-map-of-floors", Kind::Places, &offences.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_second_map_is_found_in_comments_and_tables() {
+    let document = "| floor | rooms | state |\n| --- | --- | --- |\n| 2 | `mm` (facade: `mm/oom`) | |\n| 1 | `lru` `cache` | |\n";
+    let floors = floors_in(document);
+    assert_eq!(floors.len(), 3);
+    assert_eq!(map_of_floors(document, &floors), None);
+    assert_eq!(
+        map_of_floors("//! Floors:\n//!  2  mm  all\n//!  1 lru/  lists\n//! 1 cache\n", &floors),
+        Some(2)
+    );
+    assert_eq!(map_of_floors("1 of them\n2 mm\n1 lru\n", &floors), None);
 }
 
 #[test]
