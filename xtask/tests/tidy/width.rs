@@ -1,10 +1,13 @@
 //! How wide text may be.
 
 use crate::project::files;
-use crate::ratchet::{Offence, check};
+use crate::prose::{Line, lines_of_markdown};
+use crate::ratchet::{Kind, Offence, check, check_listed};
 
 /// Columns of a comment.
 const MAX_COMMENT: usize = 120;
+/// Columns of prose in Markdown, without the targets of its links.
+const MAX_PROSE: usize = 100;
 
 /// Rows of tables cannot be broken.
 fn comment_fits(line: &str) -> bool {
@@ -24,6 +27,44 @@ fn comments_fit() {
         }));
     }
     check("comments-fit", &offences);
+}
+
+/// Returns the lines of prose (from 1 on) that are too wide, and their columns.
+fn wide_prose(text: &str) -> Vec<(usize, usize)> {
+    let prose = lines_of_markdown(text).into_iter().filter(|(.., kind)| *kind == Line::Prose);
+    let columns = prose.map(|(at, line, _)| (at + 1, without_targets(line).chars().count()));
+    columns.filter(|(_, columns)| *columns > MAX_PROSE).collect()
+}
+
+/// A line without what its links point to, which cannot be broken.
+fn without_targets(line: &str) -> String {
+    let mut parts = line.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |before, part| before + "]" + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
+#[test]
+fn doc_prose_fit() {
+    let mut offences = Vec::new();
+    for file in files("", ".md") {
+        offences.extend(wide_prose(&file.text).into_iter().map(|(line, columns)| Offence {
+            path: file.path.clone(),
+            line,
+            name: "prose".to_owned(),
+            complaint: format!("prose of {columns} columns, more than {MAX_PROSE}"),
+        }));
+    }
+    check_listed("doc-prose-fit", Kind::Counts, &offences);
+}
+
+#[test]
+fn tables_code_and_targets_of_links_may_be_wider() {
+    let long = "x ".repeat(60);
+    assert_eq!(wide_prose(&format!("short\n{long}\n")), [(2, 120)]);
+    assert_eq!(wide_prose(&format!("| {long} |\n```\n{long}\n```\n")), []);
+    let link = format!("see [this]({}), and [that](x).", "y".repeat(100));
+    assert_eq!(without_targets(&link), "see [this], and [that].");
+    assert_eq!(wide_prose(&link), []);
 }
 
 #[test]
