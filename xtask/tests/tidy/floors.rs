@@ -2,7 +2,7 @@
 
 use crate::files::code;
 use crate::project::{files, root};
-use crate::ratchet::{Kind, Offence, check, check_listed};
+use crate::ratchet::{Offence, check};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -101,7 +101,7 @@ fn one_map_of_floors() {
         let complaint = format!("a map of the floors: the only one is in {ARCHITECTURE}");
         Some(Offence { path: file.path, line, name: "floors".to_owned(), complaint })
     });
-    check_listed("one-map-of-floors", Kind::Places, &offences.collect::<Vec<_>>());
+    check("one-map-of-floors", &offences.collect::<Vec<_>>());
 }
 
 #[test]

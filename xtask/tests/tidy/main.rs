@@ -5,6 +5,7 @@ mod circles;
 mod files;
 mod floors;
 mod functions;
+mod links;
 mod phrases;
 mod project;
 mod prose;

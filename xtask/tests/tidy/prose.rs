@@ -170,15 +170,18 @@ pub enum Line {
 
 /// Returns the lines of a Markdown file, from 0 on.
 pub fn lines_of_markdown(text: &str) -> Vec<(usize, &str, Line)> {
-    let mut code = false;
+    let mut fenced = false;
+    // Whether an indented line would be code, and not the rest of a paragraph.
+    let mut apart = true;
     let lines = text.lines().enumerate().map(|(at, line)| {
         let fence = line.trim_start().starts_with("```");
-        code ^= fence;
+        fenced ^= fence;
         let kind = match () {
-            () if fence || code => Line::Code,
+            () if fence || fenced || apart && line.starts_with("    ") => Line::Code,
             () if line.trim_start().starts_with('|') => Line::Row,
             () => Line::Prose,
         };
+        apart = kind == Line::Code || line.trim().is_empty();
         (at, line, kind)
     });
     lines.collect()
@@ -210,8 +213,9 @@ fn comments_and_strings_are_prose() {
 
 #[test]
 fn code_of_markdown_is_no_prose() {
-    let text = "# Title\n\none\ntwo `x`\n```\ncode\n```\n| a | row |\n";
-    assert_eq!(shown(&of_markdown(text)), ["# Title", "one two `x`", "| a | row |"]);
+    let text = "# Title\n\none\ntwo `x`\n```\ncode\n```\n| a | row |\n\n    code\n- item\n    more\n";
+    assert_eq!(shown(&of_markdown(text)), ["# Title", "one two `x`", "| a | row |", "- item more"]);
     let kinds: Vec<Line> = lines_of_markdown(text).into_iter().map(|(_, _, kind)| kind).collect();
-    assert_eq!(kinds[3..], [Line::Prose, Line::Code, Line::Code, Line::Code, Line::Row]);
+    assert_eq!(kinds[3..8], [Line::Prose, Line::Code, Line::Code, Line::Code, Line::Row]);
+    assert_eq!(kinds[8..], [Line::Prose, Line::Code, Line::Prose, Line::Prose]);
 }

@@ -6,7 +6,7 @@
 
 use crate::floors::ROOMS;
 use crate::project::{Source, crates};
-use crate::ratchet::{Kind, Offence, check_listed};
+use crate::ratchet::{Offence, check};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::{Ident, Item, Visibility};
@@ -103,7 +103,7 @@ fn homonyms(sources: &[Source]) -> Vec<Offence> {
 fn unique_type_names() {
     let sources = crates("crates/mm").into_iter().flat_map(|crate_| crate_.sources);
     let sources: Vec<Source> = sources.filter(|source| source.path.starts_with(ROOMS)).collect();
-    check_listed("unique-type-names", Kind::Places, &homonyms(&sources));
+    check("unique-type-names", &homonyms(&sources));
 }
 
 #[test]
