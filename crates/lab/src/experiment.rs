@@ -12,17 +12,15 @@ use std::time::Duration;
 /// One run to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Index of the profile.
-    pub profile: usize,
+    /// The index of its cell.
+    pub cell: usize,
     /// The seed.
     pub seed: u64,
 }
 
-/// The jobs of an experiment: `runs` seeds from `seed`, each under `profiles` profiles.
-pub fn jobs(profiles: usize, seed: u64, runs: u32) -> Vec<Job> {
-    (0..u64::from(runs))
-        .flat_map(|run| (0..profiles).map(move |profile| Job { profile, seed: seed + run }))
-        .collect()
+/// The jobs of an experiment: `runs` seeds from `seed` on, each with all cells.
+pub fn jobs(cells: usize, seed: u64, runs: u32) -> Vec<Job> {
+    (0..u64::from(runs)).flat_map(|run| (0..cells).map(move |cell| Job { cell, seed: seed + run })).collect()
 }
 
 /// How an experiment ended.
@@ -120,7 +118,7 @@ mod tests {
     use crate::record::RunRecord;
 
     fn measure(job: Job) -> Result<RunRecord> {
-        Ok(record(["a", "b"][job.profile], job.seed, job.seed * 1000 + job.profile as u64, &[]))
+        Ok(record(["a", "b"][job.cell], job.seed, job.seed * 1000 + job.cell as u64, &[]))
     }
 
     fn never() -> bool {
@@ -131,7 +129,7 @@ mod tests {
     fn all_profiles_see_the_same_seeds() {
         let all = jobs(2, 5, 2);
         assert_eq!(
-            all.iter().map(|job| (job.seed, job.profile)).collect::<Vec<_>>(),
+            all.iter().map(|job| (job.seed, job.cell)).collect::<Vec<_>>(),
             [(5, 0), (5, 1), (6, 0), (6, 1)]
         );
     }
@@ -155,16 +153,16 @@ mod tests {
         for threads in [1, 4] {
             let fail = |job: Job| {
                 if job.seed == 3 {
-                    // The failure of profile 1 overtakes that of profile 0.
-                    if job.profile == 0 {
+                    // The failure of cell 1 overtakes that of cell 0.
+                    if job.cell == 0 {
                         std::thread::sleep(Duration::from_millis(20));
                     }
-                    return Err(Error::Failed(format!("profile {}", job.profile)));
+                    return Err(Error::Failed(format!("cell {}", job.cell)));
                 }
                 measure(job)
             };
             let error = run(jobs(2, 1, 5), threads, fail, never, |_| Ok(())).unwrap_err();
-            assert_eq!(error.to_string(), "profile 0");
+            assert_eq!(error.to_string(), "cell 0");
         }
     }
 
@@ -177,7 +175,7 @@ mod tests {
         };
         let (kept, ended) = run(jobs(2, 1, 50), 1, measure, || seen.get() >= 3, count).unwrap();
         assert_eq!((kept.len(), ended), (3, Ended::Interrupted));
-        assert_eq!(kept[2], measure(Job { profile: 0, seed: 2 }).unwrap());
+        assert_eq!(kept[2], measure(Job { cell: 0, seed: 2 }).unwrap());
     }
 
     #[test]

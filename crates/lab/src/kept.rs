@@ -8,6 +8,7 @@
 //! A line is written whole or, if the process ends in the middle of it, cut off by who goes on. One process at a
 //! time: it holds a lock on the file of runs.
 
+use crate::document::{Document, Origin, SCHEMA};
 use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,29 +19,9 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Version of the file of runs.
-const SCHEMA: u32 = 1;
 const RUNS: &str = "runs.jsonl";
 /// Finished runs survive a loss of power after this time; that of the process they survive at once.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-
-/// The first line.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Made {
-    schema: u32,
-    version: String,
-    commit: String,
-}
-
-impl Made {
-    fn here() -> Made {
-        Made {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-        }
-    }
-}
 
 /// Any other line; what it is made of is only lent when it is written.
 #[derive(Serialize, Deserialize)]
@@ -172,9 +153,10 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         let cut = self.runs.set_len(self.len).and_then(|()| self.runs.seek(SeekFrom::End(0)));
         cut.map_err(|error| self.failed("write", error))?;
         let (made, done) = parse(&self.path.join(RUNS), &bytes)?;
+        let here = Origin::here(SCHEMA);
         match made {
-            None => self.write(&Made::here())?,
-            Some(made) if made == Made::here() => {}
+            None => self.write(&here)?,
+            Some(made) if made == here => {}
             Some(made) => {
                 return Err(Error::Input(format!(
                     "{} was begun by Pagefold {} at commit {}, and this is {} at {}: {} {noun} is of one version; \
@@ -182,8 +164,8 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
                     self.path.display(),
                     made.version,
                     made.commit,
-                    Made::here().version,
-                    Made::here().commit,
+                    here.version,
+                    here.commit,
                     if noun.starts_with('e') { "an" } else { "a" }
                 )));
             }
@@ -201,16 +183,23 @@ fn whole(bytes: &[u8]) -> usize {
 fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
     at: &Path,
     bytes: &[u8],
-) -> Result<(Option<Made>, BTreeMap<K, D>)> {
+) -> Result<(Option<Origin>, BTreeMap<K, D>)> {
     let mut lines = bytes[..whole(bytes)].split_inclusive(|&byte| byte == b'\n').zip(1..);
     let bad = |line: u32, error| Error::file("understand", at, format!("line {line}: {error}"));
     let Some((first, _)) = lines.next() else { return Ok((None, BTreeMap::new())) };
-    let made: Made = serde_json::from_slice(first).map_err(|error| bad(1, error))?;
+    let made: Origin = serde_json::from_slice(first).map_err(|error| bad(1, error))?;
     let line = |(bytes, number): (&[u8], u32)| {
         let Line::<K, D> { key, done } = serde_json::from_slice(bytes).map_err(|error| bad(number, error))?;
         Ok((key, done))
     };
     Ok((Some(made), lines.map(line).collect::<Result<_>>()?))
+}
+
+/// Write the result of the runs in a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
+pub fn save(dir: &Path, document: &impl Document) -> Result<()> {
+    write(dir, "result.txt", document.text().as_bytes())?;
+    write(dir, "result.json", document.json()?.as_bytes())?;
+    document.svg().map_or(Ok(()), |svg| write(dir, "result.svg", svg.as_bytes()))
 }
 
 /// Write a file of a directory of ours: it appears whole or not at all.

@@ -12,8 +12,8 @@
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
-//! parts          what each part of MGLRU is worth
-//! sweep          what a file varies, kept as it is run
+//! sweep          a program under many values of what varies
+//! cell           what a run needs but its seed   document  what every result has in common
 //! boot           the booted machine: QEMU, its guest, and what they report
 //! linux          the same program on Linux, which judges our counts
 //! engine         the only module that knows the simulated machine and the traces
@@ -23,8 +23,9 @@
 pub mod boot;
 pub mod bound;
 pub mod breakdown;
+pub mod cell;
 pub mod cli;
-pub mod curve;
+pub mod document;
 pub mod engine;
 pub mod error;
 pub mod experiment;
@@ -36,8 +37,6 @@ pub mod kept;
 pub mod linux;
 pub mod list;
 pub mod metrics;
-pub mod optimum;
-pub mod parts;
 pub mod plot;
 pub mod profile;
 pub mod record;

@@ -29,26 +29,24 @@ pub struct Point {
     pub interval: Option<[f64; 2]>,
 }
 
-/// One quantity over the axis, a line for each name.
+/// One quantity over an axis, with a line for each name.
 pub struct Panel<'a> {
     /// What is drawn.
-    pub title: &'a str,
-    /// Over what.
-    pub axis: &'a Axis<'a>,
-    /// Lines by name; a gap stands where a line has no point.
-    pub lines: Vec<(&'a str, Vec<Option<Point>>)>,
-    /// A value for people.
-    pub show: &'a dyn Fn(f64) -> String,
+    pub title: String,
+    /// What it is drawn over.
+    pub axis: &'a Axis,
+    /// Lines by name; a line has a gap where it has no point.
+    pub lines: Vec<(String, Vec<Option<Point>>)>,
+    /// Formats a value for people.
+    pub show: Box<dyn Fn(f64) -> String>,
 }
 
 /// What lines are drawn over.
-pub struct Axis<'a> {
-    /// Where it has marks, ascending; at least two.
-    pub marks: &'a [f64],
-    /// A mark for people.
-    pub show: &'a dyn Fn(f64) -> String,
+pub struct Axis {
+    /// Its marks, ascending, with their texts; at least two.
+    pub marks: Vec<(f64, String)>,
     /// What it is.
-    pub label: &'a str,
+    pub label: String,
 }
 
 /// The picture. Of panels that follow each other and share an axis, the last is told what it is.
@@ -61,7 +59,7 @@ pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
         draw(&mut text, y, panel);
         y += PLOT.2 + 40.0;
         if panels.get(at + 1).is_none_or(|next| !std::ptr::eq(next.axis, panel.axis)) {
-            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), panel.axis.label);
+            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), &panel.axis.label);
             y += 16.0;
         }
     }
@@ -126,20 +124,21 @@ impl Scale {
 fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
     let (scale, axis) = (Scale::of(panel), panel.axis);
     let title = match scale {
-        Scale::Linear { .. } => panel.title.to_owned(),
+        Scale::Linear { .. } => panel.title.clone(),
         Scale::Logarithmic(..) => format!("{} (logarithmic, nothing at the bottom)", panel.title),
     };
     label(text, (16.0, top - 12.0), ("start", TEXT), &title);
-    let (first, last) = (axis.marks[0], axis.marks[axis.marks.len() - 1]);
+    let (first, last) = (axis.marks[0].0, axis.marks[axis.marks.len() - 1].0);
     let across = |x: f64| PLOT.0 + (x - first) / (last - first) * PLOT.1;
     let down = |y: f64| top + PLOT.2 * (1.0 - scale.share(y));
     for value in scale.marks() {
         line(text, (PLOT.0, down(value)), (PLOT.0 + PLOT.1, down(value)), "#e3e6ea");
         label(text, (PLOT.0 - 8.0, down(value) + 4.0), ("end", FAINT), &(panel.show)(value));
     }
-    for &mark in axis.marks {
-        line(text, (across(mark), top + PLOT.2), (across(mark), top + PLOT.2 + 4.0), FAINT);
-        label(text, (across(mark), top + PLOT.2 + 17.0), ("middle", FAINT), &(axis.show)(mark));
+    for (mark, words) in &axis.marks {
+        let x = across(*mark);
+        line(text, (x, top + PLOT.2), (x, top + PLOT.2 + 4.0), FAINT);
+        label(text, (x, top + PLOT.2 + 17.0), ("middle", FAINT), words);
     }
     for (at, (name, points)) in panel.lines.iter().enumerate() {
         let (color, dashes) = LINES[at % LINES.len()];
@@ -207,36 +206,37 @@ mod tests {
         assert_eq!(ends, [1.0, 0.8, 1.0, 2.0, 40.0, 50.0, 80.0, 100.0, 100.0]);
     }
 
+    fn axis(marks: &[f64]) -> Axis {
+        Axis { marks: marks.iter().map(|&mark| (mark, format!("{mark}"))).collect(), label: "x".into() }
+    }
+
+    fn panel<'a>(axis: &'a Axis, name: &str, points: Vec<Option<Point>>) -> Panel<'a> {
+        let show = Box::new(|value: f64| format!("{value}"));
+        Panel { title: "y".into(), axis, lines: vec![(name.into(), points)], show }
+    }
+
     #[test]
-    fn what_is_far_apart_stands_on_powers_of_ten() {
-        let show = |value: f64| format!("{value}");
+    fn scale_is_logarithmic_for_values_far_apart() {
         let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None }));
-        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
-        let scale =
-            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
+        let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
         assert_eq!([0.0, 10.0, 1000.0, 100_000.0].map(|value| scale.share(value)), [0.0, 0.0, 0.5, 1.0]);
     }
 
     #[test]
-    fn what_is_less_than_nothing_has_room() {
-        let show = |value: f64| format!("{value}");
-        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
+    fn scale_has_room_for_negative_values() {
         let points = [(-3.0, [-7.0, 1.0]), (12.0, [11.0, 13.0])];
         let points = points.map(|(y, interval)| Some(Point { x: y, y, interval: Some(interval) }));
-        let scale =
-            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
+        let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0]);
         assert_eq!([-10.0, 0.0, 15.0].map(|value| scale.share(value)), [0.0, 0.4, 1.0]);
     }
 
     #[test]
-    fn a_line_stops_where_it_has_no_point() {
+    fn line_stops_at_a_missing_point() {
         let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]) });
-        let lines = vec![("a<b", vec![at(0.0, 2.0), None, at(1.0, 4.0)])];
-        let show = |value: f64| format!("{value}");
-        let axis = Axis { marks: &[0.0, 0.5, 1.0], show: &show, label: "x" };
-        let text = render("title", &[Panel { title: "y", axis: &axis, lines, show: &show }]);
+        let points = vec![at(0.0, 2.0), None, at(1.0, 4.0)];
+        let text = render("title", &[panel(&axis(&[0.0, 0.5, 1.0]), "a<b", points)]);
         // From 0 to 5, 200 high, beginning at 64.
         assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
         assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));

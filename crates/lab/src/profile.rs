@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
 use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A named set that ships with Pagefold.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +174,18 @@ impl Profile {
             knobs.push(parse_setting(setting)?);
         }
         Ok(Profile { name: text.to_owned(), knobs })
+    }
+
+    /// The profiles of `names`, all with the settings in `common`; no name may be there twice.
+    pub fn parse_all(names: &[String], common: &[String]) -> Result<Vec<Profile>> {
+        let common = common.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                return Err(Error::Input(format!("the profile '{name}' is named twice")));
+            }
+        }
+        names.iter().map(|name| Profile::parse(name, &common)).collect()
     }
 
     /// The settings by name.

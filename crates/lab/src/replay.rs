@@ -1,6 +1,5 @@
 //! The one command line that does a failed run again.
 
-use crate::profile::Profile;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -41,36 +40,6 @@ pub fn install_panic_hook() {
     }));
 }
 
-/// A run on the simulated machine, as `pagefold run` takes it.
-pub struct RunLine<'a> {
-    /// A trace or a built-in program.
-    pub program: &'a str,
-    /// A preset or a file.
-    pub machine: &'a str,
-    /// Bytes; `None`: all that the machine has.
-    pub memory: Option<u64>,
-    /// With settings of its own, or given for all.
-    pub profile: &'a Profile,
-    /// The seed.
-    pub seed: u64,
-}
-
-impl RunLine<'_> {
-    /// The line that does it again, with the oracle watching; `more` words follow.
-    pub fn with(&self, more: impl IntoIterator<Item = String>) -> String {
-        let mut words =
-            ["pagefold", "run", self.program, "--machine", self.machine].map(str::to_owned).to_vec();
-        words.extend(self.memory.iter().flat_map(|bytes| ["--memory".to_owned(), bytes.to_string()]));
-        words.extend(["--profile".to_owned(), self.profile.name.clone()]);
-        // Settings of the profile itself are in its name; giving them again changes nothing.
-        for (knob, value) in self.profile.settings() {
-            words.extend(["--set".to_owned(), format!("{knob}={value}")]);
-        }
-        words.extend(["--seed".to_owned(), self.seed.to_string(), "--verify".to_owned()]);
-        shell_line(words.into_iter().chain(more))
-    }
-}
-
 /// Words as a POSIX shell takes them.
 pub fn shell_line<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = words.into_iter().map(|word| quote(word.as_ref())).collect();
@@ -89,18 +58,6 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_is_told_its_machine_and_all_settings() {
-        let common = [crate::profile::parse_setting("vm.page-cluster=0").unwrap()];
-        let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
-        let run =
-            RunLine { program: "zipf", machine: "small", memory: Some(4096), profile: &profile, seed: 7 };
-        let line = "pagefold run zipf --machine small --memory 4096 --profile classic+vm.swappiness=10 \
-                    --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify";
-        assert_eq!(run.with(["--moves".to_owned()]), format!("{line} --moves"));
-        assert!(!RunLine { memory: None, ..run }.with([]).contains("--memory"));
-    }
 
     #[test]
     fn a_shell_takes_the_line_apart_again() {

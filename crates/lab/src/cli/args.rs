@@ -258,7 +258,7 @@ pub struct PartsArgs {
     #[arg(long, value_name = "BYTES", default_value = "24M")]
     pub size: String,
     /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most
-    #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%")]
+    #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%", value_parser = memory_text)]
     pub memory: String,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "laptop")]
@@ -272,6 +272,11 @@ pub struct PartsArgs {
     /// With which seeds, and how to show it.
     #[command(flatten)]
     pub many: Many,
+}
+
+/// Memory as it is written, if it can be understood.
+fn memory_text(text: &str) -> Result<String, String> {
+    text.parse::<Memory>().map(|_| text.to_owned())
 }
 
 /// What `bound` takes.

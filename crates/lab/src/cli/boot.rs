@@ -1,25 +1,26 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
 use super::args::BootArgs;
-use super::experiment::progress_bar;
-use super::many::check_seeds;
+use super::many::{check_seeds, progress_bar};
 use super::output;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
-use crate::engine::{self, GroupSpec, Machine, Program};
+use crate::cell::Cell;
+use crate::document::{SCHEMA, to_json};
+use crate::engine::{GroupSpec, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
-use crate::replay::RunLine;
-use crate::summary::{SCHEMA, Setup, Summary};
+use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use mm::units::PAGE_SIZE;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Memory of those who name none.
@@ -234,7 +235,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     interrupt::install()?;
     let start = Instant::now();
     let simulated = match args.side_by_side {
-        true => simulate(args, &setup, &program, &tools.profile, &guest.groups)?,
+        true => simulate(args, &setup, Arc::new(program), &tools.profile, &guest.groups)?,
         false => Vec::new(),
     };
     let mut booted = Vec::new();
@@ -252,7 +253,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     }
     let summary = Summary::of(setup, &booted, host_seconds, args.style.all);
     output::print(&match args.style.json {
-        true => output::json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
+        true => to_json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
         false => table::render(&summary),
     })
 }
@@ -261,30 +262,28 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
 fn simulate(
     args: &BootArgs,
     setup: &Setup,
-    program: &Program,
+    program: Arc<Program>,
     profile: &Profile,
     groups: &[GroupSpec],
 ) -> Result<Vec<RunRecord>> {
-    let machine = Machine::find(&setup.machine)?;
+    let cell = Cell {
+        program_name: setup.program.clone(),
+        program,
+        machine_name: setup.machine.clone(),
+        machine: Arc::new(Machine::find(&setup.machine)?),
+        memory: setup.memory,
+        fragment: None,
+        groups: groups.to_vec(),
+        profile: profile.clone(),
+        options: Options::default(),
+    };
     let bar = progress_bar(args.runs as usize, args.quiet);
     let mut records = Vec::new();
     for seed in (args.seed..).take(args.runs as usize) {
         if interrupt::requested() {
             return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
         }
-        let Setup { program: name, machine: preset, memory, .. } = setup;
-        let line = RunLine { program: name, machine: preset, memory: *memory, profile, seed };
-        let run = engine::Run {
-            memory: setup.memory,
-            groups,
-            knobs: &profile.knobs,
-            seed,
-            ..engine::Run::new(&machine, program)
-        };
-        records.push(run.replayable(
-            &profile.name,
-            line.with(groups.iter().flat_map(|group| ["--group".to_owned(), group.to_string()])),
-        )?);
+        records.push(cell.run(seed)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -293,7 +292,7 @@ fn simulate(
 
 /// Print the comparison; a count that has to be the same and is not is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
-    output::print(&if args.style.json { output::json(result)? } else { beside::render(result) })?;
+    output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
     if !result.same_work {
         return Err(Error::Failed(
             "the machines did not do the same work, so they cannot be compared".into(),
@@ -331,7 +330,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
     if args.style.json {
-        return output::print(&output::json(&CheckSummary {
+        return output::print(&to_json(&CheckSummary {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("PAGEFOLD_COMMIT"),
@@ -367,5 +366,5 @@ fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
         reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
     }
     let bench = bench::Bench::of(reports.iter().map(|(cpus, report)| (*cpus, report)));
-    output::print(&if args.style.json { output::json(&bench)? } else { bench::render(&bench) })
+    output::print(&if args.style.json { to_json(&bench)? } else { bench::render(&bench) })
 }

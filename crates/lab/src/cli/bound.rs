@@ -5,6 +5,8 @@ use super::experiment::{Measurement, interrupted, measure, understand};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
+use crate::document::to_json;
+use crate::engine::Options;
 use crate::error::Result;
 use crate::experiment::Ended;
 use crate::interrupt;
@@ -16,7 +18,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         false => args.profiles,
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
-    plan.count_bound(true)?;
+    plan.set(Options { bound: true, ..plan.options().clone() })?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;
@@ -25,5 +27,5 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         return Err(interrupted(&setup, &records, None));
     }
     let summary = BoundSummary::of(setup, &records, host_seconds);
-    output::print(&if args.json { output::json(&summary)? } else { bound::render(&summary) })
+    output::print(&if args.json { to_json(&summary)? } else { bound::render(&summary) })
 }

@@ -2,6 +2,7 @@
 
 use super::output;
 use crate::boot::find::{self, above};
+use crate::document::to_json;
 use crate::error::Result;
 use crate::linux;
 use crate::table::Grid;
@@ -33,7 +34,7 @@ struct Need {
 /// `pagefold doctor`.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<()> {
     let needs = needs();
-    output::print(&if args.json { output::json(&needs)? } else { render(&needs) })
+    output::print(&if args.json { to_json(&needs)? } else { render(&needs) })
 }
 
 fn needs() -> Vec<Need> {

@@ -5,6 +5,7 @@ use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::many::check_seeds;
 use super::output;
 use crate::boot::Second;
+use crate::document::to_json;
 use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
@@ -33,7 +34,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::save(path, &twin)?;
     }
-    output::print(&if args.style.json { output::json(&beside)? } else { judge::render(&beside) })?;
+    output::print(&if args.style.json { to_json(&beside)? } else { judge::render(&beside) })?;
     match beside.same_work {
         true => Ok(()),
         false => {
@@ -63,7 +64,7 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
             continue;
         }
         match compare(&tools, &case_job(case, policy, args)?, &mut watch) {
-            Ok(done) => output::save(&path, &output::json(&done.beside)?)?,
+            Ok(done) => output::save(&path, &to_json(&done.beside)?)?,
             Err(error @ Error::Interrupted(_)) => return Err(error),
             // The others can be had all the same.
             Err(error) => {

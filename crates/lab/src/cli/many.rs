@@ -1,15 +1,34 @@
-//! Arguments of commands that do many runs.
+//! Options of commands that do many runs.
 
 use crate::error::{Error, Result};
 use clap::Args;
-use std::time::Instant;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
 
-/// What every command takes that does many runs and keeps none of them.
+/// Options of every command that does many runs with the same few seeds.
 #[derive(Debug, Args)]
 pub struct Many {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// How runs are done and shown.
+    #[command(flatten)]
+    pub running: Running,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+impl Many {
+    /// Seconds since `start`, or 0 if they are not reported.
+    pub fn host_seconds(&self, start: Instant) -> f64 {
+        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
+    }
+}
+
+/// How runs are done and shown.
+#[derive(Debug, Args)]
+pub struct Running {
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
@@ -19,19 +38,9 @@ pub struct Many {
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
-    /// Report 0 host seconds, so that equal runs print equal bytes
-    #[arg(long, hide = true)]
-    pub no_host_time: bool,
 }
 
-impl Many {
-    /// Real seconds since `start`, as far as they are to be told.
-    pub fn host_seconds(&self, start: Instant) -> f64 {
-        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
-    }
-}
-
-/// Seeds from `first` on for which there is no room are bad input.
+/// Refuses seeds from `first` on that do not fit in 64 bits.
 pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
     match first.checked_add(u64::from(runs)) {
         Some(_) => Ok(()),
@@ -39,8 +48,20 @@ pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
     }
 }
 
-/// Threads for runs of which so many may be done at once.
+/// The number of threads for runs of which `at_once` are done at once.
 pub fn threads(at_once: Option<u32>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     at_once.map_or(cores, |jobs| jobs as usize)
+}
+
+/// A progress bar over runs, hidden when standard error is not a terminal.
+pub fn progress_bar(runs: usize, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs{msg}, {elapsed} (left: {eta})");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
 }

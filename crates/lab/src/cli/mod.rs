@@ -20,6 +20,7 @@ mod sweep;
 mod tracing;
 mod visit;
 
+use crate::document::to_json;
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
 use crate::{list, replay, rundir, summary, svg, table};
@@ -101,11 +102,7 @@ fn report(args: &ReportArgs) -> Result<()> {
         }
         output::save(path, &svg::render(&summary))?;
     }
-    if args.style.json {
-        output::print(&output::json(&summary)?)
-    } else {
-        output::print(&table::render(&summary))
-    }
+    if args.style.json { output::print(&to_json(&summary)?) } else { output::print(&table::render(&summary)) }
 }
 
 fn list_topic(args: &ListArgs) -> Result<()> {

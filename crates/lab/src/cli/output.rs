@@ -1,8 +1,8 @@
 //! Where results go: standard output, and files that the user named.
 
+use crate::document::{Document, to_json};
 use crate::error::{Error, Result};
 use crate::list::Listing;
-use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -16,17 +16,14 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// One JSON value and a line end.
-pub fn json(value: &impl Serialize) -> Result<String> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| Error::Failed(format!("cannot write the result as JSON: {error}")))?;
-    text.push('\n');
-    Ok(text)
+/// Print a result, as text or as JSON.
+pub fn show(document: &impl Document, as_json: bool) -> Result<()> {
+    print(&if as_json { document.json()? } else { document.text() })
 }
 
 /// Print a list.
 pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
-    if as_json { print(&json(&listing.to_json())?) } else { print(&listing.to_text()) }
+    if as_json { print(&to_json(&listing.to_json())?) } else { print(&listing.to_text()) }
 }
 
 /// Can a file be made at `path`? Asked before time is spent on what is to go there; touches nothing.

@@ -93,6 +93,12 @@ where
         self.lock().failed.take().map_or(Ok(()), Err)
     }
 
+    /// The error of an interrupted command that keeps no runs, of `all` that it had to do.
+    pub(super) fn lost(&self, all: usize) -> Error {
+        let done = self.lock().done.len();
+        Error::Interrupted(format!("interrupted after {done} of {all} runs; nothing is kept"))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Runs<K, D>> {
         self.0.lock().expect(NOBODY)
     }

@@ -11,5 +11,5 @@ mod traces;
 pub use machine::{Cost, DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, Visit};
 pub use program::{Program, programs};
-pub use run::Run;
+pub use run::{Options, Run};
 pub use traces::{RecordRequest, import_lackey, info, record};

@@ -207,7 +207,8 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Case, Reproduction, render as render_all};
+    use crate::document::Document;
+    use crate::reproduce::{Case, Reproduction};
 
     fn outcome(times: [[u64; 2]; 2]) -> Outcome {
         let one = Reproduction::find("mglru").unwrap();
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn gains_and_what_they_come_from_stand_in_tables() {
-        let text = render_all(&outcome([[1000, 1000], [500, 500]]));
+        let text = Document::text(&outcome([[1000, 1000], [500, 500]]));
         assert!(
             text.contains("1 of 1 in the same direction, 0 in the opposite; 0 intervals overlap"),
             "{text}"

@@ -22,16 +22,18 @@ mod tiers;
 
 pub use gain::{Gain, GainOutcome};
 pub use result::{Change, Outcome, Row, SettingOutcome};
-pub use text::render;
 
-use crate::engine::{Fragmentation, Machine, Program};
+use crate::cell::Cell;
+use crate::engine::{Fragmentation, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::metrics;
+use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Where traces are looked for that are not found from where one is.
 const SOURCE_TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -343,21 +345,16 @@ impl Reproduction {
         })
     }
 
-    /// Do runs have to keep a profile?
-    pub fn wants_profile(&self) -> bool {
+    /// What its runs must observe for its figures and counts.
+    fn options(&self) -> Options {
         let mut rows = self.settings.iter().flat_map(|setting| setting.published);
-        rows.any(|row| matches!(row.measure, Measure::Share { .. }))
-    }
-
-    /// Do runs have to look at zones that are compacted?
-    pub fn wants_moves(&self) -> bool {
         let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
-        metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name))
-    }
-
-    /// Do runs have to hold placement in tiers against the best?
-    pub fn wants_placement(&self) -> bool {
-        self.counts.iter().any(|count| count.of.iter().any(|name| name.starts_with("placement_")))
+        Options {
+            profile_tree: rows.any(|row| matches!(row.measure, Measure::Share { .. })),
+            moves: metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name)),
+            placement: names().any(|name| name.starts_with("placement_")),
+            ..Options::default()
+        }
     }
 
     /// Profiles: the sides, then the context.
@@ -373,7 +370,7 @@ pub struct Case {
     /// The share of full size.
     pub scale: f64,
     /// The machine.
-    pub machine: Machine,
+    pub machine: Arc<Machine>,
     /// Bytes of memory.
     pub memory: u64,
     /// The state of memory to begin with.
@@ -381,7 +378,7 @@ pub struct Case {
     /// The program's name as `pagefold run` takes it.
     pub name: String,
     /// The program.
-    pub program: Program,
+    pub program: Arc<Program>,
 }
 
 impl Case {
@@ -413,9 +410,29 @@ impl Case {
             let why = text.split(';').next().unwrap_or_default().trim_start_matches("--memory: ").to_owned();
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
-        let program = Program::find(&name)?.for_share_of_its_time(time);
+        let program = Arc::new(Program::find(&name)?.for_share_of_its_time(time));
         let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
-        Ok(Case { setting, scale, machine, memory, fragment, name, program })
+        Ok(Case { setting, scale, machine: Arc::new(machine), memory, fragment, name, program })
+    }
+
+    /// The cells of a reproduction with this setting, one for each profile.
+    pub fn cells(&self, of: &Reproduction) -> Result<Vec<Cell>> {
+        let cell = |name| {
+            let mut profile = Profile::parse(name, of.knobs)?;
+            profile.knobs.splice(0..0, self.setting.knobs.iter().copied());
+            Ok(Cell {
+                program_name: self.name.clone(),
+                program: self.program.clone(),
+                machine_name: self.setting.machine.to_owned(),
+                machine: self.machine.clone(),
+                memory: Some(self.memory),
+                fragment: self.fragment.clone(),
+                groups: Vec::new(),
+                profile,
+                options: of.options(),
+            })
+        };
+        of.profiles().into_iter().map(cell).collect()
     }
 }
 
@@ -435,7 +452,6 @@ pub fn parse_scale(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
 
     #[test]
     fn every_reproduction_can_be_set_up() {

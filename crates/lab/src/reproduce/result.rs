@@ -1,27 +1,17 @@
 //! What a reproduction has shown.
 
 use super::gain::{self, GainOutcome};
-use super::{Case, Count, Load, Published, Reproduction};
+use super::{Case, Count, Load, Published, Reproduction, text};
+use crate::document::Document;
 use crate::engine::Fragmentation;
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version of the JSON document.
-const SCHEMA: u32 = 3;
-
 /// The result of a reproduction; keys as in docs/json.md.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// Version of this document.
-    pub schema: u32,
-    /// Of Pagefold.
-    pub version: String,
-    /// Of Pagefold's source.
-    pub commit: String,
-    /// Always `reproduce`.
-    pub command: String,
     /// Which.
     pub reproduction: String,
     /// Where the figures are published.
@@ -118,14 +108,19 @@ pub struct Change {
     pub miss_pct: Option<f64>,
 }
 
+impl Document for Outcome {
+    const COMMAND: &'static str = "reproduce";
+    const SCHEMA: u32 = 3;
+
+    fn text(&self) -> String {
+        text::render(self)
+    }
+}
+
 impl Outcome {
     /// An outcome without settings.
     pub fn new(of: &Reproduction, scale: f64, seed: u64, runs: u32) -> Outcome {
         Outcome {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-            command: "reproduce".to_owned(),
             reproduction: of.name.to_owned(),
             source: of.source.to_owned(),
             scale,

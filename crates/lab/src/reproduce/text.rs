@@ -12,7 +12,7 @@ const WIDTH: usize = 110;
 const MANY: usize = 4;
 
 /// The whole result.
-pub fn render(outcome: &Outcome) -> String {
+pub(super) fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
     text.push_str(&super::gain::render(outcome));
     let settings: Vec<_> = outcome.settings.iter().filter(|setting| setting.gains.is_empty()).collect();
@@ -225,12 +225,13 @@ fn wrapped(note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Document;
     use crate::reproduce::result::tests::outcome;
 
     #[test]
     fn ours_stands_beside_what_was_published() {
         let mut outcome = outcome();
-        let text = render(&outcome);
+        let text = outcome.text();
         let line = |start: &str| -> Vec<&str> {
             let line = text.lines().find(|line| line.starts_with(start)).expect(start);
             line.split_whitespace().collect()
@@ -255,7 +256,7 @@ mod tests {
         assert!(text.contains("INTERRUPTED") && text.contains("INVLPG"));
         assert!(text.lines().all(|line| line == line.trim_end()));
         outcome.complete = true;
-        assert!(!render(&outcome).contains("INTERRUPTED"));
+        assert!(!outcome.text().contains("INTERRUPTED"));
     }
 
     #[test]

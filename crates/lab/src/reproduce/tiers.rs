@@ -175,7 +175,8 @@ pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome]) -> String 
 
 #[cfg(test)]
 mod tests {
-    use crate::reproduce::{Case, Outcome, Reproduction, render};
+    use crate::document::Document;
+    use crate::reproduce::{Case, Outcome, Reproduction};
 
     #[test]
     fn every_way_has_a_line_of_its_own() {
@@ -192,7 +193,7 @@ mod tests {
             })
             .collect();
         outcome.add(&case, &runs);
-        let text = render(&outcome);
+        let text = outcome.text();
         let line = text
             .lines()
             .find(|line| line.starts_with("trace of sqlite, 1:2") && line.contains(" nomad "))

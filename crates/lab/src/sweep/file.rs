@@ -31,10 +31,10 @@
 //! metrics = ["run_time", "ipis_received"]
 //! ```
 
+use super::plan::{Cut, Sweep, What};
 use crate::error::{Error, Result};
 use crate::suggest;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::Deserialize;
 use std::path::Path;
 
 /// The most points that a sweep may have: more is a slip.
@@ -100,72 +100,6 @@ impl Default for Show {
     }
 }
 
-/// What one run is told, the seed left out. Two points that are told the same are one run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct What {
-    /// As `pagefold run` takes it; so all that follows.
-    pub program: String,
-    /// A preset or a file.
-    pub machine: String,
-    /// Bytes or a share; none: all that the machine has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
-    /// With settings of its own, or not.
-    pub profile: String,
-    /// Knobs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// The state of memory to begin with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<String>,
-    /// Is the oracle to look on?
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub verify: bool,
-}
-
-/// A combination of values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// Of which cut.
-    pub cut: usize,
-    /// A value for each axis.
-    pub values: Vec<String>,
-    /// Which of the sweep's runs it is.
-    pub what: usize,
-    /// The point that has the first value of the axis that is compared, and else the same: perhaps itself.
-    pub base: usize,
-}
-
-/// A part of a sweep: all combinations of its axes' values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cut {
-    /// The values of each axis, in the order of axes.
-    pub values: Vec<Vec<String>>,
-}
-
-/// A sweep, understood.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
-    /// For people.
-    pub title: String,
-    /// Seeds for each point.
-    pub runs: u32,
-    /// The first.
-    pub seed: u64,
-    /// Names of axes, in the file's order.
-    pub axes: Vec<String>,
-    /// Its parts.
-    pub cuts: Vec<Cut>,
-    /// All points, cut by cut; the last axis' values follow each other.
-    pub points: Vec<Point>,
-    /// What is run for them, each once.
-    pub whats: Vec<What>,
-    /// The axis whose values stand beside each other.
-    pub compare: Option<usize>,
-    /// What is shown of runs: metrics or counters.
-    pub metrics: Vec<String>,
-}
-
 impl Sweep {
     /// Read a file.
     pub fn read(path: &Path) -> Result<(Sweep, String)> {
@@ -185,66 +119,45 @@ impl Sweep {
             cuts => cuts.iter().map(|cut| cut_of(cut, &axes, &common)).collect::<Result<_, _>>()?,
         };
         let compare = file.show.compare.as_deref().map(|name| place(&axes, name)).transpose()?;
+        if file.runs == 0 || file.seed.checked_add(u64::from(file.runs)).is_none() {
+            return Err(format!("there are no {} seeds from {} on", file.runs, file.seed));
+        }
+        if !cuts
+            .iter()
+            .try_fold(0, |all: usize, cut| all.checked_add(cut.points()?))
+            .is_some_and(|all| all <= MOST)
+        {
+            return Err(format!("it has more than {MOST} points"));
+        }
         let mut sweep = Sweep {
             title: file.title,
             runs: file.runs,
             seed: file.seed,
-            axes,
+            axes: axes.clone(),
             cuts,
-            points: Vec::new(),
-            whats: Vec::new(),
             compare,
             metrics: file.show.metrics,
+            ..Sweep::default()
         };
-        if sweep.runs == 0 || sweep.seed.checked_add(u64::from(sweep.runs)).is_none() {
-            return Err(format!("there are no {} seeds from {} on", sweep.runs, sweep.seed));
-        }
-        sweep.expand(&file.run)?;
-        Ok(sweep)
-    }
-
-    /// Find all points and what they run.
-    fn expand(&mut self, template: &Template) -> Result<(), String> {
-        let mut used = vec![false; self.axes.len()];
-        let mut known: BTreeMap<What, usize> = BTreeMap::new();
-        for (cut, Cut { values }) in self.cuts.iter().enumerate() {
-            let count =
-                values.iter().try_fold(self.points.len(), |all, axis| all.checked_mul(axis.len().max(1)));
-            if count.is_none_or(|count| count > MOST) {
-                return Err(format!("it has more than {MOST} points"));
-            }
-            // How far apart points are that differ in what is compared alone.
-            let (step, count) = self.compare.map_or((1, 1), |axis| {
-                (values[axis + 1..].iter().map(Vec::len).product(), values[axis].len())
-            });
-            for (at, values) in combinations(values).into_iter().enumerate() {
-                let values = coupled(&self.axes, &values, &mut used)?;
-                let fill = Fill { axes: &self.axes, values: &values };
-                let what = fill.what(template, &mut used)?;
-                let next = known.len();
-                let what = *known.entry(what).or_insert(next);
-                let base = self.points.len() - at / step % count * step;
-                self.points.push(Point { cut, values, what, base });
-            }
-        }
-        if let Some(axis) = used.iter().position(|&used| !used) {
-            let name = &self.axes[axis];
-            return Err(format!(
+        let mut used = vec![false; axes.len()];
+        sweep.expand(|_, values| {
+            let values = coupled(&axes, &values, &mut used)?;
+            let what = Fill { axes: &axes, values: &values }.what(&file.run, &mut used)?;
+            Ok::<_, String>((values, what))
+        })?;
+        match axes.iter().zip(used).find(|(_, used)| !used) {
+            None => Ok(sweep),
+            Some((name, _)) => Err(format!(
                 "axis '{name}' is used nowhere: write {{{name}}} where its values belong in [run]"
-            ));
+            )),
         }
-        let mut whats: Vec<_> = known.into_iter().map(|(what, number)| (number, what)).collect();
-        whats.sort_unstable_by_key(|&(number, _)| number);
-        self.whats = whats.into_iter().map(|(_, what)| what).collect();
-        Ok(())
     }
+}
 
-    /// What a run's point is called in messages: `cpus=8, threads=16`.
-    pub fn name_of(&self, what: usize) -> String {
-        let point = self.points.iter().find(|point| point.what == what).expect("each run is some point's");
-        let pairs = self.axes.iter().zip(&point.values).map(|(axis, value)| format!("{axis}={value}"));
-        let name = pairs.collect::<Vec<_>>().join(", ");
-        if name.is_empty() { "its one point".to_owned() } else { name }
+impl Cut {
+    /// The number of its points, if it can be counted.
+    fn points(&self) -> Option<usize> {
+        self.values.iter().try_fold(1, |all: usize, axis| all.checked_mul(axis.len()))
     }
 }
 
@@ -286,14 +199,6 @@ fn cut_of(cut: &toml::Table, axes: &[String], common: &[Vec<String>]) -> Result<
         all[place(axes, name)?] = values(name, value)?;
     }
     Ok(Cut { values: all })
-}
-
-/// All combinations of one value of each; of none there is one, which is empty.
-fn combinations(axes: &[Vec<String>]) -> Vec<Vec<String>> {
-    axes.iter().fold(vec![Vec::new()], |before, values| {
-        let with = |start: &Vec<String>, value: &String| [&start[..], std::slice::from_ref(value)].concat();
-        before.iter().flat_map(|start| values.iter().map(move |value| with(start, value))).collect()
-    })
 }
 
 /// The values of a point, those that are told by other axes filled in.
