@@ -1,9 +1,9 @@
 //! How a program fares with more and less memory: the first question that anyone has of it.
 
+use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::statistics::{Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 
 /// Version of the JSON document.

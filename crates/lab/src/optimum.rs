@@ -1,10 +1,10 @@
 //! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory
 //! (docs/optimum.md).
 
+use crate::grid::Grid;
 use crate::human;
 use crate::profile::PRESETS;
 use crate::record::OptimumRecord;
-use crate::table::Grid;
 use mm::knobs::Knob;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 //! core.
 
 use crate::error::{Error, Result};
+use crate::grid::Grid;
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 use std::fmt::Write;
 

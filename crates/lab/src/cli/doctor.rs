@@ -3,8 +3,8 @@
 use super::output;
 use crate::boot::find::{self, above};
 use crate::error::Result;
+use crate::grid::Grid;
 use crate::linux;
-use crate::table::Grid;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
 //! Points with their numbers.
 
 use super::{Done, Key, Sweep};
+use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point as Mark, render as plot};
 use crate::record::RunRecord;
 use crate::statistics::{Change, Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
