@@ -1,10 +1,11 @@
 //! Policies of deferred flushes beside the fewest flushes that can be safe (docs/bound.md).
 
+use crate::grid::Grid;
 use crate::human;
 use crate::profile::PRESETS;
 use crate::record::{BoundRecord, CauseRecord, LevelRecord, RunRecord};
 use crate::summary::Setup;
-use crate::table::{Grid, heading};
+use crate::table::heading;
 use mm::knobs::{FlushPolicy, Knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

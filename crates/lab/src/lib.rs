@@ -8,6 +8,7 @@
 //! rundir         results on disk            list      what there is to choose from
 //! table          results for people         summary   results for scripts
 //! svg            results as a picture     breakdown where the time went
+//! grid           cells in columns
 //! metrics        the rows of a result       statistics  means and intervals
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
@@ -29,6 +30,7 @@ pub mod document;
 pub mod engine;
 pub mod error;
 pub mod experiment;
+pub mod grid;
 pub mod groups;
 pub mod human;
 pub mod info;

@@ -2,7 +2,7 @@
 
 use crate::engine::{self, Machine};
 use crate::error::Result;
-use crate::table::Grid;
+use crate::grid::Grid;
 use crate::{metrics, profile, reproduce};
 use mm::event::Event;
 use mm::knobs::Knob;

@@ -5,7 +5,7 @@ use crate::os::GROUPS;
 use crate::report::{self, Verdict, say};
 use crate::sys::{self, nr};
 use crate::task::World;
-use crate::{counters, heap, memory, swap, touch};
+use crate::{counters, heap, memory, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -161,7 +161,7 @@ fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64
     let before = counters::read(&wishes.counters);
     taken.begin();
     let start = sys::now();
-    must("the program's first process", world.start(0, true));
+    must("the program's first process", world.start(0, true, os::run));
     // What the kernel needs beside the program, on average over the run.
     let (mut looks, mut sum) = (0u64, 0i64);
     loop {

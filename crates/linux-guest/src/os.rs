@@ -1,5 +1,6 @@
 //! The system as a task of the program sees it: every call is the kernel's own, every access a real one.
 
+use crate::report;
 use crate::sys::{self, nr};
 use crate::task::World;
 use crate::touch;
@@ -9,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Remap, Role, Signal,
-    TaskHandle,
+    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Remap, Role,
+    Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -23,7 +24,7 @@ const LARGEST_TRANSFER: usize = 1 << 20;
 pub const GROUPS: &str = "/groups";
 
 /// One task's view.
-pub struct LinuxOs {
+struct LinuxOs {
     world: &'static World,
     task: u32,
     transfer: Vec<u8>,
@@ -32,17 +33,6 @@ pub struct LinuxOs {
 }
 
 impl LinuxOs {
-    /// The view of a task that begins to live.
-    pub fn new(world: &'static World, task: u32) -> LinuxOs {
-        LinuxOs { world, task, transfer: Vec::new(), accesses: 0, progress: 0 }
-    }
-
-    /// Add up what the task did.
-    pub fn done(self) {
-        self.world.accesses.fetch_add(self.accesses, SeqCst);
-        self.world.progress.fetch_add(self.progress, SeqCst);
-    }
-
     /// Move `len` bytes between a file and a buffer of the guest's own.
     fn transfer(&mut self, number: u64, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let room = len.min(LARGEST_TRANSFER as u64) as usize;
@@ -62,6 +52,27 @@ impl LinuxOs {
         }
         Ok(done)
     }
+}
+
+/// Runs the program as one task and adds up what the task did.
+pub fn run(world: &'static World, task: u32, role: Role) {
+    let mut os = LinuxOs { world, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let signal = world.program.run(&mut os, role).err();
+    if let Some(note) = world.program.note(role) {
+        report::say(format_args!("@note {note}"));
+    }
+    if let Some(signal) = signal
+        && !world.program.may_die()
+    {
+        world.signals.fetch_add(1, SeqCst);
+        match signal {
+            Signal::Segv { addr } => report::say(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
+            Signal::Bus { addr } => report::say(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
+            Signal::Kill => report::say(format_args!("@signal task {task}: SIGKILL")),
+        }
+    }
+    world.accesses.fetch_add(os.accesses, SeqCst);
+    world.progress.fetch_add(os.progress, SeqCst);
 }
 
 /// Lay out a file's blocks on its device: zeroes, written past the page cache, so that reading them is real work.
@@ -191,11 +202,11 @@ impl Os for LinuxOs {
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.world.start(role, false).map(TaskHandle)?)
+        Ok(self.world.start(role, false, run).map(TaskHandle)?)
     }
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.world.start(role, true).map(TaskHandle)?)
+        Ok(self.world.start(role, true, run).map(TaskHandle)?)
     }
 
     fn join(&mut self, task: TaskHandle) {

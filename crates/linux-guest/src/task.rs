@@ -2,7 +2,6 @@
 
 use crate::choice::Choice;
 use crate::heap;
-use crate::os::LinuxOs;
 use crate::report;
 use crate::sys::{self, Code, Ended, linux_clone, nr};
 use alloc::boxed::Box;
@@ -10,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use program::{Program, Role, Signal};
+use program::Role;
 
 /// Bytes of a task's stack.
 const STACK: usize = 96 << 10;
@@ -86,12 +85,16 @@ struct Barrier {
     round: AtomicU32,
 }
 
+/// What a task does between its start and its end: `os` runs the program as the task of this number.
+pub type Body = fn(&'static World, u32, Role);
+
 /// What a new task finds at its start.
 struct Start {
     world: &'static World,
     task: u32,
     role: Role,
     is_process: bool,
+    body: Body,
 }
 
 impl World {
@@ -115,8 +118,8 @@ impl World {
         }
     }
 
-    /// Start a task; returns its number in this run.
-    pub fn start(&'static self, role: Role, is_process: bool) -> Result<u32, Code> {
+    /// Starts a task and returns its number in this run.
+    pub fn start(&'static self, role: Role, is_process: bool, body: Body) -> Result<u32, Code> {
         // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM; CHILD_CLEARTID tells who joins.
         const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
         const PARENT_SETTID: u64 = 0x10_0000;
@@ -130,7 +133,7 @@ impl World {
             slots.len() as u32 - 1
         });
         self.tasks.fetch_add(1, SeqCst);
-        let start = Box::into_raw(Box::new(Start { world: self, task, role, is_process }));
+        let start = Box::into_raw(Box::new(Start { world: self, task, role, is_process, body }));
         let flags = PARENT_SETTID | if is_process { SIGCHLD } else { THREAD };
         let live = live as extern "C" fn(*mut Start) -> ! as *const () as u64;
         // SAFETY: the stack is the new task's alone, and stays until it was joined; so does the slot.
@@ -203,25 +206,10 @@ impl World {
 /// A task's life, on its own stack.
 extern "C" fn live(start: *mut Start) -> ! {
     // SAFETY: it was made for this task, which takes it.
-    let Start { world, task, role, is_process } = *unsafe { Box::from_raw(start) };
+    let Start { world, task, role, is_process, body } = *unsafe { Box::from_raw(start) };
     if is_process {
         world.own_faults.fetch_add(heap::enter(), SeqCst);
     }
-    let mut os = LinuxOs::new(world, task);
-    let signal = world.program.run(&mut os, role).err();
-    if let Some(note) = world.program.note(role) {
-        report::say(format_args!("@note {note}"));
-    }
-    if let Some(signal) = signal
-        && !world.program.may_die()
-    {
-        world.signals.fetch_add(1, SeqCst);
-        match signal {
-            Signal::Segv { addr } => report::say(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
-            Signal::Bus { addr } => report::say(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
-            Signal::Kill => report::say(format_args!("@signal task {task}: SIGKILL")),
-        }
-    }
-    os.done();
+    body(world, task, role);
     sys::exit(if is_process { nr::EXIT_GROUP } else { nr::EXIT }, 0)
 }

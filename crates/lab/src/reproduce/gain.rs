@@ -1,10 +1,10 @@
 //! Published gains: of how many per cent something is said to be better, where the figures themselves are not told.
 
 use super::{Count, KSWAPD, Measure, Outcome, Reproduction, Setting, SettingOutcome};
+use crate::grid::Grid;
 use crate::human;
 use crate::record::RunRecord;
 use crate::statistics::{Change, Interval};
-use crate::table::Grid;
 use serde::Serialize;
 
 /// A published gain of a profile against the first side.

@@ -1,8 +1,8 @@
 //! A reproduction for people.
 
 use super::{Change, Outcome, Row, SettingOutcome};
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

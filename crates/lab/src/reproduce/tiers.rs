@@ -2,8 +2,8 @@
 //! optimum of placement.
 
 use super::{Count, Gain, Load, Measure, Outcome, Reproduction, Setting, SettingOutcome, Side};
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use mm::knobs::Knob;
 
 /// TPP's gain over Linux without it, up to 18 % more work a second: so much less time.

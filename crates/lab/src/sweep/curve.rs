@@ -5,11 +5,11 @@ use super::result::reasons;
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
 use crate::error::Result;
+use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE, Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -4,10 +4,10 @@
 use super::plan::{Sweep, What};
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
+use crate::grid::Grid;
 use crate::human;
 use crate::profile::PRESETS;
 use crate::record::OptimumRecord;
-use crate::table::Grid;
 use mm::knobs::Knob;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@
 use super::plan::{Sweep, What};
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
+use crate::grid::Grid;
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,10 +3,10 @@
 use super::plan::Sweep;
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
+use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point as Mark, render as plot};
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
-use crate::table::Grid;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
