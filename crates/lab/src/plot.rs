@@ -1,9 +1,8 @@
 //! Lines over one axis as a picture, panel under panel: plain SVG, as [`crate::svg`] makes it.
 
-use crate::svg::escape;
+use crate::svg::{TEXT, frame, label, line};
 use std::fmt::Write;
 
-const WIDTH: f64 = 880.0;
 /// Where a panel's plot begins, and its size.
 const PLOT: (f64, f64, f64) = (92.0, 600.0, 200.0);
 /// Lines of profiles, in order; told apart by those who see no colours by their dashes.
@@ -15,7 +14,6 @@ const LINES: [(&str, &str); 6] = [
     ("#b38600", "4 4"),
     ("#5b616b", "1 3"),
 ];
-const TEXT: &str = "#1d2129";
 const FAINT: &str = "#8a8f98";
 
 /// A measured point.
@@ -63,12 +61,7 @@ pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
             y += 16.0;
         }
     }
-    let height = y;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{text}</svg>\n"
-    )
+    frame(y, &text)
 }
 
 /// How far up a value stands.
@@ -168,22 +161,6 @@ fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
         );
         label(text, (x + 30.0, y + 4.0), ("start", TEXT), name);
     }
-}
-
-fn line(text: &mut String, from: (f64, f64), to: (f64, f64), color: &str) {
-    let _ = writeln!(
-        text,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{color}\"/>",
-        from.0, from.1, to.0, to.1
-    );
-}
-
-fn label(text: &mut String, (x, y): (f64, f64), (anchor, color): (&str, &str), words: &str) {
-    let _ = writeln!(
-        text,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
-        escape(words)
-    );
 }
 
 /// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; of nothing 1.

@@ -41,7 +41,7 @@ pub struct Key {
 /// A finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// Seconds that the experiment had taken when it ended.
+    /// Seconds on this computer: of a reproduction those of the run, else of the experiment until the run ended.
     pub host_seconds: f64,
     /// What it measured.
     pub record: RunRecord,

@@ -13,6 +13,8 @@ const PLOT: (f64, f64) = (240.0, 300.0);
 const ROW: f64 = 20.0;
 const GOOD: &str = "#2a7f62";
 const BAD: &str = "#b8472f";
+/// The colour of words.
+pub(crate) const TEXT: &str = "#1d2129";
 const NONE: &str = "#8a8f98";
 
 /// Can a picture be made of it? Only changes are drawn.
@@ -34,13 +36,7 @@ pub fn render(summary: &Summary) -> String {
         NONE,
         "to the right: better · green/red: the interval excludes no change · grey: it does not",
     );
-    let height = drawing.y + 14.0;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{}</svg>\n",
-        drawing.text
-    )
+    frame(drawing.y + 14.0, &drawing.text)
 }
 
 /// Text that grows downwards.
@@ -65,7 +61,7 @@ impl Drawing {
 
     /// One profile against the base.
     fn panel(&mut self, summary: &Summary, base: &str, profile: &str) {
-        self.label(16.0, "start", "#1d2129", &format!("{profile} against {base}, change in %"));
+        self.label(16.0, "start", TEXT, &format!("{profile} against {base}, change in %"));
         self.y += 8.0;
         let top = self.y;
         let rows: Vec<(&SummaryRow, &SummaryRow)> = summary
@@ -131,7 +127,7 @@ impl Drawing {
             );
         }
         self.y = middle + 4.0;
-        self.label(PLOT.0 - 12.0, "end", "#1d2129", &row.metric);
+        self.label(PLOT.0 - 12.0, "end", TEXT, &row.metric);
         let change = row.change_pct.map_or("n/a".to_owned(), human::percent);
         self.label(PLOT.0 + PLOT.1 + 84.0, "end", color, &change);
         let values = format!(
@@ -143,14 +139,34 @@ impl Drawing {
         self.y = middle + ROW / 2.0;
     }
 
-    fn label(&mut self, x: f64, anchor: &str, color: &str, text: &str) {
-        let y = self.y;
-        let _ = writeln!(
-            self.text,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
-            escape(text)
-        );
+    fn label(&mut self, x: f64, anchor: &str, color: &str, words: &str) {
+        label(&mut self.text, (x, self.y), (anchor, color), words);
     }
+}
+
+/// A picture of this height with these elements.
+pub(crate) fn frame(height: f64, elements: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{elements}</svg>\n"
+    )
+}
+
+pub(crate) fn line(text: &mut String, from: (f64, f64), to: (f64, f64), color: &str) {
+    let _ = writeln!(
+        text,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{color}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+pub(crate) fn label(text: &mut String, (x, y): (f64, f64), (anchor, color): (&str, &str), words: &str) {
+    let _ = writeln!(
+        text,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
+        escape(words)
+    );
 }
 
 /// Where a change stands, cut at the ends of the axis.
@@ -158,7 +174,7 @@ fn place(change: f64) -> f64 {
     PLOT.0 + PLOT.1 * (change.clamp(-100.0, 100.0) + 100.0) / 200.0
 }
 
-pub(crate) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

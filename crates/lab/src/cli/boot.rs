@@ -1,20 +1,23 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
-use super::args::BootArgs;
-use super::many::{check_seeds, progress_bar};
+use super::groups::{GroupArg, parse_group};
+use super::nodes::NodesArgs;
+use super::options::{Style, check_seeds, progress_bar};
 use super::output;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
 use crate::cell::Cell;
-use crate::document::{SCHEMA, to_json};
+use crate::document::{Document, SCHEMA, to_json};
 use crate::engine::{GroupSpec, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
+use crate::size::{Memory, parse_bytes};
 use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use mm::units::PAGE_SIZE;
 use serde::Serialize;
@@ -31,6 +34,76 @@ pub(super) const LEAST_SWAP: u64 = 64 << 20;
 pub(super) const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
 const BELOW_4G: u64 = 2816 << 20;
+
+/// What `boot` takes.
+#[derive(Debug, Args)]
+pub struct BootArgs {
+    /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or
+    /// selftest, conformance, scenario:NAME
+    #[arg(value_name = "PROGRAM", required_unless_present = "bench")]
+    program: Option<String>,
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    profile: String,
+    /// Set a knob; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+    /// CPUs and NUMA nodes.
+    #[command(flatten)]
+    nodes: NodesArgs,
+    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
+    /// most, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Option<Memory>,
+    /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    groups: Vec<GroupArg>,
+    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    swap: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Boots, one after the other, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Check every load against the last store (what happens unless --no-check is given)
+    #[arg(long, overrides_with = "no_check")]
+    verify: bool,
+    /// Do not check loads: plain loads and stores
+    #[arg(long, overrides_with = "verify")]
+    no_check: bool,
+    /// Run the CPUs in turn, with time that counts instructions: the same command does the same again
+    #[arg(long)]
+    icount: bool,
+    /// Also run the simulated machine of the same shape, and set their counts side by side (docs/boot.md)
+    #[arg(long)]
+    side_by_side: bool,
+    /// Count the instructions of the memory manager's operations, beside Linux's
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
+    bench: bool,
+    /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
+    #[arg(long, value_name = "FILE")]
+    qemu: Option<PathBuf>,
+    /// Kill a guest that has not ended after so many seconds; it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+    /// Leave out the N-th flush that other CPUs are asked for (only a kernel that is built with this fault can)
+    #[arg(long, value_name = "N", hide = true)]
+    drop: Option<u64>,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+    /// Neither progress nor the guest's log on standard error
+    #[arg(long, short)]
+    quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    no_host_time: bool,
+}
 
 /// `pagefold boot`.
 pub(super) fn boot(args: &BootArgs) -> Result<()> {
@@ -153,7 +226,7 @@ fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
     // Rounded up to MiB, as the name of the simulated twin counts it.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
-    Shape::new(args.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
+    Shape::new(args.nodes.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
 }
 
 /// The result of booted runs as JSON: that of any run, and what the guest was.
@@ -198,7 +271,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         Program::Named(_) => {
             let words = Program::built_in(name)?;
             // As many as any program has that chooses their number itself.
-            let threads = words.threads.unwrap_or(args.cpus.max(MOST_USUAL_THREADS));
+            let threads = words.threads.unwrap_or(args.nodes.cpus.max(MOST_USUAL_THREADS));
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
@@ -247,7 +320,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {
-        let mut result = SideBySide::of(setup, args.cpus, &simulated, &booted, args.style.all);
+        let mut result = SideBySide::of(setup, args.nodes.cpus, &simulated, &booted, args.style.all);
         result.host_seconds = host_seconds;
         return compared(args, &result);
     }
@@ -305,17 +378,38 @@ fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     }
 }
 
-/// A check's result as JSON.
+/// The result of a check.
 #[derive(Serialize)]
 struct CheckSummary<'a> {
-    schema: u32,
-    version: &'static str,
-    commit: &'static str,
-    command: &'static str,
     check: &'a str,
     guest: GuestShape,
     verdict: &'static str,
     lines: &'a [String],
+    #[serde(skip)]
+    shape: Shape,
+    /// Loads that the guest checked.
+    #[serde(skip)]
+    checked: u64,
+}
+
+impl Document for CheckSummary<'_> {
+    const COMMAND: &'static str = "boot-check";
+
+    fn text(&self) -> String {
+        let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        let shape = self.shape;
+        text += &format!(
+            "{}: ok on {}, {}, {}",
+            self.check,
+            human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
+            human::plural(u64::from(shape.count()), "node", "nodes"),
+            human::bytes(shape.memory() as f64)
+        );
+        if self.checked > 0 {
+            text += &format!("; {} loads checked", human::grouped(self.checked));
+        }
+        text + "\n"
+    }
 }
 
 /// Let the guest test itself.
@@ -329,31 +423,15 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
-    if args.style.json {
-        return output::print(&to_json(&CheckSummary {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("PAGEFOLD_COMMIT"),
-            command: "boot-check",
-            check: name,
-            guest: GuestShape::of(&guest),
-            verdict: report.end.map_or("", Verdict::word),
-            lines: &report.log,
-        })?);
-    }
-    let mut text: String = report.log.iter().map(|line| format!("{line}\n")).collect();
-    let shape = guest.shape;
-    text.push_str(&format!(
-        "{name}: ok on {}, {}, {}",
-        human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
-        human::plural(u64::from(shape.count()), "node", "nodes"),
-        human::bytes(shape.memory() as f64)
-    ));
-    if let Some(check) = report.check.filter(|check| check.checked > 0) {
-        text.push_str(&format!("; {} loads checked", human::grouped(check.checked)));
-    }
-    text.push('\n');
-    output::print(&text)
+    let summary = CheckSummary {
+        check: name,
+        guest: GuestShape::of(&guest),
+        verdict: report.end.map_or("", Verdict::word),
+        lines: &report.log,
+        shape: guest.shape,
+        checked: report.check.map_or(0, |check| check.checked),
+    };
+    output::show(&summary, args.style.json)
 }
 
 /// Count instructions: on one CPU, and on four for what others take part in.

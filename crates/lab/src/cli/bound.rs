@@ -1,7 +1,6 @@
 //! `bound`: one run of each policy, held against the fewest flushes that can be safe.
 
-use super::args::BoundArgs;
-use super::experiment::{Measurement, interrupted, measure, understand};
+use super::experiment::{Measurement, WhatArgs, interrupted, measure, understand};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
@@ -10,6 +9,21 @@ use crate::engine::Options;
 use crate::error::Result;
 use crate::experiment::Ended;
 use crate::interrupt;
+use clap::Args;
+
+/// What `bound` takes.
+#[derive(Debug, Args)]
+pub struct BoundArgs {
+    /// A profile; may be given several times [default: one for each policy of the knob tlb.unmap]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    profiles: Vec<String>,
+    /// What to run, and how.
+    #[command(flatten)]
+    what: WhatArgs,
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    json: bool,
+}
 
 /// `pagefold bound`.
 pub(super) fn bound(args: BoundArgs) -> Result<()> {

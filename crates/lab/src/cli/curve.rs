@@ -1,11 +1,10 @@
 //! `curve`: a program with more and less memory.
 
-use super::many::{Many, check_seeds};
+use super::options::{Many, On, check_seeds};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::sweep::measure;
 use crate::document::Document;
-use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job};
 use crate::interrupt;
@@ -33,12 +32,9 @@ pub struct CurveArgs {
     /// Runs for each size and profile
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
-    #[arg(long, value_name = "PRESET|FILE.toml", default_value = engine::DEFAULT_MACHINE)]
-    machine: String,
-    /// Set a knob for all profiles; may be given several times
-    #[arg(long = "set", value_name = "KNOB=VALUE")]
-    settings: Vec<String>,
+    /// The machine and its knobs.
+    #[command(flatten)]
+    on: On,
     /// Also draw it as an SVG picture; what FILE held is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -49,12 +45,12 @@ pub struct CurveArgs {
 /// `pagefold curve`.
 pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     check_seeds(args.many.seed, args.runs)?;
-    Profile::parse_all(&args.profiles, &args.settings)?;
+    Profile::parse_all(&args.profiles, &args.on.settings)?;
     let mut catalog = Catalog::default();
-    catalog.machine(&args.machine)?;
+    catalog.machine(&args.on.machine)?;
     let peak_live = catalog.program(&args.program)?.peak_live();
     let sizes = sizes(&args.memory, peak_live)?;
-    let (program, machine, set) = (args.program.clone(), args.machine.clone(), args.settings.clone());
+    let (program, machine, set) = (args.program.clone(), args.on.machine.clone(), args.on.settings.clone());
     let of = What { program, machine, set, ..What::default() };
     let sweep = sweep(&of, &sizes, &args.profiles, (args.many.seed, args.runs));
     let cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;

@@ -1,10 +1,10 @@
 //! `run` and `compare`: understand the input, do the runs, print the result.
 
-use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
-use super::groups::GroupArg;
-use super::many::{check_seeds, progress_bar, threads};
+use super::groups::{GroupArg, parse_group};
+use super::options::{On, Style, check_seeds, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
+use super::visit::parse_visit;
 use crate::cell::Cell;
 use crate::document::{SCHEMA, to_json};
 use crate::engine::{Fragmentation, Machine, Options, Program, Visit};
@@ -13,13 +13,145 @@ use crate::experiment::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::rundir::{self, Done, Key};
+use crate::size::Memory;
 use crate::summary::{Setup, Summary};
 use crate::tree::Tree;
 use crate::{interrupt, kept, svg as picture, table};
+use clap::Args;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    profile: String,
+    /// Also show where CPU time went, function by function; --json carries the tree too
+    #[arg(long)]
+    profile_tree: bool,
+    /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the
+    /// `end`, after COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
+    #[arg(long, value_name = "TIME[:COMMANDS]", value_parser = parse_visit)]
+    lru_gen: Vec<Visit>,
+    /// Show them as lru_gen_full does
+    #[arg(long, requires = "lru_gen")]
+    lru_gen_full: bool,
+    /// Also write where CPU time went as folded stacks, for flame graphs; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Runs with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// What both have in common.
+    #[command(flatten)]
+    common: ExperimentArgs,
+}
+
+impl RunArgs {
+    /// Looks at generations.
+    fn visits(&self) -> Vec<Visit> {
+        self.lru_gen.iter().map(|visit| Visit { full: self.lru_gen_full, ..visit.clone() }).collect()
+    }
+}
+
+/// What `compare` takes.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The profile to compare with: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    base: String,
+    /// A profile to compare; may be given several times
+    #[arg(long = "with", required = true, value_name = "PROFILE")]
+    others: Vec<String>,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// What both have in common.
+    #[command(flatten)]
+    common: ExperimentArgs,
+}
+
+/// What every experiment takes whose result can be kept.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// What to run, and how.
+    #[command(flatten)]
+    what: WhatArgs,
+    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); one with less fails. Not with
+    /// --preempt
+    #[arg(long)]
+    bound: bool,
+    /// Also count the fewest refaults that there can be (slower; docs/optimum.md). Not with --preempt
+    #[arg(long)]
+    optimum: bool,
+    /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free
+    /// memory is in pieces before and after (slower; docs/compaction.md)
+    #[arg(long)]
+    moves: bool,
+    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower;
+    /// docs/tiers.md)
+    #[arg(long)]
+    placement: bool,
+    /// Begin with free memory in pieces, in a state that is proven (docs/fragmentation.md): frag-50, frag-100, or like
+    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
+    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
+    fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
+    /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
+    /// holds the program (docs/groups.md). May be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    groups: Vec<GroupArg>,
+    /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
+    /// which then goes on
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+}
+
+/// What to run, and how.
+#[derive(Debug, Args)]
+pub struct WhatArgs {
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
+    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8; for applications (docs/programs.md) also with keys and writes,
+    /// like redis:1G:gaussian:10%
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most, like
+    /// 50% [default: all it has]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Option<Memory>,
+    /// The machine and its knobs.
+    #[command(flatten)]
+    on: On,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    jobs: Option<u32>,
+    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one
+    /// page in a row, by a stamp for the whole page (slower; what `checked` and `violations` count)
+    #[arg(long)]
+    verify: bool,
+    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others
+    /// overtake them. Times then say nothing; not with --bound
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    preempt: Option<u32>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    no_host_time: bool,
+}
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
@@ -118,9 +250,9 @@ pub(super) fn understand(
     runs: u32,
     args: &WhatArgs,
 ) -> Result<Plan> {
-    let profiles = Profile::parse_all(profiles, &args.settings)?;
+    let profiles = Profile::parse_all(profiles, &args.on.settings)?;
     check_seeds(args.seed, runs)?;
-    let machine = Arc::new(Machine::find(&args.machine)?);
+    let machine = Arc::new(Machine::find(&args.on.machine)?);
     let program = Arc::new(Program::find(&args.program)?);
     let (footprint, peak_live) = (program.footprint(), program.peak_live());
     let memory = args.memory.map(|memory| memory.resolve(peak_live));
@@ -132,7 +264,7 @@ pub(super) fn understand(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("PAGEFOLD_COMMIT").to_owned(),
         command: command.to_owned(),
-        machine: args.machine.clone(),
+        machine: args.on.machine.clone(),
         program: args.program.clone(),
         memory,
         fragment: None,
@@ -149,7 +281,7 @@ pub(super) fn understand(
     let cell = |profile| Cell {
         program_name: args.program.clone(),
         program: program.clone(),
-        machine_name: args.machine.clone(),
+        machine_name: args.on.machine.clone(),
         machine: machine.clone(),
         memory,
         fragment: None,

@@ -8,11 +8,14 @@ mod doctor;
 mod experiment;
 mod groups;
 mod linux;
-mod many;
+mod list;
+
 mod nodes;
 mod optimum;
+mod options;
 mod output;
 mod parts;
+mod report;
 mod reproduce;
 mod resume;
 mod shell;
@@ -20,12 +23,10 @@ mod sweep;
 mod tracing;
 mod visit;
 
-use crate::document::to_json;
 use crate::error::{Error, Result};
-use crate::record::RunRecord;
-use crate::{list, replay, rundir, summary, svg, table};
-use args::{Cli, Command, ListArgs, ReportArgs};
-use clap::{Parser, ValueEnum};
+use crate::replay;
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 
 /// Do what the command line says.
@@ -48,14 +49,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
         Command::Truth(args) => linux::truth(&args),
-        Command::Report(args) => report(&args),
+        Command::Report(args) => report::report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),
         Command::Info(args) => tracing::info(&args),
-        Command::List(args) => list_topic(&args),
+        Command::List(args) => list::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),
-        Command::Completions(args) => shell::completions(&args),
-        Command::Man(args) => shell::man(&args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     }
 }
 
@@ -79,56 +80,6 @@ fn one_line(text: &str) -> String {
 
 fn sentence(lines: &[&str]) -> String {
     lines.join(" ").replace(" tip: ", "; ")
-}
-
-fn report(args: &ReportArgs) -> Result<()> {
-    let (setup, done) = rundir::load(&args.dir)?;
-    let planned = setup.runs;
-    let host_seconds = done.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
-    let records: Vec<RunRecord> = done.into_iter().map(|done| done.record).collect();
-    let summary = summary::Summary::of(setup, &records, host_seconds, args.style.all);
-    if summary.setup.runs == 0 {
-        return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
-    }
-    if summary.setup.runs < planned {
-        eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
-    }
-    if let Some(path) = &args.svg {
-        if !svg::has_changes(&summary) {
-            return Err(Error::Input(format!(
-                "{}: a result of 'run' has no changes to draw; 'pagefold compare' makes one",
-                args.dir.display()
-            )));
-        }
-        output::save(path, &svg::render(&summary))?;
-    }
-    if args.style.json { output::print(&to_json(&summary)?) } else { output::print(&table::render(&summary)) }
-}
-
-fn list_topic(args: &ListArgs) -> Result<()> {
-    use args::Topic;
-    let Some(topic) = args.topic else { return output::print_listing(&topics(), args.json) };
-    let listing = match topic {
-        Topic::Machines => list::machines(),
-        Topic::Profiles => list::profiles(),
-        Topic::Programs => list::programs(),
-        Topic::Knobs => list::knobs(),
-        Topic::Counters => list::counters(),
-        Topic::Metrics => list::metrics(),
-        Topic::Events => list::events(),
-        Topic::Reproductions => list::reproductions(),
-        Topic::Costs => list::costs(&args.machine)?,
-    };
-    output::print_listing(&listing, args.json)
-}
-
-/// What can be listed.
-fn topics() -> list::Listing {
-    let topics = args::Topic::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-    list::topics(topics.map(|topic| {
-        let help = topic.get_help().map(ToString::to_string).unwrap_or_default();
-        (topic.get_name().to_owned(), help)
-    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of
 //! memory.
 
-use super::args::OptimumArgs;
+use super::options::{Many, On};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::sweep::measure;
@@ -13,7 +13,32 @@ use crate::size::Memory;
 use crate::sweep::optimum::{Case, Table, policies, sweep};
 use crate::sweep::{Catalog, Done, What};
 use crate::{human, interrupt};
+use clap::Args;
 use std::time::Instant;
+
+/// What `optimum` takes.
+#[derive(Debug, Args)]
+pub struct OptimumArgs {
+    /// A trace or a built-in program, as 'pagefold run' takes it; any number
+    #[arg(value_name = "PROGRAM")]
+    programs: Vec<String>,
+    /// Also all built-in programs that say something of replacement policies, with footprints of this size
+    #[arg(long, value_name = "SIZE")]
+    built_in: Option<String>,
+    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default:
+    /// 25%, 50%, 75%, 90%]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Vec<Memory>,
+    /// A profile; may be given several times [default: one for each replacement policy]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    profiles: Vec<String>,
+    /// The machine and its knobs.
+    #[command(flatten)]
+    on: On,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    many: Many,
+}
 
 /// Sizes of memory if none are given.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
@@ -28,11 +53,11 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
         true => policies().map(str::to_owned).collect(),
         false => args.profiles.clone(),
     };
-    Profile::parse_all(&profiles, &args.settings)?;
+    Profile::parse_all(&profiles, &args.on.settings)?;
     let mut catalog = Catalog::default();
-    catalog.machine(&args.machine)?;
+    catalog.machine(&args.on.machine)?;
     let cases = cases(args, &mut catalog)?;
-    let of = What { machine: args.machine.clone(), set: args.settings.clone(), ..What::default() };
+    let of = What { machine: args.on.machine.clone(), set: args.on.settings.clone(), ..What::default() };
     let sweep = sweep(&cases, &of, &profiles, args.many.seed);
     let mut cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;
     cells.iter_mut().for_each(|cell| cell.options.optimum = true);

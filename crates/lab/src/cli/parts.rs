@@ -1,7 +1,6 @@
 //! `parts`: what each part of MGLRU is worth.
 
-use super::args::PartsArgs;
-use super::many::check_seeds;
+use super::options::{Many, check_seeds};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::sweep::{check_metrics, measure};
@@ -9,9 +8,42 @@ use crate::cell::Cell;
 use crate::error::Result;
 use crate::experiment::{Ended, Job, jobs};
 use crate::interrupt;
+use crate::size::Memory;
 use crate::sweep::parts::{Parts, programs, sweep};
 use crate::sweep::{Catalog, Done, What};
+use clap::Args;
 use std::time::Instant;
+
+/// What `parts` takes.
+#[derive(Debug, Args)]
+pub struct PartsArgs {
+    /// A program; may be given several times [default: 15 applications of --size]
+    #[arg(long = "program", value_name = "PROGRAM")]
+    programs: Vec<String>,
+    /// What each of the default programs touches
+    #[arg(long, value_name = "BYTES", default_value = "24M")]
+    size: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most
+    #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%", value_parser = memory_text)]
+    memory: String,
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "laptop")]
+    machine: String,
+    /// What is compared: run_time, refaults, or a metric or counter ('pagefold list metrics', 'list counters')
+    #[arg(long, value_name = "NAME", default_value = "run_time")]
+    metric: String,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    many: Many,
+}
+
+/// Memory as it is written, if it can be understood.
+fn memory_text(text: &str) -> Result<String, String> {
+    text.parse::<Memory>().map(|_| text.to_owned())
+}
 
 /// `pagefold parts`.
 pub(super) fn parts(args: &PartsArgs) -> Result<()> {

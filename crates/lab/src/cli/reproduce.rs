@@ -1,19 +1,41 @@
 //! `reproduce`: do a published comparison again.
 
-use super::args::ReproduceArgs;
-use super::many::{check_seeds, progress_bar, threads};
+use super::options::{Many, check_seeds, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs};
 use crate::interrupt;
 use crate::kept::{self, Plan};
-use crate::record::RunRecord;
 use crate::replay::shell_line;
-use crate::reproduce::{Case, Outcome, Reproduction};
+use crate::reproduce::{Case, Outcome, Reproduction, parse_scale};
+use crate::rundir::Done;
+use clap::Args;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Instant;
+
+/// What `reproduce` takes.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// Which ('pagefold list reproductions')
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the
+    /// reproduction's own]
+    #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
+    scale: Option<f64>,
+    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...; if not given, mostly 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Keep runs in this directory as they end, and the result; who is interrupted goes on with the same command
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// With which seeds, and how to show it.
+    #[command(flatten)]
+    many: Many,
+}
 
 /// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,15 +46,6 @@ struct Key {
     profile: String,
     /// Its seed.
     seed: u64,
-}
-
-/// A finished run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Done {
-    /// Seconds that it took on this computer.
-    host_seconds: f64,
-    /// What it measured.
-    record: RunRecord,
 }
 
 /// A reproduction that is under way.

@@ -1,9 +1,8 @@
 //! `completions` and `man`: what shells and man(1) are told, from the one table of arguments.
 
-use super::args::Cli;
 use super::output;
 use crate::error::{Error, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
@@ -24,15 +23,15 @@ pub struct ManArgs {
 }
 
 /// `pagefold completions`.
-pub(super) fn completions(args: &CompletionsArgs) -> Result<()> {
+pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "pagefold", &mut script);
+    clap_complete::generate(args.shell, &mut command, "pagefold", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
 /// `pagefold man`.
-pub(super) fn man(args: &ManArgs) -> Result<()> {
+pub(super) fn man(args: &ManArgs, command: Command) -> Result<()> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("create", &args.dir, error))?;
-    let written = clap_mangen::generate_to(Cli::command(), &args.dir);
+    let written = clap_mangen::generate_to(command, &args.dir);
     written.map_err(|error| Error::file("write pages to", &args.dir, error))
 }

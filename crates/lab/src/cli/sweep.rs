@@ -1,6 +1,6 @@
 //! `sweep`: the product of what a file varies, kept as it is run.
 
-use super::many::{Running, progress_bar, threads};
+use super::options::{Running, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::cell::Cell;

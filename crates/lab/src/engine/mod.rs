@@ -8,7 +8,7 @@ mod program;
 mod run;
 mod traces;
 
-pub use machine::{Cost, DEFAULT_MACHINE, Machine, machines};
+pub use machine::{DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, Visit};
 pub use program::{Program, programs};
 pub use run::{Options, Run};

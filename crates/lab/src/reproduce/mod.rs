@@ -20,7 +20,7 @@ mod rmap;
 mod text;
 mod tiers;
 
-pub use gain::{Gain, GainOutcome};
+pub use gain::Gain;
 pub use result::{Change, Outcome, Row, SettingOutcome};
 
 use crate::cell::Cell;
@@ -367,8 +367,6 @@ impl Reproduction {
 pub struct Case {
     /// What it is.
     pub setting: &'static Setting,
-    /// The share of full size.
-    pub scale: f64,
     /// The machine.
     pub machine: Arc<Machine>,
     /// Bytes of memory.
@@ -412,7 +410,7 @@ impl Case {
         })?;
         let program = Arc::new(Program::find(&name)?.for_share_of_its_time(time));
         let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
-        Ok(Case { setting, scale, machine: Arc::new(machine), memory, fragment, name, program })
+        Ok(Case { setting, machine: Arc::new(machine), memory, fragment, name, program })
     }
 
     /// The cells of a reproduction with this setting, one for each profile.

@@ -49,7 +49,8 @@ struct File {
     runs: u32,
     #[serde(default = "one")]
     seed: u64,
-    run: Template,
+    /// How a run is made, with names of axes in braces.
+    run: What,
     #[serde(default)]
     axes: toml::Table,
     #[serde(default)]
@@ -60,31 +61,6 @@ struct File {
 
 fn one<N: From<u8>>() -> N {
     1.into()
-}
-
-/// How a run is made.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Template {
-    program: String,
-    #[serde(default = "default_machine")]
-    machine: String,
-    memory: Option<String>,
-    #[serde(default = "default_profile")]
-    profile: String,
-    #[serde(default)]
-    set: Vec<String>,
-    fragment: Option<String>,
-    #[serde(default)]
-    verify: bool,
-}
-
-fn default_machine() -> String {
-    crate::engine::DEFAULT_MACHINE.to_owned()
-}
-
-fn default_profile() -> String {
-    "classic".to_owned()
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,7 +196,7 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
-    fn what(&self, template: &Template, used: &mut [bool]) -> Result<What, String> {
+    fn what(&self, template: &What, used: &mut [bool]) -> Result<What, String> {
         let mut fill = |text: &str| self.text(text, used);
         Ok(What {
             program: fill(&template.program)?,

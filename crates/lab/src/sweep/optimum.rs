@@ -267,7 +267,7 @@ mod tests {
             counted(0, 0, 0),
             counted(0, 0, 0),
         ];
-        let sweep = sweep(&cases, &What::default(), &profiles, 1);
+        let sweep = sweep(&cases, &What { machine: "small".into(), ..What::default() }, &profiles, 1);
         let key = |what: &What| Key { what: what.clone(), seed: 1 };
         let done = sweep.whats.iter().map(key).zip(runs).collect();
         let table = Table::of(&sweep, &cases, &done, 0.0);

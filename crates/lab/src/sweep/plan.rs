@@ -1,29 +1,39 @@
 //! What a sweep runs: axes with their values, the points that combine them, and the runs that the points need.
 
+use crate::engine::DEFAULT_MACHINE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a run is made of, without its seed. Points that need the same share one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct What {
     /// The program, as `pagefold run` takes it; so are all other fields.
     pub program: String,
     /// A preset or a file.
+    #[serde(default = "default_machine")]
     pub machine: String,
     /// Bytes or a share; `None`: all that the machine has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
     /// The profile, perhaps with settings of its own.
+    #[serde(default = "default_profile")]
     pub profile: String,
     /// Settings of knobs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub set: Vec<String>,
     /// The state of memory at the start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<String>,
     /// Whether the oracle checks the run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub verify: bool,
+}
+
+fn default_machine() -> String {
+    DEFAULT_MACHINE.to_owned()
+}
+
+fn default_profile() -> String {
+    "classic".to_owned()
 }
 
 /// A combination of values.
@@ -46,26 +56,31 @@ pub struct Cut {
     pub values: Vec<Vec<String>>,
 }
 
-/// A sweep.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A sweep; what is serialized of it are keys of its result (docs/json.md).
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sweep {
     /// Its title, for people.
     pub title: String,
-    /// Seeds for each point.
-    pub runs: u32,
     /// The first seed.
     pub seed: u64,
+    /// Seeds for each point.
+    pub runs: u32,
     /// Names of axes.
     pub axes: Vec<String>,
+    /// The axis whose values are shown beside each other.
+    #[serde(skip)]
+    pub compare: Option<usize>,
     /// Its parts.
+    #[serde(skip)]
     pub cuts: Vec<Cut>,
     /// All points, cut by cut; the last axis varies fastest.
+    #[serde(skip)]
     pub points: Vec<Point>,
     /// What the points run, each once.
+    #[serde(skip)]
     pub whats: Vec<What>,
-    /// The axis whose values are shown beside each other.
-    pub compare: Option<usize>,
     /// The metrics or counters that are shown.
+    #[serde(skip)]
     pub metrics: Vec<String>,
 }
 

@@ -46,14 +46,9 @@ pub struct Row {
 /// The result; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The title of the file.
-    pub title: String,
-    /// The first seed.
-    pub seed: u64,
-    /// Seeds for each point.
-    pub runs: u32,
-    /// Names of the axes.
-    pub axes: Vec<String>,
+    /// What was run.
+    #[serde(flatten)]
+    sweep: Sweep,
     /// The axis whose values are compared.
     pub compare: Option<String>,
     /// Probability of intervals.
@@ -62,16 +57,14 @@ pub struct Outcome {
     pub left: usize,
     /// All points.
     pub rows: Vec<Row>,
-    #[serde(skip)]
-    sweep: Sweep,
 }
 
 impl Document for Outcome {
     const COMMAND: &'static str = "sweep";
 
     fn text(&self) -> String {
-        let mut text = format!("{}\n", if self.title.is_empty() { "sweep" } else { &self.title });
-        let runs = human::plural(self.runs.into(), "run", "runs");
+        let mut text = format!("{}\n", if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title });
+        let runs = human::plural(self.sweep.runs.into(), "run", "runs");
         text += &format!("{runs} for each point; means, and changes of means\n");
         for cut in 0..self.sweep.cuts.len() {
             text += &format!("\n{}", self.cut_text(cut));
@@ -90,7 +83,7 @@ impl Document for Outcome {
         let cuts = cuts.map(|(cut, axis)| {
             let values = self.sweep.cuts[cut].values[axis].iter().enumerate();
             let marks = values.map(|(at, value)| (at as f64, value.clone())).collect();
-            (cut, axis, Axis { marks, label: self.axes[axis].clone() })
+            (cut, axis, Axis { marks, label: self.sweep.axes[axis].clone() })
         });
         let cuts: Vec<_> = cuts.collect();
         let mut panels = Vec::new();
@@ -108,7 +101,7 @@ impl Document for Outcome {
                 });
             }
         }
-        (!panels.is_empty()).then(|| plot(&self.title, &panels))
+        (!panels.is_empty()).then(|| plot(&self.sweep.title, &panels))
     }
 }
 
@@ -129,10 +122,6 @@ impl Outcome {
             }
         });
         Outcome {
-            title: sweep.title.clone(),
-            seed: sweep.seed,
-            runs: sweep.runs,
-            axes: sweep.axes.clone(),
             compare: sweep.compare.map(|axis| sweep.axes[axis].clone()),
             confidence: CONFIDENCE,
             left: finished.left,
@@ -145,10 +134,10 @@ impl Outcome {
         let (varied, fixed) = self.axes_of(cut);
         let fixed: Vec<String> = fixed
             .iter()
-            .map(|&axis| format!("{} {}", self.axes[axis], self.sweep.cuts[cut].values[axis][0]))
+            .map(|&axis| format!("{} {}", self.sweep.axes[axis], self.sweep.cuts[cut].values[axis][0]))
             .collect();
         let columns = self.compared(cut);
-        let headings = varied.iter().map(|&axis| self.axes[axis].clone());
+        let headings = varied.iter().map(|&axis| self.sweep.axes[axis].clone());
         let of_metric = |metric: &String| {
             let heading = |value: &Option<String>| match value {
                 Some(value) => format!("{metric} {value}"),
@@ -159,7 +148,7 @@ impl Outcome {
         let mut grid = Grid::new(headings.chain(self.sweep.metrics.iter().flat_map(of_metric)));
         for group in self.groups(cut) {
             let first = group[0];
-            let values = varied.iter().map(|&axis| self.rows[first].values[&self.axes[axis]].clone());
+            let values = varied.iter().map(|&axis| self.rows[first].values[&self.sweep.axes[axis]].clone());
             let cells = self
                 .sweep
                 .metrics
@@ -174,7 +163,7 @@ impl Outcome {
 
     /// Axes that vary in a cut, and those that do not; the axis that is compared is neither.
     fn axes_of(&self, cut: usize) -> (Vec<usize>, Vec<usize>) {
-        let axes = (0..self.axes.len()).filter(|&axis| self.sweep.compare != Some(axis));
+        let axes = (0..self.sweep.axes.len()).filter(|&axis| self.sweep.compare != Some(axis));
         axes.partition(|&axis| self.sweep.cuts[cut].values[axis].len() > 1)
     }
 
@@ -196,7 +185,7 @@ impl Outcome {
     }
 
     fn title_of(&self, cut: usize, axis: usize, metric: &str) -> String {
-        let over = &self.axes[axis];
+        let over = &self.sweep.axes[axis];
         match (self.sweep.compare, &self.compared(cut)[0]) {
             (Some(_), Some(base)) => format!("{metric} over {over}: change against {base}"),
             _ => format!("{metric} over {over}"),
@@ -217,7 +206,7 @@ impl Outcome {
                 continue;
             }
             let others = varied.iter().filter(|&&other| other != axis);
-            let others = others.map(|&other| format!("{} {}", self.axes[other], point.values[other]));
+            let others = others.map(|&other| format!("{} {}", self.sweep.axes[other], point.values[other]));
             let compared = self.sweep.compare.map(|axis| point.values[axis].clone());
             let name = compared.into_iter().chain(others).collect::<Vec<_>>().join(", ");
             let place = values.iter().position(|value| *value == point.values[axis]).expect("one of them");
@@ -240,7 +229,7 @@ impl Outcome {
         let names: Vec<&str> = ["run_time"].into_iter().chain(metrics).chain(counters).collect();
         let mut csv = csv::Writer::from_writer(Vec::new());
         let written = "a row is written to memory";
-        let axes = self.axes.iter().map(String::as_str);
+        let axes = self.sweep.axes.iter().map(String::as_str);
         let heading = ["cut"].into_iter().chain(axes).chain(["seed", "missing"]).chain(names.iter().copied());
         csv.write_record(heading).expect(written);
         let finished = Finished::of(&self.sweep, done);

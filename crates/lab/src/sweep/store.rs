@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// What it is made of.
-    #[serde(flatten)]
     pub what: What,
     /// Its seed.
     pub seed: u64,

@@ -1,5 +1,6 @@
-//! Options of commands that do many runs.
+//! Options that several commands share.
 
+use crate::engine::DEFAULT_MACHINE;
 use crate::error::{Error, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -38,6 +39,28 @@ pub struct Running {
     /// No progress on standard error
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// The machine and its knobs.
+#[derive(Debug, Args)]
+pub struct On {
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = DEFAULT_MACHINE)]
+    pub machine: String,
+    /// Set a knob for all profiles; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// How to print a result of rows.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Style {
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Add a row for every other counter that moved
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Refuses seeds from `first` on that do not fit in 64 bits.
