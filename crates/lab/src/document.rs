@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON documents and of the file of runs. Keys are only ever added (docs/json.md), so it rises only when
-/// a key changes its meaning.
+/// Version of the JSON documents and of the file of runs. Keys are only ever added (docs/json.md), so it rises only
+/// when a key changes its meaning.
 pub const SCHEMA: u32 = 1;
 
 /// The build that wrote a file.

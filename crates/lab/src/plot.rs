@@ -1,11 +1,11 @@
-//! Lines over one axis as a picture, panel under panel: plain SVG, as [`crate::svg`] makes it.
+//! Line charts over one axis, panel under panel: plain SVG, as [`crate::svg`] makes it.
 
 use crate::svg::{TEXT, frame, label, line};
 use std::fmt::Write;
 
-/// Where a panel's plot begins, and its size.
+/// Left edge, width and height of a panel's plot.
 const PLOT: (f64, f64, f64) = (92.0, 600.0, 200.0);
-/// Lines of profiles, in order; told apart by those who see no colours by their dashes.
+/// Colours of lines, in order, and dashes, which distinguish them without colours.
 const LINES: [(&str, &str); 6] = [
     ("#2a5fa5", ""),
     ("#b8472f", "6 3"),
@@ -19,7 +19,7 @@ const FAINT: &str = "#8a8f98";
 /// A measured point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where on the axis.
+    /// Its place on the axis.
     pub x: f64,
     /// The mean.
     pub y: f64,
@@ -29,9 +29,9 @@ pub struct Point {
 
 /// One quantity over an axis, with a line for each name.
 pub struct Panel<'a> {
-    /// What is drawn.
+    /// The title.
     pub title: String,
-    /// What it is drawn over.
+    /// The axis, which panels may share.
     pub axis: &'a Axis,
     /// Lines by name; a line has a gap where it has no point.
     pub lines: Vec<(String, Vec<Option<Point>>)>,
@@ -39,15 +39,15 @@ pub struct Panel<'a> {
     pub show: Box<dyn Fn(f64) -> String>,
 }
 
-/// What lines are drawn over.
+/// The horizontal axis.
 pub struct Axis {
     /// Its marks, ascending, with their texts; at least two.
     pub marks: Vec<(f64, String)>,
-    /// What it is.
+    /// Its label.
     pub label: String,
 }
 
-/// The picture. Of panels that follow each other and share an axis, the last is told what it is.
+/// The picture. Of consecutive panels that share an axis, the last has its label.
 pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
     let mut text = String::new();
     let mut y = 30.0;
@@ -64,17 +64,17 @@ pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
     frame(y, &text)
 }
 
-/// How far up a value stands.
+/// The vertical scale.
 #[derive(Clone, Copy)]
 enum Scale {
-    /// From so little, 0 or less, to so much, with a mark at each step.
+    /// From `from`, 0 or less, to `to`, with a mark at each step.
     Linear { from: f64, to: f64, step: f64 },
-    /// From one power of ten to another. What is less, nothing, stands at the bottom.
+    /// From one power of ten to another; smaller values are at the bottom.
     Logarithmic(i32, i32),
 }
 
 impl Scale {
-    /// What is far apart can only be told apart on a logarithmic one.
+    /// A logarithmic scale if values are far apart, else a linear one.
     fn of(panel: &Panel<'_>) -> Scale {
         let points = || panel.lines.iter().flat_map(|(_, points)| points.iter().flatten());
         let end = |at: usize| points().map(move |point| point.interval.map_or(point.y, |ends| ends[at]));
@@ -92,7 +92,7 @@ impl Scale {
         }
     }
 
-    /// As a share of the height.
+    /// The height of a value as a share of the plot's.
     fn share(self, value: f64) -> f64 {
         match self {
             Scale::Linear { from, to, .. } => (value.max(from) - from) / (to - from),
@@ -118,7 +118,7 @@ fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
     let (scale, axis) = (Scale::of(panel), panel.axis);
     let title = match scale {
         Scale::Linear { .. } => panel.title.clone(),
-        Scale::Logarithmic(..) => format!("{} (logarithmic, nothing at the bottom)", panel.title),
+        Scale::Logarithmic(..) => format!("{} (logarithmic, 0 at the bottom)", panel.title),
     };
     label(text, (16.0, top - 12.0), ("start", TEXT), &title);
     let (first, last) = (axis.marks[0].0, axis.marks[axis.marks.len() - 1].0);
@@ -163,7 +163,7 @@ fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
     }
 }
 
-/// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; of nothing 1.
+/// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; 1 for 0.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_end_at_round_numbers() {
+    fn scale_ends_at_a_round_number() {
         let ends = [0.0, 0.7, 1.0, 1.1, 30.0, 45.0, 79.0, 81.0, 100.0].map(round_up);
         assert_eq!(ends, [1.0, 0.8, 1.0, 2.0, 40.0, 50.0, 80.0, 100.0, 100.0]);
     }
@@ -214,7 +214,7 @@ mod tests {
         let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]) });
         let points = vec![at(0.0, 2.0), None, at(1.0, 4.0)];
         let text = render("title", &[panel(&axis(&[0.0, 0.5, 1.0]), "a<b", points)]);
-        // From 0 to 5, 200 high, beginning at 64.
+        // The scale is 0 to 5, the plot begins at 64 and is 200 high.
         assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
         assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));
     }

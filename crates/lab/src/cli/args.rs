@@ -1,4 +1,4 @@
-//! The command line, as clap declares it. Help texts live here; meanings are given in the neighbouring modules.
+//! The commands, as clap declares them, and the arguments of those for traces. Other commands declare theirs.
 
 use super::boot::BootArgs;
 use super::bound::BoundArgs;
@@ -16,11 +16,11 @@ use super::sweep::SweepArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// See what a memory manager does to your program, on a machine you describe.
+/// See what a memory manager does to your program, on a machine that you describe.
 #[derive(Debug, Parser)]
 #[command(name = "pagefold", version, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -33,7 +33,7 @@ Examples:
   pagefold boot zipf:64M --memory 50% --cpus 4
   pagefold list knobs
 
-Exit codes: 0 done; 1 a run failed, and its replay command is printed; 2 bad input; 130 interrupted.";
+Exit codes: 0 success; 1 a run failed, and its replay command is printed; 2 bad input; 130 interrupted.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ Examples:
   pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json
   pagefold run stream:256M --memory 128M --profile-tree --folded stream.folded")]
     Run(RunArgs),
-    /// Run a program under several profiles and show what changes against the first
+    /// Run a program under several profiles and show the changes against the first
     #[command(after_help = "\
 Positive changes are better. All profiles see the same seeds, and the interval is that of the paired difference.
 
@@ -53,11 +53,11 @@ Examples:
   pagefold compare traces/sqlite.pft --memory 50% --base classic --with classic+vm.swappiness=10
   pagefold compare zipf:256M --memory 75% --with classic+vm.swappiness=0 --with classic+vm.swappiness=100 --out result
 
-The simulated machine beside the booted one: pagefold boot zipf:64M --memory 50% --side-by-side")]
+Simulated and booted machine side by side: pagefold boot zipf:64M --memory 50% --side-by-side")]
     Compare(CompareArgs),
-    /// Do a published comparison again, and show the ratios beside the published ones
+    /// Repeat a published comparison, and show the ratios next to the published ones
     #[command(after_help = "\
-Memory and files shrink together by the scale. Each reproduction has its own default, of a few minutes on two cores.
+The scale shrinks memory and files together. Each reproduction has a default that takes a few minutes on two cores.
 
 Examples:
   pagefold list reproductions
@@ -65,7 +65,7 @@ Examples:
   pagefold reproduce rmap
   pagefold reproduce pfn-flush --scale 1 --runs 1 --json")]
     Reproduce(ReproduceArgs),
-    /// Tell what each part of MGLRU is worth: each left out in turn, each alone
+    /// Measure what each part of MGLRU is worth: each left out, and each alone
     #[command(after_help = "\
 Programs run under classic, under all of MGLRU, without each of seven parts, and with each alone (docs/reproductions/mglru-parts.md).
 
@@ -75,35 +75,35 @@ Examples:
   pagefold parts --program many-groups:32M:100 --program many-groups:32M:1
   pagefold parts --machine no-young-bits.toml --json")]
     Parts(PartsArgs),
-    /// Hold policies of deferred flushes against the fewest flushes that can be safe
+    /// Compare policies for deferred flushes with the fewest flushes that can be safe
     #[command(after_help = "\
-Rounds are flush requests to other CPUs, receptions the CPUs that flush for one. L1 and L2 are the fewest that can be safe for
-what happened in the run itself (docs/bound.md). A policy that flushes less than L1 fails.
+Rounds are flush requests to other CPUs, receptions the CPUs that flush for them. L1 and L2 are the fewest that can be safe for
+the run itself (docs/bound.md). A policy that flushes less than L1 fails.
 
 Examples:
   pagefold bound traces/sqlite.pft --memory 50%
   pagefold bound zipf:256M --memory 75% --machine icelake-96 --profile classic --profile lazy --json")]
     Bound(BoundArgs),
-    /// Hold replacement policies against the fewest refaults that there can be, for many programs and sizes of memory
+    /// Compare replacement policies with the fewest refaults that are possible, for many programs and sizes of memory
     #[command(after_help = "\
-The fewest are Belady's, for the accesses of the run itself, and those of who knows the future but sees by young bits alone that
-uses have ended (docs/optimum.md).
+There are two optima for the accesses of the run itself: Belady's, and that of a policy that knows the future but learns only from
+young bits that uses have ended (docs/optimum.md).
 
 Examples:
   pagefold optimum traces/sqlite.pft
   pagefold optimum traces/*.pft --built-in 32M
   pagefold optimum fio:64M redis:64M --memory 50% --profile classic --profile mglru --json")]
     Optimum(OptimumArgs),
-    /// Show how a program fares with more and less memory: run time, faults and refaults, with a picture
+    /// Show run time, faults and refaults of a program with more and less memory, with a picture
     #[command(after_help = "\
 Examples:
   pagefold curve traces/sqlite.pft --svg sqlite.svg
   pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
     Curve(CurveArgs),
-    /// Run a program under all combinations of what a file varies; what was interrupted goes on
+    /// Run a program under all combinations that a file describes; an interrupted sweep continues
     #[command(after_help = "\
-The directory keeps a line for each run (runs.jsonl), so that whatever ends the command costs no finished run: the same command goes
-on. In the end, or after Ctrl-C, there are result.txt, .json, .csv (all that was measured, a line for each run) and .svg (docs/sweeps.md).
+The directory keeps a line for each run (runs.jsonl), so no finished run is lost, and the same command continues. At the end, or after
+Ctrl-C, it has result.txt, .json, .csv (everything that was measured, a line for each run) and .svg (docs/sweeps.md).
 
 Examples:
   pagefold sweep examples/sweeps/luf.toml --out lazy
@@ -111,17 +111,17 @@ Examples:
     Sweep(SweepArgs),
     /// Run a program on the booted machine: the same memory manager as a kernel under QEMU
     #[command(after_help = "\
-The kernel is built on first use ('cargo xtask kernel' builds it anew), and runs under qemu-system-x86_64 (Debian: apt-get install qemu-system-x86). Instead of
-a program, 'selftest', 'conformance' and 'scenario:NAME' let the kernel test itself (docs/boot.md).
+The kernel is built on first use ('cargo xtask kernel' builds it again), and runs under qemu-system-x86_64 (Debian: apt-get install
+qemu-system-x86). Instead of a program, 'selftest', 'conformance' and 'scenario:NAME' let the kernel test itself (docs/boot.md).
 
 Examples:
   pagefold boot zipf:64M --memory 50% --profile lazy --cpus 4
   pagefold boot zipf:64M --memory 50% --side-by-side
   pagefold boot --bench")]
     Boot(BootArgs),
-    /// Run a program on Linux under QEMU, and set our counts beside Linux's
+    /// Run a program on Linux under QEMU, and compare our counts with Linux's
     #[command(after_help = "\
-The kernel is --kernel, else the newest of /boot that can be read, else the one that 'cargo xtask linux' unpacks without installing it;
+The kernel is --kernel, else the newest readable one in /boot, else the one that 'cargo xtask linux' unpacks without installing it;
 the same task builds the guest's first process. Needs qemu-system-x86_64 and mke2fs (Debian: apt-get install qemu-system-x86
 e2fsprogs). See docs/truth.md.
 
@@ -130,10 +130,10 @@ Examples:
   pagefold linux traces/sqlite.pft --memory 50% --profile mglru --runs 3 --json
   pagefold linux zipf-file:64M --memory 50% --set queue.read_ahead_kb=0 --append cgroup_disable=memory")]
     Linux(LinuxArgs),
-    /// Compare many programs and settings with Linux, and write the document that says how true our counts are
+    /// Compare many programs and settings with Linux, and write the document on how accurate our counts are
     /// (docs/truth.md)
     #[command(after_help = "\
-It takes hours. A run that was interrupted goes on where it stopped. From the checkout's root, for the recorded programs' sake.
+It takes hours; after an interrupt the same command continues. Run it in the root of the checkout, where the traces are found.
 
 Example:
   pagefold truth target/truth --document docs/truth.md")]
@@ -154,15 +154,15 @@ Example:
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls
   pagefold import --format lackey ls.lackey -o ls.pft")]
     Import(ImportArgs),
-    /// Tell what is in a trace: processes, threads, maps, footprint, working-set curve
+    /// Show what is in a trace: processes, threads, maps, footprint, working-set curve
     #[command(after_help = "Example:\n  pagefold info traces/sqlite.pft")]
     Info(InfoArgs),
-    /// List what there is to choose from
+    /// List the names that commands accept
     #[command(
         after_help = "Examples:\n  pagefold list knobs\n  pagefold list costs --machine my-server.toml"
     )]
     List(ListArgs),
-    /// Tell what of QEMU, a Linux kernel and other tools is here, which commands need it, and how to get it
+    /// Show whether QEMU, a Linux kernel and other tools are installed, which commands need them, and how to get them
     #[command(after_help = "Example:\n  pagefold doctor")]
     Doctor(DoctorArgs),
     /// Print completions for a shell
@@ -175,7 +175,7 @@ Example:
     Man(ManArgs),
 }
 
-/// What `record` takes.
+/// Arguments of `record`.
 #[derive(Debug, Args)]
 pub struct RecordArgs {
     /// The trace to write; what is there is replaced only when the recording has succeeded
@@ -202,7 +202,7 @@ pub enum Format {
     Lackey,
 }
 
-/// What `import` takes.
+/// Arguments of `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// What wrote the recording
@@ -216,7 +216,7 @@ pub struct ImportArgs {
     pub output: PathBuf,
 }
 
-/// What `info` takes.
+/// Arguments of `info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// A trace
@@ -233,7 +233,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_declaration_is_consistent() {
+    fn command_declaration_is_consistent() {
         Cli::command().debug_assert();
     }
 }

@@ -26,16 +26,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory of those who name none.
+/// Memory by default.
 pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
-/// Swap space of those who name none, at least.
+/// The least swap space by default.
 pub(super) const LEAST_SWAP: u64 = 64 << 20;
 /// Lines of the guest's log that explain a failure of a quiet run.
 pub(super) const LAST_LINES: usize = 20;
-/// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
+/// The emulated PC has this much memory below 4 GiB; the rest is above, in another zone.
 const BELOW_4G: u64 = 2816 << 20;
 
-/// What `boot` takes.
+/// Arguments of `boot`.
 #[derive(Debug, Args)]
 pub struct BootArgs {
     /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or
@@ -67,19 +67,19 @@ pub struct BootArgs {
     /// Boots, one after the other, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Check every load against the last store (what happens unless --no-check is given)
+    /// Check every load against the last store (the default)
     #[arg(long, overrides_with = "no_check")]
     verify: bool,
-    /// Do not check loads: plain loads and stores
+    /// Do not check loads
     #[arg(long, overrides_with = "verify")]
     no_check: bool,
-    /// Run the CPUs in turn, with time that counts instructions: the same command does the same again
+    /// Run the CPUs in turn, with time that counts instructions, so that equal commands give equal results
     #[arg(long)]
     icount: bool,
-    /// Also run the simulated machine of the same shape, and set their counts side by side (docs/boot.md)
+    /// Also run the simulated machine of the same shape, and show their counts side by side (docs/boot.md)
     #[arg(long)]
     side_by_side: bool,
-    /// Count the instructions of the memory manager's operations, beside Linux's
+    /// Count the instructions of the memory manager's operations, next to Linux's
     #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
     bench: bool,
     /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
@@ -88,16 +88,16 @@ pub struct BootArgs {
     /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
     #[arg(long, value_name = "FILE")]
     qemu: Option<PathBuf>,
-    /// Kill a guest that has not ended after so many seconds; it has failed
+    /// Kill a guest that has not ended after this time; it has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
-    /// Leave out the N-th flush that other CPUs are asked for (only a kernel that is built with this fault can)
+    /// Skip the N-th flush request to other CPUs (needs a kernel that is built with this fault)
     #[arg(long, value_name = "N", hide = true)]
     drop: Option<u64>,
     /// How to print the result.
     #[command(flatten)]
     style: Style,
-    /// Neither progress nor the guest's log on standard error
+    /// No progress and no guest log on standard error
     #[arg(long, short)]
     quiet: bool,
     /// Report 0 host seconds
@@ -117,7 +117,7 @@ pub(super) fn boot(args: &BootArgs) -> Result<()> {
     }
 }
 
-/// What every boot needs.
+/// Everything that a boot needs.
 struct Tools<'a> {
     args: &'a BootArgs,
     kernel: PathBuf,
@@ -148,7 +148,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// Boot; the log goes to standard error if `echo` says so, and anyway if the guest fails.
+    /// Boots the guest. Its log goes to standard error if `echo` is set or the guest fails.
     fn run(&self, guest: &Guest, name: &str, echo: bool) -> Result<Report> {
         let runner = Runner {
             kernel: &self.kernel,
@@ -173,7 +173,7 @@ impl<'a> Tools<'a> {
         report.map_err(|error| self.with_replay(error, guest, name))
     }
 
-    /// A failure with the command line that does the boot again.
+    /// Adds the command line that replays the boot to an error.
     fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
         match error {
             Error::Failed(why) => {
@@ -183,7 +183,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// The command line that does one boot again.
+    /// The command line that replays one boot.
     fn replay_command(&self, guest: &Guest, name: &str) -> String {
         let mut words = vec!["pagefold".to_owned(), "boot".to_owned(), name.to_owned()];
         let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
@@ -191,7 +191,7 @@ impl<'a> Tools<'a> {
         for (knob, value) in self.profile.settings() {
             add("--set", format!("{knob}={value}"));
         }
-        // The benchmark chooses its machines itself.
+        // The benchmark chooses its machines.
         if guest.task != Task::Bench {
             guest.shape.options().into_iter().for_each(|(flag, value)| add(flag, value));
         }
@@ -207,7 +207,7 @@ impl<'a> Tools<'a> {
     }
 }
 
-/// Something that moves while the guest runs. It is hidden when standard error is not a terminal.
+/// A spinner for a guest that runs, hidden when standard error is not a terminal.
 pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
@@ -220,16 +220,15 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name
-/// none.
+/// The machine that the options describe, for a program that has at most `peak_live` bytes at once.
 fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
-    // Rounded up to MiB, as the name of the simulated twin counts it.
+    // Rounded up to MiB, the unit in the name of the simulated twin.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
     Shape::new(args.nodes.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
 }
 
-/// The result of booted runs as JSON: that of any run, and what the guest was.
+/// The result of booted runs as JSON: that of any run, and the guest.
 #[derive(Serialize)]
 struct BootSummary<'a> {
     #[serde(flatten)]
@@ -263,14 +262,14 @@ impl GuestShape {
     }
 }
 
-/// Run a program, on the simulated machine, too, if that was asked for.
+/// Boots a program, and also runs it on the simulated machine if that is requested.
 fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let program = Program::find(name)?;
     let task = match &program {
         Program::Trace(replay) => Task::Trace(Recorded::new(replay.source())?),
         Program::Named(_) => {
             let words = Program::built_in(name)?;
-            // As many as any program has that chooses their number itself.
+            // At least as many as any program uses by default.
             let threads = words.threads.unwrap_or(args.nodes.cpus.max(MOST_USUAL_THREADS));
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
@@ -282,7 +281,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let guest = Guest { groups, ..tools.guest(task, shape) };
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
-            "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \
+            "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin does not; give it \
              less with --memory",
             human::bytes(guest.machine_memory() as f64)
         )));
@@ -331,7 +330,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     })
 }
 
-/// Do the runs on the simulated machine of the same shape.
+/// Runs the program on the simulated machine of the same shape.
 fn simulate(
     args: &BootArgs,
     setup: &Setup,
@@ -363,7 +362,7 @@ fn simulate(
     Ok(records)
 }
 
-/// Print the comparison; a count that has to be the same and is not is a failure.
+/// Prints the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
     if !result.same_work {
@@ -374,7 +373,7 @@ fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Error::Failed(format!("counts that must be the same differ: {}", wrong.join(", ")))),
+        false => Err(Error::Failed(format!("counts that must be equal differ: {}", wrong.join(", ")))),
     }
 }
 
@@ -412,13 +411,13 @@ impl Document for CheckSummary<'_> {
     }
 }
 
-/// Let the guest test itself.
+/// Lets the guest test itself.
 fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
     if args.side_by_side {
-        return Err(Error::Input(format!("--side-by-side: '{name}' is no program; name one to compare")));
+        return Err(Error::Input(format!("--side-by-side: '{name}' is not a program; name one to compare")));
     }
     if !args.groups.is_empty() {
-        return Err(Error::Input(format!("--group: '{name}' is no program; name one for the group")));
+        return Err(Error::Input(format!("--group: '{name}' is not a program; name one for the group")));
     }
     let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
     interrupt::install()?;
@@ -434,7 +433,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     output::show(&summary, args.style.json)
 }
 
-/// Count instructions: on one CPU, and on four for what others take part in.
+/// Counts instructions: on one CPU, and on four for operations that involve other CPUs.
 fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
     interrupt::install()?;
     let mut reports = Vec::new();

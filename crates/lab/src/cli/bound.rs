@@ -1,4 +1,4 @@
-//! `bound`: one run of each policy, held against the fewest flushes that can be safe.
+//! `bound`: one run of each policy, compared with the fewest flushes that can be safe.
 
 use super::experiment::{Measurement, WhatArgs, interrupted, measure, understand};
 use super::output;
@@ -11,7 +11,7 @@ use crate::experiment::Ended;
 use crate::interrupt;
 use clap::Args;
 
-/// What `bound` takes.
+/// Arguments of `bound`.
 #[derive(Debug, Args)]
 pub struct BoundArgs {
     /// A profile; may be given several times [default: one for each policy of the knob tlb.unmap]

@@ -1,4 +1,4 @@
-//! `curve`: a program with more and less memory.
+//! `curve`: runs a program with more and less memory.
 
 use super::options::{Many, On, check_seeds};
 use super::output;
@@ -16,13 +16,13 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What `curve` takes.
+/// Arguments of `curve`.
 #[derive(Debug, Args)]
 pub struct CurveArgs {
     /// A trace or a built-in program, as 'pagefold run' takes it
     #[arg(value_name = "PROGRAM")]
     program: String,
-    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times
+    /// Memory: bytes (K, M, G) or a share of the most that the program has at once; may be given several times
     /// [default: 10%, 20%, ... 110%]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     memory: Vec<Memory>,
@@ -35,7 +35,7 @@ pub struct CurveArgs {
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
-    /// Also draw it as an SVG picture; what FILE held is replaced
+    /// Also draw it as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]

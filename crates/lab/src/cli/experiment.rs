@@ -1,4 +1,4 @@
-//! `run` and `compare`: understand the input, do the runs, print the result.
+//! `run` and `compare`: check the input, do the runs, show the result.
 
 use super::groups::{GroupArg, parse_group};
 use super::options::{On, Style, check_seeds, progress_bar, threads};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What `run` takes.
+/// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
@@ -39,25 +39,25 @@ pub struct RunArgs {
     /// Show them as lru_gen_full does
     #[arg(long, requires = "lru_gen")]
     lru_gen_full: bool,
-    /// Also write where CPU time went as folded stacks, for flame graphs; what FILE held is replaced
+    /// Also write where CPU time went as folded stacks, for flame graphs; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
     /// Runs with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// What both have in common.
+    /// Options of both commands.
     #[command(flatten)]
     common: ExperimentArgs,
 }
 
 impl RunArgs {
-    /// Looks at generations.
+    /// The looks at generations.
     fn visits(&self) -> Vec<Visit> {
         self.lru_gen.iter().map(|visit| Visit { full: self.lru_gen_full, ..visit.clone() }).collect()
     }
 }
 
-/// What `compare` takes.
+/// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// The profile to compare with: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
@@ -69,46 +69,46 @@ pub struct CompareArgs {
     /// Runs of each profile, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    /// Also draw the changes as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What both have in common.
+    /// Options of both commands.
     #[command(flatten)]
     common: ExperimentArgs,
 }
 
-/// What every experiment takes whose result can be kept.
+/// Options of experiments whose result can be kept.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// What to run, and how.
+    /// What is run, and how.
     #[command(flatten)]
     what: WhatArgs,
-    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); one with less fails. Not with
-    /// --preempt
+    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); a policy that flushes less fails. Not
+    /// with --preempt
     #[arg(long)]
     bound: bool,
-    /// Also count the fewest refaults that there can be (slower; docs/optimum.md). Not with --preempt
+    /// Also count the fewest refaults that are possible (slower; docs/optimum.md). Not with --preempt
     #[arg(long)]
     optimum: bool,
-    /// Also count the fewest pages that compactions must move for the blocks that they make, and how much of free
-    /// memory is in pieces before and after (slower; docs/compaction.md)
+    /// Also count the fewest pages that compactions must move for the blocks that they make, and how fragmented free
+    /// memory is before and after (slower; docs/compaction.md)
     #[arg(long)]
     moves: bool,
-    /// Also count what reads of slow memory and moves between tiers cost, and the least that they can (slower;
+    /// Also count the cost of reads of slow memory and of moves between tiers, and the least that is possible (slower;
     /// docs/tiers.md)
     #[arg(long)]
     placement: bool,
-    /// Begin with free memory in pieces, in a state that is proven (docs/fragmentation.md): frag-50, frag-100, or like
+    /// Begin with fragmented memory, in a state that is verified (docs/fragmentation.md): frag-50, frag-100, or like
     /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     fragment: Option<Fragmentation>,
-    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of what the program has at once
-    /// at most), and with processes=0, 1-3 or 4- the processes that begin in it, by the order of their start; alone, it
-    /// holds the program (docs/groups.md). May be given several times
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of the most that the program has
+    /// at once). processes=0, 1-3 or 4- selects the processes that begin in it, by the order of their start; a group
+    /// that is alone holds the program (docs/groups.md). May be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     groups: Vec<GroupArg>,
     /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
-    /// which then goes on
+    /// which then continues
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How to print the result.
@@ -116,7 +116,7 @@ pub struct ExperimentArgs {
     style: Style,
 }
 
-/// What to run, and how.
+/// What is run, and how.
 #[derive(Debug, Args)]
 pub struct WhatArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
@@ -124,8 +124,8 @@ pub struct WhatArgs {
     /// like redis:1G:gaussian:10%
     #[arg(value_name = "PROGRAM")]
     program: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most, like
-    /// 50% [default: all it has]
+    /// Memory of the machine: bytes (K, M, G) or a share of the most that the program has at once, like 50% [default:
+    /// all it has]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     memory: Option<Memory>,
     /// The machine and its knobs.
@@ -137,12 +137,12 @@ pub struct WhatArgs {
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     jobs: Option<u32>,
-    /// Check that each page that is accessed is as the last store to it left it: once for each run of accesses to one
-    /// page in a row, by a stamp for the whole page (slower; what `checked` and `violations` count)
+    /// Check that each accessed page is as the last store to it left it: once for consecutive accesses to one page, by
+    /// a stamp for the whole page (slower; `checked` and `violations` count this)
     #[arg(long)]
     verify: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others
-    /// overtake them. Times then say nothing; not with --bound
+    /// overtake them. Times are then meaningless; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     preempt: Option<u32>,
     /// No progress on standard error
@@ -178,7 +178,7 @@ pub(super) struct Plan {
     cells: Vec<Cell>,
 }
 
-/// What is wanted besides the table.
+/// Output besides the table, and the options of `run` alone.
 #[derive(Default)]
 struct Also<'a> {
     svg: Option<&'a Path>,
@@ -211,12 +211,12 @@ fn carry_out(
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
-    // From here on the input is good; the directory is taken before the time is spent.
+    // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
-    // If a run could not be written, the result can still be shown.
+    // The result is shown even if a run could not be written.
     let kept = runs.written();
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
@@ -227,7 +227,7 @@ fn carry_out(
         summary.profile_tree = None;
     }
     let (text, json) = (table::render(&summary), to_json(&summary)?);
-    // What was measured is shown before anything else can fail.
+    // The result is shown before anything else can fail.
     output::print(if args.style.json { &json } else { &text })?;
     kept?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
@@ -242,7 +242,7 @@ fn carry_out(
     }
 }
 
-/// Check everything that can be checked without running.
+/// Checks everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
     base: Option<String>,
@@ -307,7 +307,7 @@ impl Plan {
         }
         if options.preempt.is_some() && options.optimum {
             return Err(Error::input(
-                "--preempt and --optimum exclude each other: a stopped CPU may use what has left memory meanwhile",
+                "--preempt and --optimum exclude each other: a stopped CPU may use a page that was evicted in between",
             ));
         }
         self.cells.iter_mut().for_each(|cell| cell.options = options.clone());
@@ -330,17 +330,17 @@ impl Plan {
     }
 }
 
-/// What the runs of an experiment have brought.
+/// The finished runs of an experiment.
 pub(super) struct Measurement {
-    /// The runs that were finished.
+    /// Their records.
     pub records: Vec<RunRecord>,
-    /// Was it all of them?
+    /// Whether these are all runs.
     pub ended: Ended,
-    /// Real time.
+    /// Seconds on this computer.
     pub host_seconds: f64,
 }
 
-/// Do the runs that were not done before.
+/// Does the runs that are not done.
 pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
     let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
     let names = plan.setup.profiles.clone();
@@ -353,7 +353,7 @@ pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) ->
         Ok(Done { host_seconds, record })
     };
     let bar = progress_bar(all.len(), args.quiet);
-    let ended = runs.go_on(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
+    let ended = runs.resume(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
     bar.finish_and_clear();
     let (ended, mut done) = (ended?, runs.done());
     let host_seconds = host_seconds(&done);
@@ -361,7 +361,7 @@ pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) ->
     Ok(Measurement { records, ended, host_seconds })
 }
 
-/// What an experiment had taken when the last of these runs ended.
+/// Seconds until the last of these runs ended.
 fn host_seconds(done: &BTreeMap<Key, Done>) -> f64 {
     done.values().map(|done| done.host_seconds).fold(0.0, f64::max)
 }
@@ -370,9 +370,9 @@ pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Pat
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {
-        _ if records.is_empty() => "interrupted before the first run has ended; nothing is kept".to_owned(),
+        _ if records.is_empty() => "interrupted before the first run ended; nothing is kept".to_owned(),
         Some(dir) => format!(
-            "{done}; they are kept in {dir}: the same command goes on, 'pagefold report {dir}' shows them",
+            "{done}; they are kept in {dir}: the same command continues, 'pagefold report {dir}' shows them",
             dir = dir.display()
         ),
         None => format!("{done}; nothing is kept without --out DIR"),

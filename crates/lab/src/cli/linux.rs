@@ -1,4 +1,4 @@
-//! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
+//! `linux`: compares the counts of a program with those on Linux. `truth`: does so for many programs.
 
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
 use super::nodes::NodesArgs;
@@ -32,15 +32,15 @@ pub struct LinuxGuestArgs {
     /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
     #[arg(long, value_name = "FILE")]
     qemu: Option<PathBuf>,
-    /// Kill a guest that has not ended after so many seconds; it has failed
+    /// Kill a guest that has not ended after this time; it has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
 }
 
-/// What `truth` takes.
+/// Arguments of `truth`.
 #[derive(Debug, Args)]
 pub struct TruthArgs {
-    /// Where results are kept, one file each; what is there already is not made again
+    /// The directory for results, one file each; existing ones are not made again
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Boots of each program under each policy
@@ -49,7 +49,7 @@ pub struct TruthArgs {
     /// Only programs whose names contain WORD
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
-    /// Also write the document of all results that are there; what FILE held is replaced
+    /// Also write the document of all results so far; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
     /// What to boot, and how.
@@ -60,7 +60,7 @@ pub struct TruthArgs {
     quiet: bool,
 }
 
-/// What `linux` takes.
+/// Arguments of `linux`.
 #[derive(Debug, Args)]
 pub struct LinuxArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS
@@ -91,14 +91,14 @@ pub struct LinuxArgs {
     /// Also run the booted machine (its kernel is built on first use): three machines, one program, one table
     #[arg(long)]
     side_by_side: bool,
-    /// Run the CPUs in turn, with a nanosecond of time for each instruction, so that what else the computer does counts
+    /// Run the CPUs in turn, with a nanosecond of time for each instruction, so that other work of this computer counts
     /// for less
     #[arg(long)]
     icount: bool,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     append: String,
-    /// Also write the description of the simulated machine to FILE; what it held is replaced
+    /// Also write the description of the simulated machine to FILE; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     twin: Option<PathBuf>,
     /// What to boot, and how.
@@ -162,7 +162,7 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
         match compare(&tools, &case_job(case, policy, args)?, &mut watch) {
             Ok(done) => output::save(&path, &to_json(&done.beside)?)?,
             Err(error @ Error::Interrupted(_)) => return Err(error),
-            // The others can be had all the same.
+            // The other comparisons are still useful.
             Err(error) => {
                 failed += 1;
                 eprintln!("pagefold: {} under {policy}: {error}", case.name);
@@ -203,12 +203,12 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     })
 }
 
-/// Swap space of those who name none.
+/// Swap space by default.
 fn default_swap(footprint: u64) -> u64 {
     footprint.saturating_mul(2).max(LEAST_SWAP).next_multiple_of(1 << 20)
 }
 
-/// What was kept of a case.
+/// The results of a case that are there.
 fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
     let read = |policy: &str| -> Result<Option<Beside>> {
         let path = dir.join(case.file(policy));
@@ -246,7 +246,7 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     })
 }
 
-/// Progress on standard error, and the end of a log that ended badly.
+/// Progress on standard error, and the end of the log of a guest that failed.
 pub(super) struct Shown {
     quiet: bool,
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! `list`: what there is to choose from.
+//! `list`: names that commands accept.
 
 use super::output;
 use crate::engine::DEFAULT_MACHINE;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::list;
 use clap::{Args, ValueEnum};
 
-/// What can be listed.
+/// A list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Topic {
     /// Machines that --machine knows by name
@@ -23,13 +23,13 @@ enum Topic {
     Metrics,
     /// Trace events
     Events,
-    /// Published comparisons that can be done again
+    /// Published comparisons that can be repeated
     Reproductions,
     /// What each kind of work costs on a machine, with the source of the number
     Costs,
 }
 
-/// What `list` takes.
+/// Arguments of `list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// What to list [default: what can be listed]
@@ -60,7 +60,7 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
     output::print_listing(&listing, args.json)
 }
 
-/// What can be listed.
+/// The topics with their help.
 fn topics() -> list::Listing {
     let topics = Topic::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     list::topics(topics.map(|topic| {

@@ -1,4 +1,4 @@
-//! From arguments to exit code.
+//! The command line: from arguments to the exit code.
 
 mod args;
 mod boot;
@@ -29,7 +29,7 @@ use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 
-/// Do what the command line says.
+/// Runs the command that the arguments name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -60,7 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     }
 }
 
-/// Clap explains itself over several lines; an error of ours is one.
+/// Turns an error of clap, which takes several lines, into one line.
 fn one_line(text: &str) -> String {
     let useful = text.lines().map(str::trim).take_while(|line| !line.starts_with("For more information"));
     let words: Vec<&str> = useful
@@ -69,7 +69,7 @@ fn one_line(text: &str) -> String {
         .collect();
     let (usage, message): (Vec<&str>, Vec<&str>) = words.iter().partition(|line| line.starts_with("Usage:"));
     match usage.first() {
-        // With nothing asked for, clap prints its whole help as an error.
+        // Without a command, clap prints its whole help as an error.
         Some(_) if message.contains(&"Commands:") => {
             "no command given; 'pagefold --help' lists them".to_owned()
         }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claps_explanations_become_one_line() {
+    fn errors_of_clap_become_one_line() {
         let text = "error: unexpected argument '--memori' found\n\n  tip: a similar argument exists: '--memory'\n\n\
                     Usage: pagefold run --memory <M> <PROGRAM>\n\nFor more information, try '--help'.\n";
         assert_eq!(

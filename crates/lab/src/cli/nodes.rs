@@ -12,7 +12,7 @@ pub struct NodesArgs {
     /// NUMA nodes, with half of the memory and of the CPUs each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: u32,
-    /// Two nodes, of which the first has all CPUs, and the second slow memory: A parts of memory are fast, B slow
+    /// Two nodes: the first has all CPUs, the second has slow memory; A parts of memory are fast, B slow
     /// (docs/tiers.md)
     #[arg(long, value_name = "A:B", conflicts_with = "nodes")]
     tiers: Option<Ratio>,

@@ -1,4 +1,4 @@
-//! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of
+//! `optimum`: compares replacement policies with the fewest refaults that are possible, for many programs and sizes of
 //! memory.
 
 use super::options::{Many, On};
@@ -16,17 +16,17 @@ use crate::{human, interrupt};
 use clap::Args;
 use std::time::Instant;
 
-/// What `optimum` takes.
+/// Arguments of `optimum`.
 #[derive(Debug, Args)]
 pub struct OptimumArgs {
     /// A trace or a built-in program, as 'pagefold run' takes it; any number
     #[arg(value_name = "PROGRAM")]
     programs: Vec<String>,
-    /// Also all built-in programs that say something of replacement policies, with footprints of this size
+    /// Also all built-in programs that distinguish replacement policies, with footprints of this size
     #[arg(long, value_name = "SIZE")]
     built_in: Option<String>,
-    /// Memory: bytes (K, M, G) or a share of what the program has at once at most; may be given several times [default:
-    /// 25%, 50%, 75%, 90%]
+    /// Memory: bytes (K, M, G) or a share of the most that the program has at once; may be given several times
+    /// [default: 25%, 50%, 75%, 90%]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     memory: Vec<Memory>,
     /// A profile; may be given several times [default: one for each replacement policy]
@@ -35,16 +35,16 @@ pub struct OptimumArgs {
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
-    /// With which seeds, and how to show it.
+    /// Seeds and output.
     #[command(flatten)]
     many: Many,
 }
 
-/// Sizes of memory if none are given.
+/// The sizes of memory if none are given.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
-/// Built-in programs that say nothing of replacement policies: they are for finding faults, measure a given time, or
-/// read what they never read again.
+/// Built-in programs that do not distinguish replacement policies: they look for faults, measure for a fixed time, or
+/// read each page once.
 const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
 
 /// `pagefold optimum`.

@@ -1,4 +1,4 @@
-//! `parts`: what each part of MGLRU is worth.
+//! `parts`: measures what each part of MGLRU is worth.
 
 use super::options::{Many, check_seeds};
 use super::output;
@@ -14,33 +14,33 @@ use crate::sweep::{Catalog, Done, What};
 use clap::Args;
 use std::time::Instant;
 
-/// What `parts` takes.
+/// Arguments of `parts`.
 #[derive(Debug, Args)]
 pub struct PartsArgs {
     /// A program; may be given several times [default: 15 applications of --size]
     #[arg(long = "program", value_name = "PROGRAM")]
     programs: Vec<String>,
-    /// What each of the default programs touches
+    /// The footprint of each default program
     #[arg(long, value_name = "BYTES", default_value = "24M")]
     size: String,
-    /// Memory of the machine: bytes (K, M, G) or a share of what the program has at once at most
+    /// Memory of the machine: bytes (K, M, G) or a share of the most that the program has at once
     #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%", value_parser = memory_text)]
     memory: String,
     /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "laptop")]
     machine: String,
-    /// What is compared: run_time, refaults, or a metric or counter ('pagefold list metrics', 'list counters')
+    /// The metric to compare: run_time, refaults, or a metric or counter ('pagefold list metrics', 'list counters')
     #[arg(long, value_name = "NAME", default_value = "run_time")]
     metric: String,
     /// Runs of each profile, with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// With which seeds, and how to show it.
+    /// Seeds and output.
     #[command(flatten)]
     many: Many,
 }
 
-/// Memory as it is written, if it can be understood.
+/// Memory as written, if it can be parsed.
 fn memory_text(text: &str) -> Result<String, String> {
     text.parse::<Memory>().map(|_| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `report`: the result in a run directory, shown again.
+//! `report`: shows the result in a run directory again.
 
 use super::options::Style;
 use super::output;
@@ -10,7 +10,7 @@ use crate::{rundir, svg, table};
 use clap::Args;
 use std::path::PathBuf;
 
-/// What `report` takes.
+/// Arguments of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// A directory made by --out

@@ -1,4 +1,4 @@
-//! `reproduce`: do a published comparison again.
+//! `reproduce`: repeats a published comparison.
 
 use super::options::{Many, check_seeds, progress_bar, threads};
 use super::output;
@@ -16,23 +16,24 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What `reproduce` takes.
+/// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// Which ('pagefold list reproductions')
+    /// The reproduction ('pagefold list reproductions')
     #[arg(value_name = "NAME")]
     name: String,
-    /// Share of the published measurement's memory and files, or of its time, up to 1, like 1/16 [default: the
-    /// reproduction's own]
+    /// Share of the memory and files of the published measurement, or of its time, up to 1, like 1/16 [default: depends
+    /// on the reproduction]
     #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
     scale: Option<f64>,
-    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ...; if not given, mostly 5
+    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ... [default: depends on the reproduction, mostly
+    /// 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Keep runs in this directory as they end, and the result; who is interrupted goes on with the same command
+    /// Keep each run and the result in this directory; after an interrupt the same command continues
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// With which seeds, and how to show it.
+    /// Seeds and output.
     #[command(flatten)]
     many: Many,
 }
@@ -90,9 +91,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
 
 fn interrupted(args: &ReproduceArgs, outcome: &Outcome, [done, all]: [usize; 2]) -> Error {
     let rest = match &args.out {
-        Some(dir) => format!("they are kept in {}, and the same command goes on", dir.display()),
+        Some(dir) => format!("they are kept in {}, and the same command continues", dir.display()),
         None if outcome.settings.is_empty() => "nothing is finished".to_owned(),
-        None => "what they have shown is above".to_owned(),
+        None => "the result so far is above".to_owned(),
     };
     Error::Interrupted(format!("interrupted after {done} of {all} runs; {rest}"))
 }
@@ -132,8 +133,8 @@ impl Session<'_> {
         Ok((outcome, done.len()))
     }
 
-    /// Does the runs of one setting that are not done; `before` runs of other settings are. Returns all finished runs of
-    /// this setting, in the order of jobs.
+    /// Does the runs of one setting that are not done; `before` runs of other settings are. Returns all finished runs
+    /// of this setting, in the order of jobs.
     fn setting(&self, case: &Case, before: usize) -> Result<(Vec<Done>, Ended)> {
         let cells = case.cells(self.of)?;
         let all = jobs(cells.len(), self.args.many.seed, self.seeds);
@@ -151,7 +152,7 @@ impl Session<'_> {
             Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
         };
         let threads = threads(self.args.many.running.jobs);
-        let ended = self.runs.go_on(&all, key.clone(), run, threads, (&self.bar, before))?;
+        let ended = self.runs.resume(&all, key.clone(), run, threads, (&self.bar, before))?;
         let mut done = self.runs.done();
         Ok((all.iter().filter_map(|&job| done.remove(&key(job))).collect(), ended))
     }

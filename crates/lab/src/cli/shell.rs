@@ -1,4 +1,4 @@
-//! `completions` and `man`: what shells and man(1) are told, from the one table of arguments.
+//! `completions` and `man`: output for shells and man(1), generated from the declaration of arguments.
 
 use super::output;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell
@@ -14,10 +14,10 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The directory that the pages are put into; those of other names stay
+    /// The directory for the pages; files with other names stay
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

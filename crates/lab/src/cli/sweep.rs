@@ -1,4 +1,4 @@
-//! `sweep`: the product of what a file varies, kept as it is run.
+//! `sweep`: runs the combinations that a file describes, and keeps each run.
 
 use super::options::{Running, progress_bar, threads};
 use super::output;
@@ -11,13 +11,13 @@ use crate::{interrupt, kept, list, suggest};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// What `sweep` takes.
+/// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// What to run, and what to vary (docs/sweeps.md)
+    /// The description of what to run and what to vary (docs/sweeps.md)
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where runs and results are kept: a new or empty directory, or that of the same sweep, which then goes on
+    /// The directory for runs and results: new or empty, or that of the same sweep, which then continues
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// How runs are done and shown.
@@ -44,7 +44,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
     kept::write(&args.out, "result.csv", outcome.csv(&done).as_bytes())?;
     if ended == Ended::Interrupted {
         return Err(Error::Interrupted(format!(
-            "interrupted; {} of {} runs are kept in {}, and the same command goes on",
+            "interrupted; {} of {} runs are kept in {}, and the same command continues",
             done.len(),
             all.len(),
             args.out.display()
@@ -64,7 +64,7 @@ pub(super) fn measure(
     let whats = sweep.whats.clone();
     let key = move |job: Job| Key { what: whats[job.cell].clone(), seed: job.seed };
     let bar = progress_bar(all.len(), running.quiet);
-    let ended = runs.go_on(all, key, run, threads(running.jobs), (&bar, 0));
+    let ended = runs.resume(all, key, run, threads(running.jobs), (&bar, 0));
     bar.finish_and_clear();
     ended
 }

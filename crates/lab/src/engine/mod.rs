@@ -1,7 +1,7 @@
 //! The only module that knows the simulated machine and the traces.
 //!
-//! The rest of the crate sees machines, programs and runs by the plain types of this module, so that experiments,
-//! statistics and output can be understood, and tested, without a simulator.
+//! The rest of the crate uses the plain types of this module for machines, programs and runs, so experiments,
+//! statistics and output can be understood and tested without a simulator.
 
 mod machine;
 mod program;

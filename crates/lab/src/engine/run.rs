@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Do it, for the column `profile`; a failure names `command`, which does it again.
+    /// Runs it for the column `profile`. A failure names `command`, which replays it.
     pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
         let record = replay::guarded(command.clone(), || self.carry_out(profile));
         record.map_err(|error| match error {
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Do it, for the column `profile`.
+    /// Runs it for the column `profile`.
     pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
         let mut config = RunConfig::new(self.machine.spec.clone());
         config.memory = self.memory;
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
     }
 
-    /// A run whose program was killed half-way measured something else.
+    /// Refuses a run whose program was killed: it measured something else.
     fn finished(&self, outcome: &Outcome) -> Result<()> {
         let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
         if let Some(oom) = outcome.oom.first() {
@@ -134,14 +134,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Pages that were reclaimed, for the limits of groups, too.
+/// Pages that were reclaimed, including reclaim for the limits of groups.
 fn reclaimed(outcome: &Outcome) -> u64 {
     let of_node = [Stat::PgstealKswapd, Stat::PgstealDirect].map(|stat| outcome.stat(stat).max(0) as u64);
     let of_groups = outcome.groups.iter().filter_map(|group| group.value("pgsteal"));
     of_node.into_iter().chain(of_groups).sum()
 }
 
-/// Why the program has ended, if a group's limit has ended it.
+/// The error for a program that the limit of a control group killed.
 fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     let of =
         |name: &'static str| move |group: &&GroupOutcome| group.value(name).is_some_and(|value| value > 0);
@@ -157,7 +157,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     )))
 }
 
-/// The simulator's errors as the shell is told them.
+/// Turns an error of the simulator into one of the command.
 pub(super) fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),
@@ -239,7 +239,7 @@ fn fragmented(made: &Fragmented) -> FragmentedRecord {
     }
 }
 
-/// The groups' names, in their order.
+/// Names of the mobility groups, in order.
 const MOBILITIES: [&str; 3] = ["unmovable", "movable", "reclaimable"];
 
 fn lru_gen(visited: &Visited) -> LruGenRecord {

@@ -1,25 +1,25 @@
-//! The file of a sweep.
+//! The sweep file.
 //!
 //! ```toml
 //! title = "Where lazy flushing wins"
-//! runs = 3                           # seeds for each point, from `seed` on
+//! runs = 3                           # seeds for each point, starting with `seed`
 //! seed = 1
 //!
-//! [run]                              # {NAME} stands for the value of an axis
+//! [run]                              # {NAME} is the value of an axis
 //! program = "fio-mmap:64M:{threads}:{writes}%"
 //! machine = "luf-cxl+cpus={cpus}"
 //! memory = "50%"
 //! profile = "{profile}"
 //! set = ["vm.watermark_scale_factor={free}"]
 //!
-//! [axes]                             # one value, or several: all combinations are run
+//! [axes]                             # one value or several: all combinations run
 //! profile = ["classic", "lazy"]
 //! cpus = 64
 //! threads = 16
 //! writes = 0
 //! free = 10
 //!
-//! [[cut]]                            # instead: for each cut these values, and else those above
+//! [[cut]]                            # instead: each cut has these values, otherwise those above
 //! cpus = [8, 64, 512]
 //! threads = "{cpus}"                 # as many as CPUs
 //!
@@ -27,7 +27,7 @@
 //! writes = [0, 10, 50]
 //!
 //! [show]
-//! compare = "profile"                # a column for each value of this axis, beside the first
+//! compare = "profile"                # a column for each value of this axis, next to the first
 //! metrics = ["run_time", "ipis_received"]
 //! ```
 
@@ -37,7 +37,7 @@ use crate::suggest;
 use serde::Deserialize;
 use std::path::Path;
 
-/// The most points that a sweep may have: more is a slip.
+/// The most points of a sweep: more are a mistake.
 const MOST: usize = 1_000_000;
 
 #[derive(Debug, Deserialize)]
@@ -77,14 +77,14 @@ impl Default for Show {
 }
 
 impl Sweep {
-    /// Read a file.
+    /// Reads a file. Also returns its text.
     pub fn read(path: &Path) -> Result<(Sweep, String)> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
         let sweep = Sweep::parse(&text).map_err(|why| Error::file("understand", path, why))?;
         Ok((sweep, text))
     }
 
-    /// Understand a file's text; an error is one line.
+    /// Parses the text of a file; an error is one line.
     pub fn parse(text: &str) -> Result<Sweep, String> {
         let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
         let axes: Vec<String> = file.axes.keys().cloned().collect();
@@ -96,7 +96,7 @@ impl Sweep {
         };
         let compare = file.show.compare.as_deref().map(|name| place(&axes, name)).transpose()?;
         if file.runs == 0 || file.seed.checked_add(u64::from(file.runs)).is_none() {
-            return Err(format!("there are no {} seeds from {} on", file.runs, file.seed));
+            return Err(format!("there are no {} seeds starting with {}", file.runs, file.seed));
         }
         if !cuts
             .iter()
@@ -123,9 +123,9 @@ impl Sweep {
         })?;
         match axes.iter().zip(used).find(|(_, used)| !used) {
             None => Ok(sweep),
-            Some((name, _)) => Err(format!(
-                "axis '{name}' is used nowhere: write {{{name}}} where its values belong in [run]"
-            )),
+            Some((name, _)) => {
+                Err(format!("axis '{name}' is not used: write {{{name}}} in [run] for its values"))
+            }
         }
     }
 }
@@ -137,7 +137,7 @@ impl Cut {
     }
 }
 
-/// The values of an axis, one or several.
+/// The values of an axis.
 fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => Ok(text.clone()),
@@ -152,7 +152,7 @@ fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
     };
     let twice = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value));
     if values.len() > 1 && values.iter().any(|value| value.contains('{')) {
-        return Err(format!("axis '{axis}': what follows another axis is one value, and not several"));
+        return Err(format!("axis '{axis}': an axis that follows another has only one value"));
     }
     match (values.is_empty(), twice) {
         (true, _) => Err(format!("axis '{axis}' has no values")),
@@ -177,19 +177,17 @@ fn cut_of(cut: &toml::Table, axes: &[String], common: &[Vec<String>]) -> Result<
     Ok(Cut { values: all })
 }
 
-/// The values of a point, those that are told by other axes filled in.
+/// The values of a point, with those of other axes filled in.
 fn coupled(axes: &[String], values: &[String], used: &mut [bool]) -> Result<Vec<String>, String> {
     let fill = Fill { axes, values };
     let filled = values.iter().map(|value| fill.text(value, used)).collect::<Result<Vec<_>, _>>()?;
     match filled.iter().find(|value| value.contains('{')) {
-        Some(value) => {
-            Err(format!("'{value}': an axis may name another whose values are told, and no further one"))
-        }
+        Some(value) => Err(format!("'{value}': an axis may only follow one that has values of its own")),
         None => Ok(filled),
     }
 }
 
-/// A point's values, to be put where their names stand.
+/// The values of a point, which replace their names.
 struct Fill<'a> {
     axes: &'a [String],
     values: &'a [String],
@@ -225,7 +223,7 @@ impl Fill<'_> {
     }
 }
 
-/// The parser's message, with the line.
+/// The message of the parser with the line.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
     let message = error.message().replace('\n', " ");
@@ -239,7 +237,7 @@ mod tests {
     const RUN: &str = "[run]\nprogram = \"zipf:{size}:{threads}\"\nprofile = \"{profile}\"\n";
 
     #[test]
-    fn all_combinations_are_run() {
+    fn axes_make_all_combinations() {
         let axes = "[axes]\nprofile = [\"classic\", \"lazy\"]\nsize = [\"1M\", \"2M\"]\nthreads = 4\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
         assert_eq!(sweep.axes, ["profile", "size", "threads"]);
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_meet_in_runs_that_are_done_once() {
+    fn equal_points_of_cuts_share_a_run() {
         let axes = "[axes]\nprofile = \"classic\"\nsize = \"1M\"\nthreads = 2\n";
         let cuts = "[[cut]]\nsize = [\"1M\", \"2M\"]\n[[cut]]\nthreads = [1, 2]\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}{cuts}")).unwrap();
@@ -262,9 +260,9 @@ mod tests {
         assert_eq!(sweep.whats.len(), 3);
     }
 
-    /// Also where an axis follows the one that is compared.
+    /// Also if an axis follows the one that is compared.
     #[test]
-    fn each_point_knows_what_it_is_compared_with() {
+    fn base_of_a_point_has_the_first_compared_value() {
         let bases = |axes: &str| {
             let sweep = Sweep::parse(&format!("{RUN}[show]\ncompare = \"profile\"\n[axes]\n{axes}")).unwrap();
             sweep.points.iter().map(|point| point.base).collect::<Vec<_>>()
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_may_follow_another() {
+    fn axis_may_follow_another() {
         let axes = "[axes]\nprofile = \"classic\"\nsize = [1, 2]\nthreads = \"{size}\"\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
         assert_eq!(
@@ -283,11 +281,11 @@ mod tests {
             ["zipf:1:1", "zipf:2:2"]
         );
         let round = Sweep::parse(&format!("{RUN}{}", axes.replace("[1, 2]", "\"{threads}\"")));
-        assert!(round.unwrap_err().contains("no further one"));
+        assert!(round.unwrap_err().contains("values of its own"));
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_line() {
+    fn wrong_files_are_refused_in_one_line() {
         for (text, expected) in [
             (
                 "[axes]\nsize = 1\nthreads = 1\nprofil = 1\n",
@@ -295,11 +293,11 @@ mod tests {
             ),
             ("[axes]\nsize = []\n", "axis 'size' has no values"),
             ("[axes]\nsize = [1, 1]\n", "axis 'size' has the value '1' twice"),
-            ("[axes]\nsize = [1, \"{threads}\"]\n", "is one value, and not several"),
+            ("[axes]\nsize = [1, \"{threads}\"]\n", "has only one value"),
             ("[axes]\nsize = [[1]]\n", "axis 'size': values are texts"),
             (
                 "[axes]\nsize = 1\nthreads = 1\nprofile = 1\nmore = 2\n",
-                "axis 'more' is used nowhere: write {more}",
+                "axis 'more' is not used: write {more}",
             ),
             ("[axes]\nsize = 1\n[[cut]]\nsiz = 2\n", "did you mean 'size'?"),
             ("[axes]\nsize = 1\n[show]\ncompare = \"sizes\"\n", "did you mean 'size'?"),

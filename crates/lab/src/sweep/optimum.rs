@@ -1,5 +1,5 @@
-//! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory
-//! (docs/optimum.md).
+//! The optimum of replacement: a sweep over programs, sizes of memory and policies, compared with the fewest refaults
+//! that are possible (docs/optimum.md).
 
 use super::plan::{Sweep, What};
 use super::store::{Done, Finished, Key};
@@ -12,57 +12,57 @@ use mm::knobs::Knob;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The presets that differ in the replacement policy alone: classic, then one for each other value of the knob.
+/// The presets that differ only in the replacement policy: classic, then one for each other value of the knob.
 pub fn policies() -> impl Iterator<Item = &'static str> {
     let is_one = |knobs: &[(Knob, u64)]| matches!(knobs, [] | [(Knob::ReclaimPolicy, _)]);
     PRESETS.iter().filter(move |preset| is_one(preset.knobs)).map(|preset| preset.name)
 }
 
-/// A program in a memory, which all profiles run.
+/// A program with a size of memory, which runs under all profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
     /// As on the command line.
     pub program: String,
-    /// Bytes that it touches.
+    /// Its footprint in bytes.
     pub footprint: u64,
     /// Bytes of memory.
     pub memory: u64,
-    /// The same for people: a share, or bytes.
+    /// The same as text: a share or bytes.
     #[serde(skip)]
     pub size: String,
 }
 
-/// What the table was made of and says; its keys are a promise (docs/json.md).
+/// The result; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// The machine.
     pub machine: String,
     /// The seed of all runs.
     pub seed: u64,
-    /// What is compared.
+    /// The profiles that are compared.
     pub profiles: Vec<String>,
-    /// Case by case, and in each the profiles in order.
+    /// Case by case, and for each the profiles in order.
     pub rows: Vec<Row>,
-    /// By profile, over the cases that all profiles could run.
+    /// By profile, over the cases that ran under all profiles.
     pub means: BTreeMap<String, Mean>,
-    /// How long it took on this computer.
+    /// Seconds on this computer.
     pub host_seconds: f64,
 }
 
 /// One profile in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was run.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Under what.
+    /// The profile.
     pub profile: String,
-    /// What came of it; `null` if it could not be run.
+    /// The counts; `null` if it could not run.
     #[serde(flatten)]
     pub counts: Option<OptimumRecord>,
-    /// `refaults` by `optimum`; `null` if none are needed.
+    /// `refaults` divided by `optimum`; `null` if none are needed.
     pub ratio_optimum: Option<f64>,
-    /// `refaults` by `young`; `null` if none are needed.
+    /// `refaults` divided by `young`; `null` if none are needed.
     pub ratio_young: Option<f64>,
     /// Why there are no numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,9 +72,9 @@ pub struct Row {
 /// One profile over all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// Cases in which there are refaults, and that all profiles could run.
+    /// Cases with refaults that ran under all profiles.
     pub cases: u64,
-    /// Of these, those in which all profiles need some: what the ratios are of.
+    /// Those of them in which all profiles need refaults; the ratios are over these.
     pub needed: u64,
     /// Geometric mean of `ratio_optimum`.
     pub ratio_optimum: f64,
@@ -82,19 +82,19 @@ pub struct Mean {
     pub ratio_young: f64,
     /// The largest `ratio_optimum`.
     pub worst: f64,
-    /// Geometric mean, over all cases, of the pages that came into memory for a use, the first time or again, by how
-    /// many would have come with the optimum.
+    /// Geometric mean, over all cases, of the pages that were read for a use, the first time or again, divided by those
+    /// of the optimum.
     pub ratio_pages: f64,
-    /// Cases in which nobody had fewer refaults.
+    /// Cases in which no policy had fewer refaults.
     pub fewest: u64,
 }
 
-/// Own refaults by the fewest.
+/// Refaults divided by the fewest.
 fn ratio(own: u64, least: u64) -> Option<f64> {
     (least > 0).then(|| own as f64 / least as f64)
 }
 
-/// Geometric mean; 1 of nothing.
+/// Geometric mean; 1 without values.
 fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = ratios.fold((0.0, 0), |(sum, count), ratio| (sum + ratio.ln(), count + 1));
     (sum / f64::from(count.max(1))).exp()
@@ -181,15 +181,15 @@ impl Document for Table {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "machine  {}\nseed     {}\n\nrefaults by the fewest that there can be (1.00: as few)\n{}\n",
+            "machine  {}\nseed     {}\n\nrefaults divided by the fewest possible (1.00: as few)\n{}\n",
             self.machine,
             self.seed,
             ratios(self, |of| of.optimum)
         );
-        text += "refaults by the fewest of who knows only by young bits that uses have ended\n";
+        text += "refaults divided by the fewest of a policy that learns only from young bits that uses have ended\n";
         text += &ratios(self, |of| of.young);
         text += "\nover all cases in which there are refaults\n";
-        let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "nobody had fewer"];
+        let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "no policy better"];
         let mut grid = Grid::new(headings);
         for (profile, mean) in self.profiles.iter().map(|profile| (profile, &self.means[profile])) {
             let Mean { ratio_optimum, ratio_young, worst, ratio_pages, fewest, cases, .. } = *mean;
@@ -204,14 +204,14 @@ impl Document for Table {
         }
         let needed = self.means.values().next().map_or(0, |mean| mean.needed);
         text + &format!(
-            "fewest: of the first profile's run; +N: N refaults where none are needed; n/a: could not be run\n\
-         x: geometric means of refaults by the fewest of the own run, over the {needed} cases in which all need some\n\
-         pages x: the same of all pages that came for a use, the first time or again, over all cases\n"
+            "fewest: in the run of the first profile; +N: N refaults where none are needed; n/a: could not run\n\
+         x: geometric means of refaults divided by the fewest of the same run, over the {needed} cases in which all need some\n\
+         pages x: the same for all pages that were read for a use, the first time or again, over all cases\n"
         )
     }
 }
 
-/// A row for each case: the fewest of the first profile, then everybody's ratio to its own.
+/// A row for each case: the fewest refaults of the first profile, then the ratio of each profile to its own fewest.
 fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
     let words = ["program", "memory", "fewest"].map(str::to_owned);
     let mut grid = Grid::new(words.into_iter().chain(table.profiles.iter().cloned()));
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn every_policy_has_a_preset() {
-        // The last is what others bring.
+        // The last value is for external policies.
         assert_eq!(policies().count() as u64, Knob::ReclaimPolicy.info().max);
         assert!(policies().next() == Some("classic"));
     }
 
     #[test]
-    fn ratios_are_to_the_own_run_and_means_are_of_what_all_could_run() {
+    fn ratios_use_the_same_run_and_means_the_cases_of_all_profiles() {
         let counted = |refaults, optimum, young| {
             let counts = OptimumRecord { uses: 0, pages: 100, frames: 0, refaults, optimum, young };
             Done::Record(Box::new(RunRecord { optimum: Some(counts), ..run("", 1, 1, &[]) }))

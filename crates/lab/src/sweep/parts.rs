@@ -113,7 +113,7 @@ pub struct Worth {
     pub pct: Option<f64>,
     /// Its interval; `null` with one run.
     pub ci_pct: Option<Interval>,
-    /// Whether it can be told from 0.
+    /// Whether it differs from 0.
     pub significant: bool,
 }
 
@@ -243,7 +243,7 @@ impl Document for Parts {
         let Parts { machine, memory, runs, seed, metric, .. } = self;
         format!(
             "machine {machine}, memory {memory}, {runs} runs (seeds from {seed}), {metric}\n\n\
-             What each part adds to all others (smaller by, in per cent of the side without it; * = told from nothing):\n\n\
+             What each part adds to all others (smaller by, in per cent of the side without it; * = differs from 0):\n\n\
              {}\nWhat each part adds to the core alone:\n\n{}",
             self.grid(true, |row| &row.left_out),
             self.grid(false, |row| &row.alone)

@@ -1,4 +1,4 @@
-//! What a sweep runs: axes with their values, the points that combine them, and the runs that the points need.
+//! The plan of a sweep: axes with their values, the points that combine them, and the runs that the points need.
 
 use crate::engine::DEFAULT_MACHINE;
 use serde::{Deserialize, Serialize};
