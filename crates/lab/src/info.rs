@@ -1,4 +1,4 @@
-//! What is in a trace, as text for people.
+//! The contents of a trace as text.
 
 use crate::human::{bytes, grouped};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ fn size(count: u64) -> String {
     bytes(count as f64)
 }
 
-/// The whole as text for people.
+/// The contents as text.
 pub fn render(info: &Info) -> String {
     let mut out = String::new();
     text(info, &mut out).expect("writing to a string does not fail");

@@ -1,5 +1,6 @@
 //! The trait `Os` on Linux: every call is a real call of the kernel, every access a real access.
 
+use crate::report;
 use crate::sys::{self, nr};
 use crate::task::RunState;
 use crate::touch;
@@ -9,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Remap, Role, Signal,
-    TaskHandle,
+    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Remap, Role,
+    Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -23,7 +24,7 @@ const LARGEST_TRANSFER: usize = 1 << 20;
 pub const GROUPS: &str = "/groups";
 
 /// One task's view of the system.
-pub struct LinuxOs {
+struct LinuxOs {
     state: &'static RunState,
     task: u32,
     transfer: Vec<u8>,
@@ -32,17 +33,6 @@ pub struct LinuxOs {
 }
 
 impl LinuxOs {
-    /// The view of a task that starts.
-    pub fn new(state: &'static RunState, task: u32) -> LinuxOs {
-        LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 }
-    }
-
-    /// Add the task's sums to those of the run.
-    pub fn finish(self) {
-        self.state.accesses.fetch_add(self.accesses, SeqCst);
-        self.state.progress.fetch_add(self.progress, SeqCst);
-    }
-
     /// Transfer `len` bytes between a file and a buffer of the guest.
     fn transfer(&mut self, number: u64, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let room = len.min(LARGEST_TRANSFER as u64) as usize;
@@ -62,6 +52,27 @@ impl LinuxOs {
         }
         Ok(done)
     }
+}
+
+/// Run the program as one task, and add the task's sums to those of the run.
+pub fn run(state: &'static RunState, task: u32, role: Role) {
+    let mut os = LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let signal = state.program.run(&mut os, role).err();
+    if let Some(note) = state.program.note(role) {
+        report::print(format_args!("@note {note}"));
+    }
+    if let Some(signal) = signal
+        && !state.program.may_be_oom_killed()
+    {
+        state.signals.fetch_add(1, SeqCst);
+        match signal {
+            Signal::Segv { addr } => report::print(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
+            Signal::Bus { addr } => report::print(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
+            Signal::Kill => report::print(format_args!("@signal task {task}: SIGKILL")),
+        }
+    }
+    state.accesses.fetch_add(os.accesses, SeqCst);
+    state.progress.fetch_add(os.progress, SeqCst);
 }
 
 /// Allocate a file's blocks on its device and write zeroes past the page cache, so that reads do real I/O.
@@ -191,11 +202,11 @@ impl Os for LinuxOs {
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.state.start(role, false).map(TaskHandle)?)
+        Ok(self.state.start(role, false, run).map(TaskHandle)?)
     }
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.state.start(role, true).map(TaskHandle)?)
+        Ok(self.state.start(role, true, run).map(TaskHandle)?)
     }
 
     fn join(&mut self, task: TaskHandle) {

@@ -176,7 +176,9 @@ fn exec_gives_the_process_a_new_address_space() {
                 assert!(pages(addr, len).all(|page| mapped.insert(page)), "{event:?}");
             }
             Event::Map { addr, len, .. } => mapped.extend(pages(addr, len)),
-            Event::Unmap { addr, len, .. } => pages(addr, len).for_each(|page| drop(mapped.remove(&page))),
+            Event::Unmap { addr, len, .. } => pages(addr, len).for_each(|page| {
+                mapped.remove(&page);
+            }),
             Event::Run(run) => assert!(mapped.contains(&run.page), "{run:?}"),
             _ => {}
         }

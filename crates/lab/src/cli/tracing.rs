@@ -2,6 +2,7 @@
 
 use super::args::{Format, ImportArgs, InfoArgs, RecordArgs};
 use super::output;
+use crate::document::to_json;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::{human, interrupt};
@@ -100,7 +101,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
-    if args.json { output::print(&output::json(&info)?) } else { output::print(&crate::info::render(&info)) }
+    if args.json { output::print(&to_json(&info)?) } else { output::print(&crate::info::render(&info)) }
 }
 
 #[cfg(test)]
