@@ -38,8 +38,8 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
     }
 }
 
-/// How far a recording is, on standard error: in a terminal one line that changes each second, elsewhere a line each ten
-/// seconds, or each second if that is asked for.
+/// How far a recording is, on standard error: in a terminal one line that changes each second, elsewhere a line each
+/// ten seconds, or each second if that is asked for.
 struct Shown {
     begun: Instant,
     last: Instant,
