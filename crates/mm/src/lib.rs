@@ -13,9 +13,9 @@
 //!  6  folio/     cache/     rmap/          a folio's life; files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
 //!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
-//!  3  swap/      lock      policy/         swap space; locks; replacement policies that propose
-//!  2  frame/     machine  knobs  stat  event  work  scope   (together: `base`)
-//!  1  units      primitive  linear     published
+//!  3  swap/      lock                      swap space; locks
+//!  2  frame/     machine  policy/  knobs  stat  event  work  scope   (together: `base`)
+//!  1  units      primitive  linear
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -58,7 +58,6 @@ pub mod mm;
 pub mod policy;
 pub mod primitive;
 pub mod promote;
-pub(crate) mod published;
 pub mod reclaim;
 pub mod rmap;
 pub mod scope;

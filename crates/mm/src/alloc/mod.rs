@@ -50,7 +50,6 @@ use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::primitive::AtomicU64;
-use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -87,7 +86,7 @@ pub struct Request {
 
 impl Request {
     fn debts(&self) -> Debts {
-        if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
+        if self.atomic { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }
 }
 

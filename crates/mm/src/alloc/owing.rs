@@ -11,7 +11,6 @@ use crate::frame::{FrameTable, List};
 use crate::ground::Ground;
 use crate::linear::linear;
 use crate::machine::Machine;
-use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -175,9 +174,7 @@ pub(super) fn settle<M: Machine>(
     pfn: Pfn,
     order: Order,
 ) {
-    published::here(Point::Settle);
-    let generation = if published::is(F4) { Generation(published::task_debt(0)) } else { generation };
-    if generation == Generation::NONE || (published::is(F16) && published::claimed_before()) {
+    if generation == Generation::NONE {
         return;
     }
     ground.count(Stat::TlbPendingTaken, 1);

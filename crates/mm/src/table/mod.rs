@@ -42,7 +42,6 @@ use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
-use crate::published::{self, Published::F10};
 use crate::stat::Stat;
 use crate::tlb::{Gather, Tightened};
 use crate::units::*;
@@ -429,9 +428,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// be sent from here, under the lock.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
-        if !published::is(F10) {
-            self.base.tlb.settle_space(self.base, self.space);
-        }
+        self.base.tlb.settle_space(self.base, self.space);
         Settled::new(self, Paid::All)
     }
 
@@ -440,7 +437,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
         let frame = &self.base.frames[slot.table];
-        if frame.debt() != 0 && !published::is(F10) {
+        if frame.debt() != 0 {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
             self.base.tlb.settle_table(self.base, self.space, first, frame.debt());
             frame.set_debt(0);
