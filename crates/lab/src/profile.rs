@@ -4,7 +4,9 @@ use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
 use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
+use mm::policy::{PolicyKind, RIVALS};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// A named set that ships with Pagefold.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +19,8 @@ pub struct Preset {
     pub knobs: &'static [(Knob, u64)],
 }
 
-/// All presets.
-pub const PRESETS: &[Preset] = &[
+/// The presets before those of the policies that propose.
+const FIRST: &[Preset] = &[
     Preset {
         name: "classic",
         help: "active and inactive lists, one flush per batch of pages that reclaim unmaps; all knobs at their defaults",
@@ -52,54 +54,28 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "mglru",
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
-        knobs: &[(Knob::ReclaimPolicy, 1)],
+        knobs: &[(Knob::ReclaimPolicy, PolicyKind::MgLru.value())],
     },
     Preset {
         name: "mglru-6.14",
         help: "generations as Linux 6.14 reworked them: a second use counts, and refaults are known for longer (docs/mglru.md)",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V614.value())],
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V614.value()),
+        ],
     },
     Preset {
         name: "mglru-7.2",
         help: "the same with the loop of Linux 7.2: what a pass scans is said once, and dirty pages count as for classic",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V72.value())],
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V72.value()),
+        ],
     },
-    Preset {
-        name: "fifo",
-        help: "first in, first out, used or not: the least that a policy can do",
-        knobs: &[(Knob::ReclaimPolicy, 2)],
-    },
-    Preset {
-        name: "mru",
-        help: "most recently used first: keeps a part of a loop that is larger than memory",
-        knobs: &[(Knob::ReclaimPolicy, 3)],
-    },
-    Preset {
-        name: "sieve",
-        help: "SIEVE (2024): one queue, and a hand that leaves what was used where it is",
-        knobs: &[(Knob::ReclaimPolicy, 4)],
-    },
-    Preset {
-        name: "s3-fifo",
-        help: "S3-FIFO (2023): a small queue for what is new, a main queue for what was used in it",
-        knobs: &[(Knob::ReclaimPolicy, 5)],
-    },
-    Preset {
-        name: "arc",
-        help: "ARC (2003) with clocks: what was used once and what was used often share memory by what comes back",
-        knobs: &[(Knob::ReclaimPolicy, 6)],
-    },
-    Preset { name: "lfu", help: "least frequently used, of a sample", knobs: &[(Knob::ReclaimPolicy, 7)] },
-    Preset {
-        name: "lhd",
-        help: "least hit density (2018), of a sample: what promises the fewest hits for its room and time",
-        knobs: &[(Knob::ReclaimPolicy, 8)],
-    },
-    Preset {
-        name: "get-scan",
-        help: "what scans read goes before what is looked up here and there (cache_ext, 2025)",
-        knobs: &[(Knob::ReclaimPolicy, 9)],
-    },
+];
+
+/// Those after them.
+const LAST: &[Preset] = &[
     Preset {
         name: "numa-balancing",
         help: "classic, and pages go to the node that uses them (kernel.numa_balancing=1): to fast memory as long as it has room",
@@ -114,7 +90,7 @@ pub const PRESETS: &[Preset] = &[
         name: "tier-generations",
         help: "mglru; what is cold goes down, what two walks of page tables in a row found young comes up (klruscand, 2025)",
         knobs: &[
-            (Knob::ReclaimPolicy, 1),
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::DemotionEnabled, 1),
             (Knob::TierPolicy, TierPolicy::Generations.value()),
         ],
@@ -143,6 +119,24 @@ pub const PRESETS: &[Preset] = &[
         ],
     },
 ];
+
+/// What chooses each of the policies that propose.
+static CHOOSE: [[(Knob, u64); 1]; RIVALS.len()] = {
+    let mut choose = [[(Knob::ReclaimPolicy, 0)]; RIVALS.len()];
+    let mut i = 0;
+    while i < RIVALS.len() {
+        choose[i][0].1 = PolicyKind::Proposed(i as u8).value();
+        i += 1;
+    }
+    choose
+};
+
+/// All presets.
+pub static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+    let proposed = RIVALS.iter().zip(&CHOOSE);
+    let proposed = proposed.map(|(rival, knobs)| Preset { name: rival.name, help: rival.help, knobs });
+    FIRST.iter().copied().chain(proposed).chain(LAST.iter().copied()).collect()
+});
 
 /// A profile as the user wrote it, understood.
 #[derive(Clone, Debug, PartialEq)]

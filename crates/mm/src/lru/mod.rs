@@ -349,7 +349,7 @@ impl Lru {
     /// Take a folio off its queue.
     fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
         let frame = &base.frames[pfn];
-        match PolicyKind::of(frame, frame.flags()) {
+        match PolicyKind::that_placed(frame, frame.flags()) {
             PolicyKind::Classic => {
                 let list = Classic.leave((held.vec, &mut held.lists), self.folio(frame), why);
                 held.lists.lists[list as usize].remove(&base.frames, pfn);

@@ -99,7 +99,7 @@ impl<M: Machine> Mm<M> {
         match knob {
             Knob::Swappiness => self.store.lru.groups.set_swappiness(group, value),
             Knob::ReclaimPolicy => {
-                self.store.lru.set_group_policy(self.ground(), group, PolicyKind::new(value as u8))
+                self.store.lru.set_group_policy(self.ground(), group, PolicyKind::of(value))
             }
             _ => Err(Error::Invalid),
         }
