@@ -65,8 +65,10 @@ impl<H: Host> Kernel<H> {
                 mm.set_never_deferred(space, never);
                 Ok(())
             }),
-            Call::Mlock(addr, len, lock) => self
-                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, lock)),
+            Call::Mlock(addr, len) => self
+                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, true)),
+            Call::Munlock(addr, len) => self
+                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, false)),
             Call::Msync(addr, len) => self.on_range(task, (addr, len), Mm::msync),
             Call::MovePages(addr, len, node) => {
                 let node = node.map(NodeId::try_from).transpose()?;

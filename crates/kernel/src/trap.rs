@@ -67,7 +67,7 @@ impl<H: Rings> Kernel<H> {
     /// A call, whose bytes lie in ring 3 if it has some.
     fn transfer(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         match call {
-            Call::Pread(fd, offset, buffer) => {
+            Call::Pread(fd, buffer, offset) => {
                 // Pages come in order. Where one stands its frame does not tell: it may just have been cut off its
                 // file.
                 let mut left = buffer;
@@ -76,7 +76,7 @@ impl<H: Rings> Kernel<H> {
                 };
                 self.read(task, fd, offset, buffer.len, &mut copy)
             }
-            Call::Pwrite(fd, offset, buffer) => {
+            Call::Pwrite(fd, buffer, offset) => {
                 let mut left = buffer;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
                     self.host().copy_from_user(pfn, at, advance(&mut left, bytes), bytes);

@@ -45,17 +45,17 @@ fn bytes_that_were_written_are_read() {
         let (fd, _) = open(call, "a", 5000, true).unwrap();
         let (read_only, _) = open(call, "a", 0, false).unwrap();
         let text = bytes(b"across the border of two pages");
-        assert_eq!(call(Call::Pwrite(read_only, 0, text)), Err(Errno::BadF));
-        assert_eq!(call(Call::Pwrite(fd, 4090, text)), Ok(text.len));
+        assert_eq!(call(Call::Pwrite(read_only, text, 0)), Err(Errno::BadF));
+        assert_eq!(call(Call::Pwrite(fd, text, 4090)), Ok(text.len));
         let back = [const { AtomicU64::new(0) }; 8];
         let buffer = Buffer { addr: back.as_ptr().expose_provenance() as u64, len: 64 };
-        let read = |offset| call(Call::Pread(read_only, offset, buffer));
+        let read = |offset| call(Call::Pread(read_only, buffer, offset));
         assert_eq!(read(4090), Ok(64));
         let got: Vec<u8> = back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         assert!(got.starts_with(b"across the border of two pages\0"));
         assert_eq!((read(4990), read(5000), read(u64::MAX)), (Ok(10), Ok(0), Ok(0)));
-        assert_eq!(call(Call::Pwrite(fd, 1 << 50, text)), Err(Errno::NoSpc));
-        assert_eq!(call(Call::Pwrite(fd, u64::MAX, text)), Err(Errno::Inval));
+        assert_eq!(call(Call::Pwrite(fd, text, 1 << 50)), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Pwrite(fd, text, u64::MAX)), Err(Errno::Inval));
         assert_eq!(call(Call::Ftruncate(read_only, 0)), Err(Errno::Inval));
         assert_eq!(call(Call::Ftruncate(fd, 1 << 50)), Err(Errno::NoSpc));
         assert_eq!(call(Call::Ftruncate(fd, 4092)), Ok(0));
@@ -74,10 +74,10 @@ fn a_read_is_whole_where_the_file_is_cut_meanwhile() {
         let (there, back) = (words(1), words(1 << 32));
         let buffer =
             |words: &[AtomicU64]| Buffer { addr: words.as_ptr().expose_provenance() as u64, len: LEN };
-        assert_eq!(call(Call::Pwrite(fd, LEN, buffer(&there))), Ok(LEN));
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&back))), Ok(LEN));
+        assert_eq!(call(Call::Pwrite(fd, buffer(&there), LEN)), Ok(LEN));
+        assert_eq!(call(Call::Pread(fd, buffer(&back), LEN)), Ok(LEN));
         assert!(there.iter().zip(&back).all(|(there, back)| there.load(SeqCst) == back.load(SeqCst)));
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&back))), Ok(0));
+        assert_eq!(call(Call::Pread(fd, buffer(&back), LEN)), Ok(0));
     };
     let cut = |mm: &Mm<Hosted>| mm.ftruncate(FILE, 0).unwrap();
     // So that a folio of several pages is read.

@@ -320,7 +320,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Mlock(addr, len, true);
+        let what = Call::Mlock(addr, len);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
             return self.ask(what).map(drop);
         };
@@ -360,7 +360,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let buffer = self.transfer(offset, len.min(LARGEST_TRANSFER));
-        let what = Call::Pread(fd, offset, buffer);
+        let what = Call::Pread(fd, buffer, offset);
         let open = self.watch.as_ref().and_then(|watch| watch.process.file(fd, &Hands(self.ring)));
         let Some(Open { file, .. }) = open else { return self.ask(what) };
         let reading = Reading::begin(&file, offset, buffer.len);
@@ -376,7 +376,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let len = len.min(LARGEST_TRANSFER);
         if self.open_for_writing(fd).is_none() || len == 0 || offset.checked_add(len + PAGE).is_none() {
             let buffer = self.transfer(offset, len);
-            return self.ask(Call::Pwrite(fd, offset, buffer));
+            return self.ask(Call::Pwrite(fd, buffer, offset));
         }
         let (from, more) = whole_stamps(offset, len);
         let buffer = self.transfer(from, more);
@@ -387,7 +387,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let writing = Writing::begin(&file, from, more, patience, |at, word| {
             self.transfer.set_word(word_at(from, at), word);
         });
-        let result = self.ask(Call::Pwrite(fd, from, buffer));
+        let result = self.ask(Call::Pwrite(fd, buffer, from));
         match result {
             Ok(written) => {
                 writing.end(from, Some(written));

@@ -28,12 +28,15 @@ impl Copy {
         let workspace = fs::read_to_string(Path::new(PROJECT).join("Cargo.toml")).unwrap();
         let keys = ["members", "exclude", "default-members"];
         let kept = workspace.lines().filter(|line| !keys.iter().any(|key| line.starts_with(key)));
-        let kept = kept.collect::<Vec<_>>().join("\n");
-        fs::write(
-            copy.path("Cargo.toml"),
-            kept.replacen("[workspace]", "[workspace]\nmembers = [\"crates/*\"]", 1),
-        )
-        .unwrap();
+        let kept = kept.map(|line| match line.strip_prefix("version = \"") {
+            // Cargo tells packages of one name apart by their versions, not by where their workspaces are.
+            Some(version) => format!("version = \"{}-{name}\"", version.trim_end_matches('"')),
+            None if line == "[workspace]" => "[workspace]\nmembers = [\"crates/*\"]".to_owned(),
+            None => line.to_owned(),
+        });
+        let manifest = kept.collect::<Vec<_>>().join("\n");
+        assert!(manifest.contains(&format!("-{name}\"")), "the copy needs a version of its own");
+        copy.write("Cargo.toml", &manifest);
         fs::copy(Path::new(PROJECT).join("Cargo.lock"), copy.path("Cargo.lock")).unwrap();
         copy
     }
