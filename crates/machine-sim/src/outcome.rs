@@ -107,7 +107,7 @@ impl Outcome {
         let ended_at = world.tables.borrow().ended_at;
         world.pay_last_visits(ended_at);
         let totals = world.kernel.totals();
-        let stats = &world.mm().ground().stats;
+        let stats = &world.mm().mmu().stats;
         let work = |&work: &Work| {
             let count = machine.work[work as usize].get();
             WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
@@ -180,7 +180,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
     );
     count("stlb_misses", sum(|cpu| &cpu.counts.walks), "", "misses of the second-level TLBs: page walks");
     count("walk_steps", steps, "", "page-table entries read by page walks");
-    let tiers = &world.mm().ground().tiers;
+    let tiers = &world.mm().mmu().tiers;
     if tiers.many() {
         let lines = |top: Option<bool>| -> u64 {
             let ranges = machine.spec().ranges().iter().zip(&machine.read_lines);
@@ -252,7 +252,7 @@ fn metrics<P>(world: &World<'_, P>) -> Vec<Metric> {
         );
         count(&format!("{name}_busy"), counts.busy / 1000, "ns", "time with requests to serve");
     }
-    for (size, stat, value) in world.mm().ground().sizes.moved() {
+    for (size, stat, value) in world.mm().mmu().sizes.moved() {
         count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
     if let throughput @ 1.. = machine.throughput.get() {

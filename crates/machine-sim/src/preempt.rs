@@ -30,7 +30,7 @@ mod order;
 
 use crate::coroutine;
 use crate::machine::SimMachine;
-use mm::lock::{self, Held};
+use mm::lock::{self, HeldLocks};
 use order::Order;
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
@@ -78,7 +78,7 @@ impl Watching {
     /// If there is anything to do.
     pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<Watching> {
         STOPS.set(Some(stops?.clone()));
-        lock::watch(Some(lock::Watch { passed, wanted, taken }));
+        lock::watch(Some(lock::Watch { lock_point, wanted, taken }));
         Some(Watching)
     }
 }
@@ -87,19 +87,19 @@ impl Drop for Watching {
     fn drop(&mut self) {
         lock::watch(None);
         // Of a run that has failed, tasks were left with their locks.
-        lock::go_over(Held::default());
+        lock::switch_cpu(HeldLocks::default());
         STOPS.set(None);
     }
 }
 
-fn passed() {
+fn lock_point() {
     // A panic is on its way through who holds it.
     if !std::thread::panicking() {
         let _ = STOPS.with_borrow(Option::clone).map(|stops| stops.point());
     }
 }
 
-fn wanted(held: &Held, kind: &'static str) {
+fn wanted(held: &HeldLocks, kind: &'static str) {
     let _ = STOPS.with_borrow(|stops| stops.as_ref().map(|stops| stops.check_order(held, kind)));
 }
 
@@ -145,18 +145,18 @@ impl Preempt {
 
     /// Others run for so long at least; locks are kept.
     fn leave(&self, picos: u64) {
-        let held = lock::go_over(Held::default());
+        let held = lock::switch_cpu(HeldLocks::default());
         let count = held.count();
         self.kept.set(self.kept.get() + count);
         self.stop.set(Some(picos));
         coroutine::suspend();
         self.tries.set(0);
         self.kept.set(self.kept.get() - count);
-        lock::go_over(held);
+        lock::switch_cpu(held);
     }
 
     /// Locks are held, and one of another kind is waited for. Where no task is stopped, nobody could meet who takes it.
-    fn check_order(&self, held: &Held, kind: &'static str) {
+    fn check_order(&self, held: &HeldLocks, kind: &'static str) {
         if self.open.get() {
             let told = self.order.borrow_mut().note(held.names(), kind);
             told.unwrap_or_else(|circle| panic!("{circle}"));

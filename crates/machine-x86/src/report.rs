@@ -55,7 +55,7 @@ pub fn machine(cpus: usize, nodes: usize, memory: u64) {
 
 /// All counters of the memory manager.
 pub fn counters() {
-    let stats = &machine::mm().ground().stats;
+    let stats = &machine::mm().mmu().stats;
     for &stat in Stat::ALL {
         log!("@counter {} {}", stat.name(), stats.read(stat));
     }

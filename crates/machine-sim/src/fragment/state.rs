@@ -38,7 +38,7 @@ impl ZoneState {
 impl MemoryState {
     /// As it is now. What lies on CPUs' lists is not seen.
     pub(crate) fn of(mm: &Mm<SimMachine>) -> MemoryState {
-        let lines = mm.store().alloc.pagetypeinfo();
+        let lines = mm.core().alloc.pagetypeinfo();
         let zone = |lines: &[PageTypeInfo]| ZoneState {
             node: lines[0].node.0,
             name: match lines[0].kind {

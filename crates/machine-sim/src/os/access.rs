@@ -85,7 +85,7 @@ impl<P: Program> SimOs<'_, P> {
     /// Memory was read, of whichever page is in the frame.
     #[cold]
     fn note_placed(&self, pfn: Pfn, lines: u64) {
-        let frames = &self.world.mm().ground().frames;
+        let frames = &self.world.mm().mmu().frames;
         let head = frames.head(pfn);
         if let Some(name) = PageName::of(&frames[head]) {
             let page = name.and_page(pfn.0 - head.0);
@@ -136,7 +136,7 @@ impl<P: Program> SimOs<'_, P> {
         match self.machine.look_up(self.world.mm().root(self.space), vpn) {
             None => "its table maps nothing".into(),
             Some((pfn, writable)) => {
-                let frame = &self.world.mm().ground().frames[pfn];
+                let frame = &self.world.mm().mmu().frames[pfn];
                 let rights = if writable { "for writing" } else { "for reading" };
                 format!(
                     "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
@@ -181,15 +181,15 @@ impl<P: Program> SimOs<'_, P> {
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
-                self.world.mm().ground().frames[cached.pfn()].owner(),
-                self.world.mm().ground().frames[cached.pfn()].flags(),
+                self.world.mm().mmu().frames[cached.pfn()].owner(),
+                self.world.mm().mmu().frames[cached.pfn()].flags(),
             ));
         }
     }
 
     /// Where a store to a frame goes, as the oracle names it.
     fn went(&self, pfn: Pfn) -> Went {
-        let frames = &self.world.mm().ground().frames;
+        let frames = &self.world.mm().mmu().frames;
         let head = &frames[frames.head(pfn)];
         let Owner::File(id) = head.owner() else {
             let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);

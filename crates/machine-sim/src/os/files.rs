@@ -109,7 +109,7 @@ impl<P: Program> SimOs<'_, P> {
         }
         let Some(content) = &self.machine.content else { return };
         let Copying { id, file, first, next, since, .. } = *call;
-        let frames = &self.world.mm().ground().frames;
+        let frames = &self.world.mm().mmu().frames;
         // What is read may be cut off its file meanwhile: it is then the next one.
         let owned = frames[frames.head(pfn)].owner() == Owner::File(id);
         let page = if owned || write { frames.index_of(pfn).0 } else { next };

@@ -6,18 +6,18 @@
 //! The machine for tests keeps what the TLBs of its CPUs hold. The steps of a test end in a check that holds under every
 //! policy: no CPU reads a frame that is handed out, or a page whose content has changed.
 
-use crate::alloc::{Allocator, Mark, Means, Request, Reserve};
-use crate::base::Base;
+use crate::alloc::{AllocRequest, Allocator, Means, Reserve, Watermark};
 use crate::event::Event;
 use crate::frame::{FolioPages, Mobility, Owner};
-use crate::ground::Ground;
 use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::mmu::Mmu;
+use crate::platform::Platform;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Rights, Tables, Writes};
 use crate::testing::{Moment, TestMachine};
-use crate::tlb::{Batch, Cleared, Generation, Range};
+use crate::tlb::{Cleared, Generation, Range, UnmapBatch};
 use crate::units::*;
 use core::ops::Deref;
 use std_alloc::string::String;
@@ -36,34 +36,34 @@ const BEFORE_PAYMENT: Moment = Moment::Charge(Work::AllocBuddy);
 /// Four CPUs, 1024 frames and the rooms up to page tables. It is leaked, so that what runs at a moment of the machine can
 /// refer to it.
 struct World {
-    ground: Ground<TestMachine>,
+    mmu: Mmu<TestMachine>,
     alloc: Allocator,
     tables: Tables,
 }
 
 impl Deref for World {
-    type Target = Ground<TestMachine>;
+    type Target = Mmu<TestMachine>;
 
-    fn deref(&self) -> &Ground<TestMachine> {
-        &self.ground
+    fn deref(&self) -> &Mmu<TestMachine> {
+        &self.mmu
     }
 }
 
 impl World {
     fn new() -> &'static World {
-        let ground = Ground::new(TestMachine::simple(4, 1024), Knobs::default());
-        ground.knobs.set(Knob::TlbUnmap, LAZY).unwrap();
-        let alloc = Allocator::new(&ground).unwrap();
-        std::boxed::Box::leak(std::boxed::Box::new(World { ground, alloc, tables: Tables::default() }))
+        let mmu = Mmu::new(TestMachine::simple(4, 1024), Knobs::default());
+        mmu.knobs.set(Knob::TlbUnmap, LAZY).unwrap();
+        let alloc = Allocator::new(&mmu).unwrap();
+        std::boxed::Box::leak(std::boxed::Box::new(World { mmu, alloc, tables: Tables::default() }))
     }
 
-    fn base(&self) -> &Base<TestMachine> {
-        self.ground.base()
+    fn base(&self) -> &Platform<TestMachine> {
+        &self.mmu
     }
 
     fn space(&self) -> SpaceId {
         let space = self.tlb.create();
-        self.tables.create(self, &self.alloc, space, Means::new(Mark::Min, Reserve::All)).unwrap();
+        self.tables.create(self, &self.alloc, space, Means::new(Watermark::Min, Reserve::All)).unwrap();
         space
     }
 
@@ -87,8 +87,8 @@ impl World {
         self.on(cpu, || self.machine.hold(page, pfn, false));
     }
 
-    fn request(&self, order: u8) -> Request {
-        Request {
+    fn request(&self, order: u8) -> AllocRequest {
+        AllocRequest {
             order: Order(order),
             mobility: Mobility::Movable,
             node: NodeId(0),
@@ -102,8 +102,8 @@ impl World {
     }
 
     /// Takes a folio. No CPU may still read it.
-    fn take(&self, request: &Request) -> Option<Pfn> {
-        let pfn = self.alloc.take(self, request, Mark::Min).ok()?.into_pfn();
+    fn take(&self, request: &AllocRequest) -> Option<Pfn> {
+        let pfn = self.alloc.take(self, request, Watermark::Min).ok()?.into_pfn();
         let readers = self.machine.readers(pfn, request.order.frames());
         assert!(readers.is_empty(), "{pfn} is handed out and read by {readers:?}");
         Some(pfn)
@@ -121,7 +121,7 @@ impl World {
 
     /// Settles a batch of what was cleared. Returns the generation of the debt that is left.
     fn settle(&self, cleared: &Cleared) -> Option<Generation> {
-        let mut batch = Batch::new(self.base());
+        let mut batch = UnmapBatch::new(self.base());
         let generation = batch.note_cleared(self.base(), &self.tlb, cleared);
         batch.settle(self.base(), &self.tlb);
         generation
@@ -221,7 +221,7 @@ fn the_rest_of_a_split_block_owes(taker: u16) {
     world.free(held[0]);
     world.machine.at(Moment::Shootdown, move || {
         // The taker cannot send interrupts: it gets blocks that owe nothing, or none.
-        let atomic = Request { atomic: true, ..world.request(0) };
+        let atomic = AllocRequest { atomic: true, ..world.request(0) };
         world.on(taker, || while world.take(&atomic).is_some() {});
     });
     assert!(world.take(&world.request(0)).is_some());
@@ -264,7 +264,7 @@ fn an_atomic_request_takes_no_block_that_owes() {
     let space = world.tlb.create();
     let held = world.take_all(0);
     world.free_owing(1, space, PAGE, held[0]);
-    let atomic = Request { atomic: true, ..world.request(0) };
+    let atomic = AllocRequest { atomic: true, ..world.request(0) };
     world.machine.interrupts_off.store(true, Relaxed);
     assert_eq!(world.take(&atomic), None);
     world.machine.interrupts_off.store(false, Relaxed);
@@ -278,7 +278,7 @@ fn a_cpu_that_is_done_with_one_unmap_still_owes_for_the_next() {
     world.knobs.set(Knob::TlbUnmap, BATCH).unwrap();
     let space = world.tlb.create();
     let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
-    let mut batch = Batch::new(world.base());
+    let mut batch = UnmapBatch::new(world.base());
     world.read(1, space, PAGE, first);
     let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
     // Another flush makes the CPU catch up; then it reads the second page.
@@ -362,7 +362,7 @@ fn replace_a_page(table_only: bool) {
     let space = world.space();
     let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
     tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
@@ -370,14 +370,14 @@ fn replace_a_page(table_only: bool) {
     let mut tables = world.tables.lock(world, space);
     let run = tables.find(PAGE).unwrap();
     let emptied = tables.empty_run(&run, |_| Absent::None);
-    let mut batch = Batch::new(world.base());
+    let mut batch = UnmapBatch::new(world.base());
     let _ = batch.take(world.base(), &world.tlb, emptied).into_parts();
     batch.settle(world.base(), &world.tlb);
     drop(tables);
     // The other thread stores.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     let mut tables = if table_only { tables.settle_at(slot, PAGE) } else { tables.settle() };
     let pages = FolioPages::one(&world.frames, new);
     tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
@@ -457,12 +457,12 @@ fn a_slot_is_refused_in_another_hold_of_the_tables_lock() {
     let world = World::new();
     let space = world.space();
     let lock = || world.tables.lock(world, space);
-    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     let late = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| lock().read(slot)));
     let said = *late.unwrap_err().downcast::<String>().unwrap();
     assert!(said.contains("was found before the tree was unlocked"), "{said}");
     let mut tables = lock();
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     assert!(tables.read(slot).is_none());
 }
 
