@@ -71,7 +71,8 @@ pub enum Event {
     /// child's first thread. The group that a process enters exists: this thread made it, or it was made before a fork,
     /// a spawn or a change of the address space that this thread has seen.
     Call { epoch: u64, call: Call<'static>, value: u64 },
-    /// The process became another program, which is not followed: the last event.
+    /// The process became another program. If that was recorded, what follows takes away all that was mapped, and maps
+    /// the program; otherwise it is the last event.
     Exec,
     /// The thread has come to a point that others wait for: its mark 1, 2 and so on.
     Mark,

@@ -72,21 +72,21 @@ macro_rules! rivals {
 
 rivals! {
     "fifo" Box::new(fifo::Fifo),
-        "first in, first out, used or not: the least that a policy can do";
+        "first in, first out, whether pages are used or not: the simplest policy";
     "mru" Box::new(mru::Mru),
         "most recently used first: keeps a part of a loop that is larger than memory";
     "sieve" Box::<sieve::Sieve>::default(),
-        "SIEVE (2024): one queue, and a hand that leaves what was used where it is";
+        "SIEVE (2024): one queue, and a hand that leaves used pages in place";
     "s3-fifo" Box::new(s3fifo::S3Fifo),
-        "S3-FIFO (2023): a small queue for what is new, a main queue for what was used in it";
+        "S3-FIFO (2023): a small queue for new pages, a main queue for those that were used in it";
     "arc" Box::<arc::Arc>::default(),
-        "ARC (2003) with clocks: what was used once and what was used often share memory by what comes back";
+        "ARC (2003) with clocks: refaults decide how pages used once and pages used often share memory";
     "lfu" Box::new(lfu::Lfu),
-        "least frequently used, of a sample";
+        "evicts the least frequently used page of a sample";
     "lhd" Box::<lhd::Lhd>::default(),
-        "least hit density (2018), of a sample: what promises the fewest hits for its room and time";
+        "least hit density (2018): evicts the page of a sample with the fewest expected hits for its space and time";
     "get-scan" Box::<getscan::GetScan>::default(),
-        "what scans read goes before what is looked up here and there (cache_ext, 2025)";
+        "evicts pages read by scans before pages read by lookups (cache_ext, 2025)";
 }
 
 /// In a mark: the use that brought the folio has not been told from others yet.
