@@ -31,7 +31,7 @@ const LEFT_OUT: [&str; 14] = [
     "reclaim",
     "rmap",
     "space",
-    "store",
+    "mm_core",
     "truncate",
     "writeback",
 ];
@@ -90,14 +90,24 @@ fn build() -> PathBuf {
     copy.write(TESTS, "mod owed;\n");
     // The tests are short: building them without optimisation is quicker.
     let quick = ["profile.dev.package.mm.opt-level=0", "profile.dev.package.mm.debug=0"];
-    let args = ["test", "-p", "mm", "--lib", "--features", "one-thread", "--no-run", "--message-format=json"];
+    let args = [
+        "test",
+        "-p",
+        "mm",
+        "--lib",
+        "--features",
+        "one-thread",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ];
     let output = copy
         .cargo(&args)
         .args(quick.iter().flat_map(|setting| ["--config", setting]))
         .output()
         .expect("cargo runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "the copy does not build:\n{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the copy does not build:\n{errors}");
     let program = text.lines().find_map(|line| line.split_once(r#""executable":""#));
     program.expect("cargo names the program").1.split('"').next().unwrap().into()
 }
