@@ -274,7 +274,7 @@ impl<P: Program> Os for SimOs<'_, P> {
                 oracle.populated(id, start.0, pages, since);
             });
         };
-        self.make(Call::Mlock(addr, len, true), tell).map(drop)
+        self.make(Call::Mlock(addr, len), tell).map(drop)
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {

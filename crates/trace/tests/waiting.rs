@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
+use abi::Call;
 use trace::event::{Event, ThreadId};
 use trace::record::{RecordError, RecordOptions, record};
 use trace::{Header, Reader};
@@ -69,8 +70,8 @@ impl Adversary {
                 self.done[process] >= epoch.min(last)
             }
             Event::After { thread, mark } => self.marks[thread.0 as usize] >= mark,
-            Event::Join { thread } => self.ended(thread),
-            _ => match event.epoch().filter(|&epoch| epoch > 0) {
+            Event::Call { call: Call::Join(task), .. } => self.ended(ThreadId(task)),
+            _ => match event.epoch() {
                 Some(epoch) => {
                     let turn = self.done[process] >= epoch - 1;
                     self.seen[thread] = self.seen[thread].max(epoch - u64::from(!turn));
@@ -87,12 +88,14 @@ impl Adversary {
         self.done[process] = self.done[process].max(event.epoch().unwrap_or(0));
         match event {
             Event::Mark => self.marks[thread] += 1,
-            Event::Spawn { thread } | Event::Fork { thread, .. } => self.started[thread.0 as usize] = true,
-            Event::Open { file } => {
-                let name = &self.header.files[file.0 as usize].name;
+            Event::Call { call: Call::Open(..), value, .. } => {
+                let name = &self.header.files[value as usize].name;
                 self.opened.extend(name.strip_prefix("phase-").map(str::to_owned));
             }
             _ => {}
+        }
+        if let Some(thread) = event.starts() {
+            self.started[thread.0 as usize] = true;
         }
         true
     }

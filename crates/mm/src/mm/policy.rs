@@ -31,7 +31,7 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
         (Knob::LruGenEnabled, true) => PolicyKind::MgLru,
         (Knob::LruGenEnabled, false) if now == PolicyKind::MgLru => PolicyKind::Classic,
         (Knob::LruGenEnabled, false) => now,
-        _ => PolicyKind::new(knobs.get(Knob::ReclaimPolicy) as u8),
+        _ => knobs.reclaim_policy(),
     }
 }
 
@@ -39,8 +39,8 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
 fn agree(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
     let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
-    let number = u64::from(policy.number());
-    let told = knobs.set(Knob::ReclaimPolicy, number).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    let chosen = knobs.set(Knob::ReclaimPolicy, policy.value());
+    let told = chosen.and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
     told.expect("the values lie in the knobs' ranges");
 }
 
