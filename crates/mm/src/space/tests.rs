@@ -273,10 +273,9 @@ impl Bench {
     }
 
     fn validate(&self) {
-        let mmu = &self.core;
         self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
-        self.core.alloc.validate(mmu).unwrap();
-        self.core.lru.validate(mmu).unwrap();
+        self.core.alloc.validate(&self.core).unwrap();
+        self.core.lru.validate(&self.core).unwrap();
         self.core.cache.validate(&self.core).unwrap();
     }
 }

@@ -1,10 +1,10 @@
-//! Collapse: what 2 MiB of a space are mapped by, page by page, becomes one folio, and is mapped by one entry. Of a
-//! file, or of shmem (`file`); of anonymous memory (`anon`).
+//! Collapse: 2 MiB of a space that are mapped page by page become one folio, mapped by one entry. `file` does this for
+//! files and shmem, `anon` for anonymous memory.
 //!
-//! Who asks for it (MADV_COLLAPSE) has it done whatever it costs; khugepaged, which nobody asked, within its limits. A
-//! try that comes to nothing says why, in Linux's terms: madvise makes an error of that, khugepaged a count.
+//! MADV_COLLAPSE does it whatever it costs, khugepaged only within its limits. A failed attempt returns the reason in
+//! Linux's terms, of which madvise makes an error and khugepaged a count.
 //!
-//! The mapping semaphore is held alone all the time, also while pages are read: Linux lets go of it and starts again.
+//! The mapping semaphore is held alone throughout, also while pages are read. (Linux drops it and starts again.)
 
 mod anon;
 mod file;
@@ -21,24 +21,24 @@ use crate::units::*;
 
 pub(super) const LARGE: u64 = TABLE_ENTRIES as u64;
 
-/// What 2 MiB that are collapsed may be like.
+/// Limits on what may be collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CollapseLimits {
-    /// Pages that are not in memory, at the most.
+    /// Most pages that are not in memory.
     pub none: u64,
-    /// Pages that are in swap, at the most.
+    /// Most pages that are in swap.
     pub swap: u64,
-    /// Pages of anonymous memory that others map, too, at the most.
+    /// Most pages of anonymous memory that other processes map, too.
     pub shared: u64,
-    /// Must pages of anonymous memory have been used lately?
+    /// Whether pages of anonymous memory must have been used lately.
     pub used: bool,
 }
 
 impl CollapseLimits {
-    /// Whatever it is like: somebody asked for it.
+    /// MADV_COLLAPSE: no limits.
     pub const ASKED: CollapseLimits = CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
 
-    /// khugepaged's.
+    /// The knobs of khugepaged.
     pub fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {
         let [none, swap, shared] =
             [Knob::KhugepagedMaxPtesNone, Knob::KhugepagedMaxPtesSwap, Knob::KhugepagedMaxPtesShared]
@@ -47,37 +47,37 @@ impl CollapseLimits {
     }
 }
 
-/// Why 2 MiB were left as they are.
+/// Why 2 MiB were not collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CollapseError {
-    /// Nothing is mapped there (SCAN_PMD_NONE).
+    /// Nothing is mapped (SCAN_PMD_NONE).
     Empty,
     /// Too many pages are missing (SCAN_EXCEED_NONE_PTE).
     Missing,
     /// Too many pages are in swap (SCAN_EXCEED_SWAP_PTE).
     Swapped,
-    /// Others map too many of the pages (SCAN_EXCEED_SHARED_PTE).
+    /// Too many pages are shared with other processes (SCAN_EXCEED_SHARED_PTE).
     SharedByOthers,
-    /// A page went to swap meanwhile, or could not be brought back (SCAN_PTE_NON_PRESENT).
+    /// A page was swapped out since, or could not be swapped in (SCAN_PTE_NON_PRESENT).
     NotPresent,
-    /// None of the pages may be written (SCAN_PAGE_RO).
+    /// No page is mapped writable (SCAN_PAGE_RO).
     ReadOnly,
-    /// Too few of the pages have been used lately (SCAN_LACK_REFERENCED_PAGE).
+    /// Too few pages have been used lately (SCAN_LACK_REFERENCED_PAGE).
     Unused,
-    /// Somebody has locked a folio (SCAN_PAGE_LOCK).
+    /// Another task has locked a folio (SCAN_PAGE_LOCK).
     FolioLocked,
-    /// Somebody uses a folio otherwise than by mapping it (SCAN_PAGE_COUNT).
+    /// A folio has references other than its entries' and its cache's (SCAN_PAGE_COUNT).
     InUse,
-    /// Memory has no block of 2 MiB (SCAN_ALLOC_HUGE_PAGE_FAIL).
+    /// Memory has no free block of 2 MiB (SCAN_ALLOC_HUGE_PAGE_FAIL).
     NoBlock,
-    /// The group has no room for it (SCAN_CGROUP_CHARGE_FAIL).
+    /// The group has no room (SCAN_CGROUP_CHARGE_FAIL).
     NoCharge,
-    /// It cannot be (SCAN_FAIL and others).
+    /// It can never be collapsed (SCAN_FAIL and others).
     Unfit,
 }
 
 impl CollapseError {
-    /// What madvise fails with.
+    /// The error of madvise.
     pub fn error(self) -> Error {
         match self {
             CollapseError::NoBlock => Error::NoMemory,
@@ -87,7 +87,7 @@ impl CollapseError {
         }
     }
 
-    /// Does madvise go on with the next 2 MiB?
+    /// Whether madvise continues with the next 2 MiB.
     fn goes_on(self) -> bool {
         matches!(
             self,
@@ -99,7 +99,7 @@ impl CollapseError {
         )
     }
 
-    /// Count it, if it is one of those that are.
+    /// Count the reason, if there is a counter for it.
     fn count<M: Machine>(self, core: &MmCore<M>) -> CollapseError {
         let stat = match self {
             CollapseError::Missing => Stat::ThpScanExceedNonePte,
@@ -113,18 +113,18 @@ impl CollapseError {
     }
 }
 
-/// What came of one try.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collapsed {
     /// A large entry maps the 2 MiB now.
     Now,
-    /// One did before.
+    /// A large entry mapped them before.
     Before,
-    /// Not to be done here or now.
+    /// They were not collapsed.
     No(CollapseError),
 }
 
-/// Why a try ended early.
+/// Why an attempt ended early.
 enum Failed {
     Refused(CollapseError),
     Stop(Stop),
@@ -143,8 +143,8 @@ impl From<CollapseError> for Failed {
 }
 
 impl Spaces {
-    /// madvise(MADV_COLLAPSE): map all 2 MiB that lie in the range by one entry each. Returns how many there are. An
-    /// error tells why the last that could not be mapped so could not; those before it are, and may be behind it.
+    /// madvise(MADV_COLLAPSE): map each aligned 2 MiB of the interval by one entry. Returns their number. An error is
+    /// the reason of the last that could not be collapsed: those before it are collapsed, those after it may be.
     pub fn collapse<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -161,7 +161,8 @@ impl Spaces {
         };
         let mut mapped = 0;
         for range in ranges {
-            let vma = space.vmas.lock().range_of(range).cloned().expect("the semaphore is held");
+            let vma =
+                space.vmas.lock().range_of(range).cloned().expect("the mapping semaphore keeps the range");
             let (from, to) = (start.max(vma.view.start), end.min(vma.view.end()));
             mapped += collapse_range(core, (id, space), &vma, (from, to), gfp)?;
         }
@@ -169,7 +170,7 @@ impl Spaces {
     }
 }
 
-/// Collapse all 2 MiB that lie in a part of a range. Returns how many there are.
+/// Collapse each aligned 2 MiB in a part of a range. Returns their number.
 fn collapse_range<M: Machine>(
     core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
@@ -196,7 +197,7 @@ fn collapse_range<M: Machine>(
     failed.map_or(Ok((end - first) / LARGE), |refused| Err(refused.error().into()))
 }
 
-/// May any 2 MiB of a range be collapsed? (`thp_vma_allowable_order`.)
+/// Whether any 2 MiB of a range may be collapsed (`thp_vma_allowable_order`).
 pub(super) fn may_collapse(vma: &Vma) -> bool {
     let view = &vma.view;
     let fits = suits(view, Vpn(view.end().0.saturating_sub(LARGE) / LARGE * LARGE));
@@ -204,13 +205,13 @@ pub(super) fn may_collapse(vma: &Vma) -> bool {
     fits && may_show && !view.flags.contains(VmaFlags::NOHUGEPAGE)
 }
 
-/// Could one entry map the 2 MiB from `at` on?
+/// Whether one entry could map the 2 MiB from `at` on.
 pub(super) fn suits(view: &VmaView, at: Vpn) -> bool {
     let inside = view.start <= at && at.0 + LARGE <= view.end().0;
     inside && view.file_index(at).is_none_or(|(_, index)| index.0.is_multiple_of(LARGE))
 }
 
-/// Collapse the 2 MiB from `at` on, in a range that may be. The mapping semaphore is held alone.
+/// Collapse the 2 MiB from `at` on, in a range for which `may_collapse` holds.
 pub(super) fn collapse_at<M: Machine>(
     core: &MmCore<M>,
     place: (SpaceId, &Space),
@@ -233,7 +234,7 @@ pub(super) fn collapse_at<M: Machine>(
     }
 }
 
-/// Before work is done for a folio: is there a block? Memory is not put together for it.
+/// Check for a free block before any other work. Nothing is compacted for it.
 fn check_for_block<M: Machine>(core: &MmCore<M>, gfp: Gfp) -> Result<(), CollapseError> {
     let there = core.has_block(PAGEBLOCK_ORDER, Gfp { mark: Watermark::Low, ..gfp });
     if there { Ok(()) } else { Err(CollapseError::NoBlock) }

@@ -1,4 +1,4 @@
-//! What a collapse of anonymous memory does as a fault does.
+//! The parts of a collapse of anonymous memory that work like a fault.
 
 use super::{Fault, FaultStop};
 use crate::api::AccessKind;
@@ -13,8 +13,8 @@ use crate::units::*;
 
 const PAGES: u64 = TABLE_ENTRIES as u64;
 
-/// Bring back what the 2 MiB from `start` on have in swap. The mapping semaphore is held.
-pub(in crate::space) fn bring_back<M: Machine>(
+/// Swap in all pages of the 2 MiB from `start` on. The caller holds the mapping semaphore.
+pub(in crate::space) fn swap_in_all<M: Machine>(
     core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     vma: &VmaView,
@@ -32,9 +32,9 @@ pub(in crate::space) fn bring_back<M: Machine>(
     Ok(())
 }
 
-/// Make `whole`, a new folio of 2 MiB that holds what the 512 pages from `start` on show, anonymous memory of this
-/// range, and map it in the place of their table. The mapping semaphore is held alone, and the caller's reference goes
-/// to the entry.
+/// Make `whole` anonymous memory of this range, and map it in place of the detached table. `whole` is a new folio of 2
+/// MiB with the content of the 512 pages from `start` on. The caller holds the mapping semaphore alone; its reference
+/// passes to the entry.
 pub(in crate::space) fn map_copy<M: Machine>(
     core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
@@ -44,16 +44,16 @@ pub(in crate::space) fn map_copy<M: Machine>(
     whole: Pfn,
     gfp: Gfp,
 ) {
-    let (base, tree, access) = (core, core.tables.tree(id), AccessKind::Store);
+    let (tree, access) = (core.tables.tree(id), AccessKind::Store);
     let fault = Fault { core, id, space, tree, vma, page: start, access, gfp };
     core.make_large_anon(whole, Owner::Anon(fault.anon_set()), vma.anon_index(start));
     let mut tables = fault.lock();
     space.large.store(true, Relaxed);
-    core.rmap.add_large(base, whole);
+    core.rmap.add_large(core, whole);
     tables.counts().add(Resident::Anon, PAGES as i64);
     core.charge(Work::EntrySet, 1);
     tables.settle().install_for(detached, whole, fault.rights(true));
-    core.lru.add(base, whole, false);
+    core.lru.add(core, whole, false);
     if vma.flags.contains(VmaFlags::LOCKED) {
         fault.mlock_page();
     }
