@@ -2,7 +2,7 @@
 
 use super::partial_folios::PartialFolios;
 use super::split::split_entry_at;
-use super::unmap::{resident_kind, zap};
+use super::unmap::{Zap, resident_kind, zap};
 use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
@@ -69,11 +69,10 @@ impl Spaces {
                 Ok(())
             }
             _ => {
-                let mut out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
+                let page_out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
                 core.tlb.tighten(core, id, |tightening| {
-                    parts.try_for_each(|(view, range)| {
-                        age_range(core, space, view, range, tightening, &mut out)
-                    })
+                    let mut aged = Aged { tightening, page_out };
+                    parts.try_for_each(|(view, range)| age_range(core, space, view, range, &mut aged))
                 })
             }
         };
@@ -111,7 +110,7 @@ fn discard_range<M: Machine>(
     }
     if advice == Advice::DontNeed {
         gather.changes(from, to);
-        zap(core, gather.space(), vma, from, to, gather);
+        zap(core, Zap::of(vma, from, to), gather);
         return Ok(());
     }
     let partial = free_mapped(core, (from, to), gather);
@@ -133,8 +132,12 @@ fn free_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), gather: &mut Gat
     partial
 }
 
-/// Where isolated folios go that are to be reclaimed now; `None`: folios are only aged.
-type Out<'a> = Option<&'a mut Vec<Pfn>>;
+/// What ageing yields.
+struct Aged<'a> {
+    tightening: &'a mut Tightening,
+    /// Isolated folios that are to be reclaimed now; `None`: folios are only aged.
+    page_out: Option<&'a mut Vec<Pfn>>,
+}
 
 /// MADV_COLD and MADV_PAGEOUT of a part of a range.
 fn age_range<M: Machine>(
@@ -142,28 +145,24 @@ fn age_range<M: Machine>(
     space: &Space,
     vma: &VmaView,
     (from, to): (Vpn, Vpn),
-    tightening: &mut Tightening,
-    out: &mut Out<'_>,
+    aged: &mut Aged<'_>,
 ) -> Result<(), Error> {
     if vma.flags.contains(VmaFlags::LOCKED) {
         return Err(Error::Invalid);
     }
     if vma.file.is_some() {
-        split_entry_at(core, space, tightening.space(), from);
-        split_entry_at(core, space, tightening.space(), to);
+        let id = aged.tightening.space();
+        split_entry_at(core, space, id, from);
+        split_entry_at(core, space, id, to);
     }
-    let partial = age_mapped(core, (from, to), tightening, out);
-    partial.split_parts(core, |part| age_mapped(core, part, tightening, out).give_up(core));
+    let partial = age_mapped(core, (from, to), aged);
+    partial.split_parts(core, |part| age_mapped(core, part, aged).give_up(core));
     Ok(())
 }
 
 /// Age the folios that the interval holds whole. Returns those that it holds in part.
-fn age_mapped<M: Machine>(
-    core: &MmCore<M>,
-    range: (Vpn, Vpn),
-    tightening: &mut Tightening,
-    out: &mut Out<'_>,
-) -> PartialFolios {
+fn age_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), aged: &mut Aged<'_>) -> PartialFolios {
+    let Aged { tightening, page_out } = aged;
     let mut tables = core.tables.lock(core, tightening.space());
     let mut partial = PartialFolios::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
@@ -177,7 +176,7 @@ fn age_mapped<M: Machine>(
             None if large_anon || partial.exceeds_range(&run) => {}
             _ => cold_run(core, tables, &run, tightening),
         }
-        match (out.as_deref_mut(), whole) {
+        match (page_out.as_deref_mut(), whole) {
             (Some(out), Some(folio)) => {
                 if core.frames[folio.head].has(FrameFlags::ACTIVE) {
                     core.frames[folio.head].set(FrameFlags::WORKINGSET);

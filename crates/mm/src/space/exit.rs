@@ -1,7 +1,7 @@
 //! The end of a space, and reaping the memory of one that the OOM killer has chosen.
 
 use super::Spaces;
-use super::unmap::{zap, zap_if};
+use super::unmap::{Zap, zap, zap_if};
 use crate::frame::Owner;
 use crate::machine::{Machine, WaitKey};
 use crate::mm_core::MmCore;
@@ -26,7 +26,7 @@ impl Spaces {
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
         core.gather(id, |gather| {
             for vma in &vmas {
-                zap(core, id, &vma.view, vma.view.start, vma.view.end(), gather);
+                zap(core, Zap::of(&vma.view, vma.view.start, vma.view.end()), gather);
             }
         });
         // Unlink before the tables go: a reverse-map walk on another CPU would look for entries in them.
@@ -54,7 +54,7 @@ impl Spaces {
     fn reap<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) {
         core.gather(id, |gather| {
             gather.changes(Vpn(0), USER_END);
-            zap_if(core, id, (Vpn(0), USER_END), false, gather, |run| {
+            zap_if(core, Zap::new(Vpn(0), USER_END), gather, |run| {
                 let frame = run.entry.is_present().then(|| &core.frames[run.mapped(&core.frames).head]);
                 !frame.is_some_and(|frame| matches!(frame.owner(), Owner::File(_)))
             });

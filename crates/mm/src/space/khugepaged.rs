@@ -8,6 +8,7 @@
 //! It scans ranges of files, and those ranges of anonymous memory for which `hugepages-2048kB.enabled` allows 2 MiB.
 
 use super::collapse::{CollapseError, CollapseLimits, Collapsed, LARGE, collapse_at, may_collapse, suits};
+use super::fault::PmdRange;
 use super::{Spaces, Vma, VmaFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey};
@@ -101,7 +102,7 @@ impl Spaces {
             *page = at.0 + LARGE;
             *left = left.saturating_sub(LARGE);
             let limits = CollapseLimits::of_daemon(core);
-            match collapse_at(core, (id, space), &vma, at, limits, gfp) {
+            match collapse_at(core, &PmdRange { id, space, vma: &vma.view, start: at, gfp }, limits) {
                 Ok(Collapsed::Now) => core.count(Stat::KhugepagedPagesCollapsed, 1),
                 Ok(Collapsed::No(CollapseError::NoBlock)) => return ScanStop::NoBlock,
                 // A place that is short of memory is left for a later scan.

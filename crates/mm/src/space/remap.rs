@@ -125,7 +125,7 @@ impl Spaces {
         // Register the new place before the first entry arrives there.
         moved.link(core, id, space.group());
         let done = core.gather(id, |gather| {
-            move_entries(core, id, (start, end), to, gfp, gather)?;
+            move_entries(core, (start, end), to, gfp, gather)?;
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);
             vmas.insert(moved.clone());
@@ -148,14 +148,13 @@ fn same_table_offset(start: Vpn, to: Vpn) -> bool {
 /// Move the entries of `[start, end)` to `to`, where there are none. No large entry exceeds the interval.
 fn move_entries<M: Machine>(
     core: &MmCore<M>,
-    id: SpaceId,
     (start, end): (Vpn, Vpn),
     to: Vpn,
     gfp: Gfp,
     gather: &mut Gather,
 ) -> Result<(), Stop> {
     let target = |page: Vpn| Vpn(to.0 + (page.0 - start.0));
-    let mut tables = core.tables.lock(core, id).settle();
+    let mut tables = core.tables.lock(core, gather.space()).settle();
     // An empty table would block a large entry.
     tables.take_empty_tables((to, target(end)), (to, target(end)), gather);
     // Reserve all tables first: the page-table lock is held throughout, so nothing can fail half way.

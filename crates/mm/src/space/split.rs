@@ -6,7 +6,7 @@
 //! other that a system call takes away: when the split returns, no CPU holds it.
 
 use super::Space;
-use super::unmap::{split_anon_entry, zap_if};
+use super::unmap::{Zap, split_anon_entry, zap_if};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
@@ -50,6 +50,7 @@ pub(super) fn split_entry<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn) 
     }
     core.gather(id, |gather| {
         let anon = |run: &EntryRun| core.frames[run.mapped(&core.frames).head].is_anon();
-        zap_if(core, id, (page, Vpn(page.0 + 1)), true, gather, |run| run.is_large() && !anon(run));
+        let one = Zap::new(page, Vpn(page.0 + 1)).with_recency();
+        zap_if(core, one, gather, |run| run.is_large() && !anon(run));
     });
 }

@@ -63,7 +63,7 @@ impl Spaces {
             let shares = !end.0.is_multiple_of(TABLE_ENTRIES as u64);
             let hole = (if shares { start } else { vmas.free_below(start) }, end);
             drop(vmas);
-            unmap_entries(core, id, (start, end), hole, &left.view, gather);
+            unmap_entries(core, Zap::of(&left.view, start, end), hole, gather);
             left
         });
         // Until here, reverse-map walks must find the entries through the whole range.
@@ -79,7 +79,7 @@ impl Spaces {
                 vmas.remove_ending_at(end, gather).expect("the caller has found a range that ends here");
             let hole = vmas.hole(start, end);
             drop(vmas);
-            unmap_entries(core, id, (start, end), hole, &gone.view, gather);
+            unmap_entries(core, Zap::of(&gone.view, start, end), hole, gather);
             gone
         });
         gone.unlink(core);
@@ -100,7 +100,7 @@ impl Spaces {
                 vmas.hole(start, end)
             };
             for vma in gone.iter().rev() {
-                zap(core, id, &vma.view, vma.view.start, vma.view.end(), gather);
+                zap(core, Zap::of(&vma.view, vma.view.start, vma.view.end()), gather);
             }
             core.tables.lock(core, id).take_empty_tables((start, end), hole, gather);
         });
@@ -111,57 +111,70 @@ impl Spaces {
     }
 }
 
-/// Clear all entries of `[start, end)`, which was part of `vma` and is now part of `hole`, and take out the tables
-/// that are then empty.
-fn unmap_entries<M: Machine>(
-    core: &MmCore<M>,
-    id: SpaceId,
-    (start, end): (Vpn, Vpn),
-    hole: (Vpn, Vpn),
-    vma: &VmaView,
-    gather: &mut Gather,
-) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
-    tables.take_empty_tables((start, end), hole, gather);
-}
-
-/// Clear all entries of `[start, end)`, which is part of `vma`. Their pages wait in `gather` for its flush.
-pub(super) fn zap<M: Machine>(
-    core: &MmCore<M>,
-    id: SpaceId,
-    vma: &VmaView,
+/// Which entries to clear.
+#[derive(Clone, Copy)]
+pub(super) struct Zap {
     start: Vpn,
     end: Vpn,
-    gather: &mut Gather,
-) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
+    /// Whether a young bit counts as a use of its folio.
+    recency: bool,
 }
 
-/// [`zap`] under the page-table lock. `recency`: a young bit counts as a use of its folio.
+impl Zap {
+    /// The entries of `[start, end)`, whose young bits do not count.
+    pub(super) fn new(start: Vpn, end: Vpn) -> Zap {
+        Zap { start, end, recency: false }
+    }
+
+    /// The entries of `[start, end)`, which is part of this range.
+    pub(super) fn of(vma: &VmaView, start: Vpn, end: Vpn) -> Zap {
+        Zap { recency: vma.has_recency(), ..Zap::new(start, end) }
+    }
+
+    /// Count young bits as uses.
+    pub(super) fn with_recency(self) -> Zap {
+        Zap { recency: true, ..self }
+    }
+
+    /// Whether a large entry for `[from, to)` maps pages outside of the interval.
+    fn is_exceeded_by(self, (from, to): (Vpn, Vpn)) -> bool {
+        from < self.start || to > self.end
+    }
+}
+
+/// Clear all entries of an interval that is now part of `hole`, and take out the tables that are then empty.
+fn unmap_entries<M: Machine>(core: &MmCore<M>, what: Zap, hole: (Vpn, Vpn), gather: &mut Gather) {
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked(core, &mut tables, what, gather);
+    tables.take_empty_tables((what.start, what.end), hole, gather);
+}
+
+/// Clear all entries of an interval. Their pages wait in `gather` for its flush.
+pub(super) fn zap<M: Machine>(core: &MmCore<M>, what: Zap, gather: &mut Gather) {
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked(core, &mut tables, what, gather);
+}
+
+/// [`zap`] under the page-table lock.
 fn zap_locked<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
 ) {
     let _scope = core.scope(Scope::UnmapPageRange);
-    zap_locked_if(core, tables, (start, end), recency, gather, |_| true);
+    zap_locked_if(core, tables, what, gather, |_| true);
 }
 
-/// Clear the entries of `[start, end)` that are `wanted`. `recency`: a young bit counts as a use of its folio.
+/// Clear the entries of an interval that are `wanted`.
 pub(super) fn zap_if<M: Machine>(
     core: &MmCore<M>,
-    id: SpaceId,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
     wanted: impl Fn(&EntryRun) -> bool,
 ) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked_if(core, &mut tables, (start, end), recency, gather, wanted);
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked_if(core, &mut tables, what, gather, wanted);
 }
 
 /// [`zap_if`] under the page-table lock.
@@ -169,11 +182,11 @@ pub(super) fn zap_if<M: Machine>(
 fn zap_locked_if<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
     wanted: impl Fn(&EntryRun) -> bool,
 ) {
+    let Zap { start, end, recency } = what;
     let (mut gather, mut tally) = (gather.ascending(), Tally::new(core));
     let mut from = start;
     loop {
@@ -183,7 +196,7 @@ fn zap_locked_if<M: Machine>(
         let unused = Cell::new(0);
         let wanted = |run: &EntryRun| {
             if run.is_large()
-                && exceeds((run.page, run.end()), start, end)
+                && what.is_exceeded_by((run.page, run.end()))
                 && core.frames[run.entry.pfn()].is_anon()
             {
                 // Keep the first one: the walk resumes there.
@@ -201,9 +214,9 @@ fn zap_locked_if<M: Machine>(
         };
         tables.take_each(from, end, wanted, absent, |tables, emptied| {
             if emptied.is_large() {
-                let partly = exceeds(emptied.range(), start, end);
-                let what = (emptied.mapped().head, emptied.entry());
-                account_large(core, tables, what, partly, recency, gather.gather());
+                let partly = what.is_exceeded_by(emptied.range());
+                let large = EmptiedLarge { head: emptied.mapped().head, entry: emptied.entry(), partly };
+                account_large(core, tables, large, recency, gather.gather());
                 return gather.gather().emptied(core, emptied);
             }
             account_run(core, tables, emptied, recency, &mut gather, &mut tally);
@@ -218,11 +231,6 @@ fn zap_locked_if<M: Machine>(
         gather.descend();
     }
     tally.settle(core);
-}
-
-/// Whether a large entry for `[from, to)` maps pages outside of `[start, end)`.
-fn exceeds((from, to): (Vpn, Vpn), start: Vpn, end: Vpn) -> bool {
-    from < start || to > end
 }
 
 /// Account for a cleared swap entry.
@@ -305,14 +313,20 @@ fn transfer_bits<M: Machine>(core: &MmCore<M>, entry: Entry, head: Pfn, recency:
     }
 }
 
-/// Account for a cleared 2 MiB entry, except for its flush. (The caller keeps the emptied entry, in registers.)
-/// `partly`: it was not split before, so more was cleared than was asked for.
+/// A 2 MiB entry that was cleared.
+struct EmptiedLarge {
+    head: Pfn,
+    entry: Entry,
+    /// Whether more was cleared than was asked for, as the entry was not split before.
+    partly: bool,
+}
+
+/// Account for a cleared 2 MiB entry, except for its flush. (The caller keeps what was emptied, in registers.)
 #[cold]
 fn account_large<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (head, entry): (Pfn, Entry),
-    partly: bool,
+    EmptiedLarge { head, entry, partly }: EmptiedLarge,
     recency: bool,
     gather: &mut Gather,
 ) {
@@ -357,7 +371,7 @@ pub fn zap_file<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
     core.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
         core.gather(span.space, |gather| {
             gather.changes(start, end);
-            zap_if(core, span.space, (start, end), false, gather, |_| true);
+            zap_if(core, Zap::new(start, end), gather, |_| true);
         });
     });
 }

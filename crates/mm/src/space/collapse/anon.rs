@@ -30,24 +30,21 @@ use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_b
 use crate::cache::free_swap;
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::Machine;
-use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
-use crate::space::fault::{map_copy, swap_in_all};
-use crate::space::{FaultStop, Space, VmaView};
+use crate::space::FaultStop;
+use crate::space::fault::{PmdRange, map_copy, swap_in_all};
 use crate::table::{Bits, Detached, EntryRun, LockedTables, Resident};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// Collapse the 2 MiB from `at` on.
+/// Collapse 2 MiB of a private range.
 pub(super) fn collapse<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    view: &VmaView,
-    at: Vpn,
+    place: &PmdRange<'_>,
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Failed> {
+    let &PmdRange { id, start: at, gfp, .. } = place;
     let found = {
         let mut tables = core.tables.lock(core, id);
         if tables.find(at).is_some_and(|run| run.is_large()) {
@@ -61,7 +58,7 @@ pub(super) fn collapse<M: Machine>(
         if limits.used && found.used < LARGE / 2 {
             return Err(CollapseError::Unused.into());
         }
-        match swap_in_all(core, (id, space), view, at, gfp) {
+        match swap_in_all(core, place) {
             Ok(()) => {}
             Err(FaultStop::Shortage(shortage)) => return Err(shortage.into()),
             Err(FaultStop::Error(_)) => return Err(CollapseError::NotPresent.into()),
@@ -71,7 +68,7 @@ pub(super) fn collapse<M: Machine>(
     match take(core, id, at, limits) {
         Ok((detached, parts)) => {
             parts.copy_to(core, whole);
-            map_copy(core, (id, space), view, at, detached, whole, gfp);
+            map_copy(core, place, detached, whole);
             parts.free(core);
             Ok(Collapsed::Now)
         }

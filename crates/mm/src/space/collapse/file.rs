@@ -20,24 +20,21 @@ use crate::machine::Machine;
 use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::rmap::UnmapMode;
-use crate::space::fault::map_whole;
-use crate::space::unmap::zap_if;
-use crate::space::{Space, VmaView};
+use crate::space::fault::{PmdRange, map_whole};
+use crate::space::unmap::{Zap, zap_if};
 use crate::table::{Bits, EntryRun};
 use crate::tlb::UnmapBatch;
 use crate::units::*;
 
-/// Collapse the 2 MiB from `at` on, which map a file from a multiple of 2 MiB on.
+/// Collapse 2 MiB that map a file from a multiple of 2 MiB on.
 pub(super) fn collapse<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    view: &VmaView,
-    at: Vpn,
+    place: &PmdRange<'_>,
     (file, index): (FileId, PageIndex),
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Failed> {
-    let end = Vpn(at.0 + LARGE);
+    let &PmdRange { id, start: at, gfp, .. } = place;
+    let end = place.end();
     let (mut large, mut of_file) = (false, true);
     {
         let mut tables = core.tables.lock(core, id);
@@ -57,10 +54,10 @@ pub(super) fn collapse<M: Machine>(
     // Clear what was mapped again since, and take out the table.
     let of_whole = |run: &EntryRun| run.entry.pfn() == folio.add((run.page.0 - at.0) as u32);
     core.gather(id, |gather| {
-        zap_if(core, id, (at, end), false, gather, of_whole);
+        zap_if(core, Zap::new(at, end), gather, of_whole);
         core.tables.lock(core, id).take_empty_tables((at, end), (at, end), gather);
     });
-    let mapped = map_whole(core, (id, space), view, at, (file, index), gfp);
+    let mapped = map_whole(core, place, (file, index));
     core.put(folio);
     if mapped? { Ok(Collapsed::Now) } else { Err(CollapseError::Unfit.into()) }
 }

@@ -9,7 +9,8 @@
 mod anon;
 mod file;
 
-use super::{Space, Spaces, Stop, Vma, VmaFlags, VmaView};
+use super::fault::PmdRange;
+use super::{Spaces, Stop, Vma, VmaFlags, VmaView};
 use crate::alloc::Watermark;
 use crate::api::Error;
 use crate::knobs::Knob;
@@ -164,37 +165,39 @@ impl Spaces {
             let vma =
                 space.vmas.lock().range_of(range).cloned().expect("the mapping semaphore keeps the range");
             let (from, to) = (start.max(vma.view.start), end.min(vma.view.end()));
-            mapped += collapse_range(core, (id, space), &vma, (from, to), gfp)?;
+            mapped += self.collapse_range(core, id, &vma, (from, to), gfp)?;
         }
         if covered { Ok(mapped) } else { Err(Error::NotMapped.into()) }
     }
-}
 
-/// Collapse each aligned 2 MiB in a part of a range. Returns their number.
-fn collapse_range<M: Machine>(
-    core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &Vma,
-    (from, to): (Vpn, Vpn),
-    gfp: Gfp,
-) -> Result<u64, Stop> {
-    let (first, end) = (from.0.next_multiple_of(LARGE), to.0 / LARGE * LARGE);
-    if !may_collapse(vma) || first > end {
-        return Err(Error::Invalid.into());
-    }
-    let mut failed = None;
-    for at in (first..end).step_by(LARGE as usize).map(Vpn) {
-        match collapse_at(core, (id, space), vma, at, CollapseLimits::ASKED, gfp)? {
-            Collapsed::Now | Collapsed::Before => {}
-            Collapsed::No(refused) => {
-                failed = Some(refused);
-                if !refused.goes_on() {
-                    break;
+    /// Collapse each aligned 2 MiB in a part of a range. Returns their number.
+    fn collapse_range<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        vma: &Vma,
+        (from, to): (Vpn, Vpn),
+        gfp: Gfp,
+    ) -> Result<u64, Stop> {
+        let (first, end) = (from.0.next_multiple_of(LARGE), to.0 / LARGE * LARGE);
+        if !may_collapse(vma) || first > end {
+            return Err(Error::Invalid.into());
+        }
+        let mut failed = None;
+        for at in (first..end).step_by(LARGE as usize).map(Vpn) {
+            let place = PmdRange { id, space: self.at(id), vma: &vma.view, start: at, gfp };
+            match collapse_at(core, &place, CollapseLimits::ASKED)? {
+                Collapsed::Now | Collapsed::Before => {}
+                Collapsed::No(refused) => {
+                    failed = Some(refused);
+                    if !refused.goes_on() {
+                        break;
+                    }
                 }
             }
         }
+        failed.map_or(Ok((end - first) / LARGE), |refused| Err(refused.error().into()))
     }
-    failed.map_or(Ok((end - first) / LARGE), |refused| Err(refused.error().into()))
 }
 
 /// Whether any 2 MiB of a range may be collapsed (`thp_vma_allowable_order`).
@@ -211,21 +214,18 @@ pub(super) fn suits(view: &VmaView, at: Vpn) -> bool {
     inside && view.file_index(at).is_none_or(|(_, index)| index.0.is_multiple_of(LARGE))
 }
 
-/// Collapse the 2 MiB from `at` on, in a range for which `may_collapse` holds.
+/// Collapse 2 MiB of a range for which `may_collapse` holds.
 pub(super) fn collapse_at<M: Machine>(
     core: &MmCore<M>,
-    place: (SpaceId, &Space),
-    vma: &Vma,
-    at: Vpn,
+    place: &PmdRange<'_>,
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Stop> {
-    if !suits(&vma.view, at) {
+    if !suits(place.vma, place.start) {
         return Ok(Collapsed::No(CollapseError::Unfit));
     }
-    let done = match vma.view.file_index(at) {
-        Some(shown) => file::collapse(core, place, &vma.view, at, shown, limits, gfp),
-        None => anon::collapse(core, place, &vma.view, at, limits, gfp),
+    let done = match place.vma.file_index(place.start) {
+        Some(shown) => file::collapse(core, place, shown, limits),
+        None => anon::collapse(core, place, limits),
     };
     match done {
         Ok(done) => Ok(done),

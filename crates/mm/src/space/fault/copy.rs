@@ -4,7 +4,7 @@ use super::{Fault, FaultStop, Served};
 use crate::cache::{drop_unmapped, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
-use crate::space::unmap::{resident_kind, zap_if};
+use crate::space::unmap::{Zap, resident_kind, zap_if};
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Slot, Writes};
 use crate::tlb::Refs;
@@ -181,8 +181,8 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn drop_entry(&self, entry: Entry) {
         self.core.gather(self.id, |gather| {
             gather.changes(self.page, Vpn(self.page.0 + 1));
-            let one = (self.page, Vpn(self.page.0 + 1));
-            zap_if(self.core, self.id, one, false, gather, |run| super::same_page(run.entry, entry));
+            let one = Zap::new(self.page, Vpn(self.page.0 + 1));
+            zap_if(self.core, one, gather, |run| super::same_page(run.entry, entry));
         });
     }
 }

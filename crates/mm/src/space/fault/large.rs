@@ -5,16 +5,15 @@
 //! whether it is empty. Pages beyond the end of the file must not be mapped, so the size is checked under the
 //! page-table lock: truncate sets the size first and takes mappings away afterwards.
 
-use super::{Fault, FaultStop, Served};
+use super::{Fault, FaultStop, PmdRange, Served};
 use crate::api::AccessKind;
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
-use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
+use crate::space::Stop;
 use crate::space::split::split_entry;
-use crate::space::{Space, Stop, VmaView};
 use crate::stat::Stat;
 use crate::table::{Entry, Writes};
 use crate::units::*;
@@ -28,19 +27,14 @@ pub(super) struct PmdMapping {
     first: PageIndex,
 }
 
-/// Map 2 MiB of a file that are cached in one folio, from `start` on in a range where an entry for them fits. The
-/// caller holds the mapping semaphore.
+/// Map 2 MiB that show a file from `first` on, if one folio holds all of them. The caller holds the mapping semaphore.
 pub(in crate::space) fn map_whole<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &VmaView,
-    start: Vpn,
+    place: &PmdRange<'_>,
     (file, first): (FileId, PageIndex),
-    gfp: Gfp,
 ) -> Result<bool, Stop> {
-    let tree = core.tables.tree(id);
-    let fault = Fault { core, id, space, tree, vma, page: start, access: AccessKind::Load, gfp };
-    match fault.map_cached_large(file, PmdMapping { start, first }) {
+    let fault = place.fault(core, place.start, AccessKind::Load);
+    match fault.map_cached_large(file, PmdMapping { start: place.start, first }) {
         Ok(mapped) => Ok(mapped),
         Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
         Err(FaultStop::Error(_)) => Ok(false),

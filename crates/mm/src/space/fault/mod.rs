@@ -9,7 +9,7 @@ mod large;
 mod sized;
 mod swap;
 
-pub(super) use collapsed::{map_copy, swap_in_all};
+pub(super) use collapsed::{PmdRange, map_copy, swap_in_all};
 pub(super) use large::map_whole;
 
 use super::Space;
