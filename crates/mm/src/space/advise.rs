@@ -132,7 +132,7 @@ fn free_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), gather: &mut Gat
     partial
 }
 
-/// What ageing yields.
+/// Results of aging.
 struct Aged<'a> {
     tightening: &'a mut Tightening,
     /// Isolated folios that are to be reclaimed now; `None`: folios are only aged.

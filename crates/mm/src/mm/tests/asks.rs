@@ -61,7 +61,7 @@ impl Bench {
 }
 
 #[test]
-fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
+fn failed_mmap_unmaps_nothing() {
     let bench = Bench::new();
     let map = |at, pages| bench.mm.mmap(bench.space, &request(at, pages, Backing::Anonymous));
     bench.refuses(Error::Invalid, map(AT, 0));
@@ -81,7 +81,7 @@ fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
 }
 
 #[test]
-fn a_file_that_may_only_be_read_is_mapped_for_reading_and_for_copies() {
+fn read_only_file_maps_read_only_or_private() {
     let bench = Bench::new();
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     for (shared, prot) in [(true, Prot::READ), (false, WRITABLE)] {
@@ -95,7 +95,7 @@ fn a_file_that_may_only_be_read_is_mapped_for_reading_and_for_copies() {
 }
 
 #[test]
-fn munmap_refuses_what_cannot_be() {
+fn munmap_rejects_invalid_ranges() {
     let bench = Bench::new();
     let unmap = |at, pages| bench.mm.munmap(bench.space, at, pages);
     for (at, pages) in [(AT, 0), (Vpn(0), USER_END.0 + 1), (AT, USER_END.0 - AT.0 + 1), (Vpn(u64::MAX), 1)] {
@@ -107,7 +107,7 @@ fn munmap_refuses_what_cannot_be() {
 }
 
 #[test]
-fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
+fn failed_mremap_moves_nothing() {
     let bench = Bench::new();
     let away = Vpn(AT.0 + LARGE);
     let remap = |old, new, fixed| bench.mm.mremap(bench.space, AT, old, new, true, fixed);
@@ -137,7 +137,7 @@ fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
 }
 
 #[test]
-fn memory_grows_where_nothing_stands_in_the_way() {
+fn mremap_grows_in_place_into_free_addresses() {
     let bench = Bench::new();
     let grow = |new| bench.mm.mremap(bench.space, AT, PAGES, new, false, None);
     bench.mm.mmap(bench.space, &request(Vpn(AT.0 + PAGES + 2), 1, Backing::Anonymous)).unwrap();
@@ -151,7 +151,7 @@ fn memory_grows_where_nothing_stands_in_the_way() {
 }
 
 #[test]
-fn advice_that_a_range_cannot_follow_is_refused() {
+fn madvise_rejects_unsuitable_ranges() {
     let bench = Bench::new();
     bench.mm.mlock(bench.space, AT, PAGES, true).unwrap();
     for advice in [Advice::Free, Advice::DontNeed, Advice::Cold, Advice::PageOut] {
@@ -171,7 +171,7 @@ fn advice_that_a_range_cannot_follow_is_refused() {
 }
 
 #[test]
-fn who_was_chosen_to_end_gets_no_memory() {
+fn killed_space_gets_no_memory() {
     let bench = Bench::new();
     assert!(bench.mm.spaces.kill(&bench.mm.core, bench.space));
     let fault = bench.mm.fault(bench.space, AT, AccessKind::Load);
@@ -181,7 +181,7 @@ fn who_was_chosen_to_end_gets_no_memory() {
 
 /// What may be executed, and written, is what was asked for: when it is mapped, and when that is changed.
 #[test]
-fn an_entry_has_the_rights_that_were_asked_for() {
+fn entries_have_the_requested_rights() {
     let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
     for prot in [Prot::READ, WRITABLE, Prot::READ | Prot::EXEC, WRITABLE | Prot::EXEC] {
         let map = MapRequest { prot, ..request(at, 1, Backing::Anonymous) };
@@ -202,7 +202,7 @@ fn an_entry_has_the_rights_that_were_asked_for() {
 
 /// fadvise gives clean pages back, all of them; the others stay.
 #[test]
-fn pages_that_are_not_needed_are_free() {
+fn fadvise_dontneed_frees_clean_pages() {
     let bench = Bench::new();
     let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
     let (file, len) = (bench.mm.create_file(disk, 0), PAGES * PAGE_SIZE);
@@ -243,7 +243,7 @@ fn pages_that_are_not_needed_are_free() {
 /// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with
 /// its last mapping.
 #[test]
-fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
+fn anonymous_shared_memory_is_complete_and_freed_with_its_mapping() {
     let bench = Bench::new();
     let free = |bench: &Bench| {
         bench.mm.core.alloc.drain_all(bench.mm.mmu());
@@ -267,7 +267,7 @@ fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
 }
 
 #[test]
-fn a_write_and_a_read_name_the_bytes_of_each_page() {
+fn read_and_write_report_the_bytes_of_each_page() {
     let bench = Bench::new();
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     let (size, offset) = (PAGE_SIZE as u32, PAGE_SIZE + 100);
@@ -294,7 +294,7 @@ fn a_write_and_a_read_name_the_bytes_of_each_page() {
 
 /// A fault that finds its entry, as where hardware marks nothing, gives no right that the range has not.
 #[test]
-fn a_load_gets_no_right_to_write() {
+fn spurious_load_fault_gives_no_write_right() {
     let bench = Bench::new();
     let child = bench.mm.fork(bench.space).unwrap();
     let load = |page| {
@@ -315,7 +315,7 @@ fn a_load_gets_no_right_to_write() {
 
 /// Pages that a collapse does not find are read; a file on disk has no holes.
 #[test]
-fn a_collapse_reads_what_is_missing() {
+fn collapse_reads_missing_file_pages() {
     for first in [0, LARGE] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
         let (mm, machine) = (&bench.mm, bench.mm.machine());

@@ -40,7 +40,7 @@ fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
 }
 
 #[test]
-fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
+fn reverse_map_walk_is_safe_against_exit() {
     let (mm, space) = bench();
     // It stays mapped, so it is looked for in all spaces that map its file.
     let other = mm.fork(space).unwrap();
@@ -61,7 +61,7 @@ fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
 /// Who ends waits for who takes the space apart from outside: else its number could become another's meanwhile.
 #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
 #[test]
-fn a_space_does_not_end_while_it_is_reaped() {
+fn exit_waits_for_the_reaper() {
     use std::sync::mpsc::channel;
     use std::time::Duration;
     let (mm, space) = bench();

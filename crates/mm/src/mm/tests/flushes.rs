@@ -44,12 +44,12 @@ use Kind::*;
 
 /// Where the other CPU is when the call is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stands {
+enum OtherCpu {
     InTheSpace,
     Lazy,
     InAnother,
 }
-const EVERYWHERE: [Stands; 3] = [Stands::InTheSpace, Stands::Lazy, Stands::InAnother];
+const EVERYWHERE: [OtherCpu; 3] = [OtherCpu::InTheSpace, OtherCpu::Lazy, OtherCpu::InAnother];
 
 struct Bench {
     mm: Mm<TestMachine>,
@@ -142,25 +142,25 @@ impl Bench {
         [0, 1].iter().any(|&cpu| self.mm.machine().held(CpuId(cpu), page).is_some())
     }
 
-    fn stands(&self, stands: Stands) {
-        self.on(1, || match stands {
-            Stands::InTheSpace => {}
-            Stands::Lazy => self.mm.switch(None),
-            Stands::InAnother => self.mm.switch(Some(self.other)),
+    fn move_other_cpu(&self, other_cpu: OtherCpu) {
+        self.on(1, || match other_cpu {
+            OtherCpu::InTheSpace => {}
+            OtherCpu::Lazy => self.mm.switch(None),
+            OtherCpu::InAnother => self.mm.switch(Some(self.other)),
         });
     }
 
     /// CPU 1 runs the space again. One that never stopped looks at no generation.
-    fn come_back(&self, from: Stands) {
-        if from != Stands::InTheSpace {
+    fn come_back(&self, from: OtherCpu) {
+        if from != OtherCpu::InTheSpace {
             self.on(1, || self.mm.switch(Some(self.space)));
         }
     }
 
     /// When CPU 1 runs the space again, neither CPU keeps anything of the pages.
-    fn check(&self, call: &str, stands: Stands) {
-        self.come_back(stands);
-        assert!(!pages().any(|page| self.keeps(page)), "{call} {stands:?}");
+    fn check(&self, call: &str, other_cpu: OtherCpu) {
+        self.come_back(other_cpu);
+        assert!(!pages().any(|page| self.keeps(page)), "{call} {other_cpu:?}");
     }
 
     /// Reclaim unmaps the pages. Returns how many of them CPUs keep.
@@ -277,15 +277,15 @@ const CALLS: [(&str, Kind, bool, Call); 14] = [
 ];
 
 #[test]
-fn what_a_call_takes_away_no_cpu_keeps() {
+fn calls_flush_what_they_take_away() {
     for policy in [BATCH, LAZY] {
         for (name, kind, store, call) in CALLS {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::new(kind, policy);
                 bench.use_pages(store);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 call(&bench);
-                bench.check(name, stands);
+                bench.check(name, other_cpu);
                 bench.mm.validate().unwrap();
             }
         }
@@ -294,7 +294,7 @@ fn what_a_call_takes_away_no_cpu_keeps() {
 
 /// The other way round: what can be read was left behind, and calls pay for it although they find no entry.
 #[test]
-fn what_reclaim_left_is_paid_before_a_call_returns() {
+fn calls_settle_debts_of_reclaim() {
     let calls: [(&str, Kind, Call); 15] = [
         ("munmap", PrivateFile, unmap),
         ("munmap", Anonymous, unmap),
@@ -313,7 +313,7 @@ fn what_reclaim_left_is_paid_before_a_call_returns() {
         ("write", PrivateFile, write),
     ];
     for (name, kind, call) in calls {
-        for stands in EVERYWHERE {
+        for other_cpu in EVERYWHERE {
             let bench = Bench::new(kind, LAZY);
             if matches!(kind, Anonymous | PrivateCopies) {
                 // Written, then forbidden to write: it can be deferred.
@@ -322,9 +322,9 @@ fn what_reclaim_left_is_paid_before_a_call_returns() {
             }
             bench.use_pages(false);
             assert_eq!(bench.unmap(), PAGES as usize, "{name}: nothing was deferred");
-            bench.stands(stands);
+            bench.move_other_cpu(other_cpu);
             call(&bench);
-            bench.check(name, stands);
+            bench.check(name, other_cpu);
             bench.mm.validate().unwrap();
         }
     }
@@ -332,7 +332,7 @@ fn what_reclaim_left_is_paid_before_a_call_returns() {
 
 /// Frames go back only when no CPU reads them any more, and tables when no CPU has them loaded.
 #[test]
-fn nothing_is_freed_before_the_flush() {
+fn frames_and_tables_are_freed_after_the_flush() {
     let freeing = [0, 2, 5, 9, 10, 11, 13].map(|which: usize| CALLS[which]);
     for (name, kind, store, call) in freeing {
         let bench = Bench::new(kind, BATCH);
@@ -340,7 +340,7 @@ fn nothing_is_freed_before_the_flush() {
         bench.watch_frees(false);
         call(&bench);
         bench.stop_watching();
-        bench.check(name, Stands::InTheSpace);
+        bench.check(name, OtherCpu::InTheSpace);
     }
     // The neighbour goes before, or with the pages, so that their table ends.
     let unmap_all: Call = |bench| bench.mm.munmap(bench.space, AT, NEIGHBOUR.0 - AT.0 + 1).unwrap();
@@ -351,7 +351,7 @@ fn nothing_is_freed_before_the_flush() {
         let bench = Bench::new(Anonymous, BATCH);
         bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
         bench.use_pages(true);
-        bench.stands(Stands::Lazy);
+        bench.move_other_cpu(OtherCpu::Lazy);
         bench.watch_frees(true);
         call(&bench);
         bench.stop_watching();
@@ -360,7 +360,7 @@ fn nothing_is_freed_before_the_flush() {
 
 /// A CPU that reads a page until the very moment at which its entry is cleared.
 #[test]
-fn the_flush_comes_after_the_change() {
+fn flush_follows_the_entry_change() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -373,11 +373,11 @@ fn the_flush_comes_after_the_change() {
             gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
         }
     });
-    bench.check("a gather", Stands::InTheSpace);
+    bench.check("a gather", OtherCpu::InTheSpace);
 }
 
 #[test]
-fn the_facade_passes_ticks_and_wishes_on() {
+fn facade_forwards_ticks_and_never_deferred() {
     let bench = Bench::new(PrivateFile, LATR);
     bench.use_pages(false);
     assert_eq!(bench.unmap(), PAGES as usize);
@@ -385,14 +385,14 @@ fn the_facade_passes_ticks_and_wishes_on() {
     for cpu in [0, 1] {
         bench.on(cpu, || bench.mm.tick());
     }
-    bench.check("a tick", Stands::InTheSpace);
+    bench.check("a tick", OtherCpu::InTheSpace);
     bench.use_pages(false);
     bench.mm.set_never_deferred(bench.space, true);
     assert_eq!(bench.unmap(), 0);
 }
 
 #[test]
-fn a_space_ends_when_no_cpu_has_its_tables() {
+fn exit_frees_tables_after_the_last_cpu_unloads_them() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     for cpu in [0, 1] {
@@ -405,57 +405,57 @@ fn a_space_ends_when_no_cpu_has_its_tables() {
 }
 
 #[test]
-fn the_reaper_leaves_nothing_behind() {
+fn reaper_flushes_what_it_takes() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     bench.watch_frees(false);
     reap(&bench);
     bench.stop_watching();
-    bench.check("reaping", Stands::InTheSpace);
+    bench.check("reaping", OtherCpu::InTheSpace);
 }
 
 /// Where all has gone to swap there is nothing to flush, and the payment stands alone.
 #[test]
-fn the_reaper_of_a_space_in_swap_leaves_nothing_behind() {
-    for stands in EVERYWHERE {
+fn reaper_settles_a_fully_swapped_space() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(Anonymous, LAZY);
         bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
         bench.use_pages(true);
         protect(&bench);
         bench.use_pages(false);
         assert_eq!(bench.unmap(), PAGES as usize, "nothing was deferred");
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         reap(&bench);
-        bench.check("reaping", stands);
+        bench.check("reaping", other_cpu);
     }
 }
 
 #[test]
-fn fork_takes_the_right_to_write_from_every_cpu() {
-    for stands in EVERYWHERE {
+fn fork_revokes_writes_on_every_cpu() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(Anonymous, BATCH);
         bench.use_pages(true);
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         bench.mm.fork(bench.space).unwrap();
-        bench.check("fork", stands);
+        bench.check("fork", other_cpu);
     }
 }
 
 /// Whatever the policy, nothing can be stored any more to what reclaim has unmapped when it is done with its batch, and
 /// with those that do not defer nothing can be read.
 #[test]
-fn a_batch_of_reclaim_leaves_what_its_policy_says() {
+fn reclaim_batch_defers_only_what_the_policy_allows() {
     for policy in 0..FlushPolicy::COUNT {
         for (kind, store) in [(SharedFile, true), (PrivateFile, false), (Anonymous, true)] {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::new(kind, policy);
                 bench.use_pages(store);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 bench.unmap();
                 let deferred = !store && matches!(policy, LAZY | LATR);
-                bench.come_back(stands);
+                bench.come_back(other_cpu);
                 let kept = pages().any(|page| bench.keeps(page));
-                assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {stands:?}");
+                assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {other_cpu:?}");
             }
         }
     }
@@ -463,7 +463,7 @@ fn a_batch_of_reclaim_leaves_what_its_policy_says() {
 
 /// What is given up reads as zeroes from the next access on, also where it could only be read.
 #[test]
-fn what_is_given_up_is_not_deferred() {
+fn lazyfree_is_not_deferred() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
     protect(&bench);
@@ -474,7 +474,7 @@ fn what_is_given_up_is_not_deferred() {
 
 /// Until the batch is settled a CPU may still read it; who maps zeroes in its place before that pays.
 #[test]
-fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
+fn mapping_zeroes_settles_a_lazyfree_debt() {
     for policy in [BATCH, LAZY] {
         let bench = Bench::new(Anonymous, policy);
         bench.use_pages(true);
@@ -500,7 +500,7 @@ fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
 
 /// While somebody takes rights away, what reclaim unmaps is not deferred: the entry forbids what a CPU may still do.
 #[test]
-fn nothing_is_deferred_while_rights_are_taken() {
+fn reclaim_does_not_defer_during_a_rights_change() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -521,7 +521,7 @@ fn nothing_is_deferred_while_rights_are_taken() {
 
 /// The same for calls, up to the moment at which the other CPU is asked.
 #[test]
-fn nothing_is_deferred_until_a_call_has_flushed() {
+fn reclaim_does_not_defer_until_a_call_has_flushed() {
     let fork: Call = |bench| {
         bench.mm.fork(bench.space).unwrap();
     };
@@ -530,7 +530,7 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
         bench.use_pages(true);
         *bench.mm.machine().watcher.lock() = Some(Box::new(|_, event, _| {
             if matches!(event, Event::TlbStale | Event::TlbFlush) {
-                reclaim_meanwhile(bench);
+                reclaim_concurrently(bench);
             }
         }));
         call(bench);
@@ -539,7 +539,7 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
 }
 
 /// Another CPU's reclaim unmaps a page of the space, whose right to write may just have been taken.
-fn reclaim_meanwhile(bench: &Bench) {
+fn reclaim_concurrently(bench: &Bench) {
     let (base, store) = (bench.mm.mmu(), &bench.mm.core);
     let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
     let mut batch = UnmapBatch::new(base);

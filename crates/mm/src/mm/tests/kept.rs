@@ -205,7 +205,7 @@ const CALLS: [(&str, Call); 5] = [
 
 /// Shmem may be written from the first load on: then the entry alone knows of it.
 #[test]
-fn a_file_learns_of_stores_when_its_entries_go() {
+fn clearing_entries_marks_file_pages_dirty() {
     for (name, call) in CALLS {
         let bench = Bench::new(PAGES, 64, |_| ());
         bench.map_file_for_both(PAGES);
@@ -219,7 +219,7 @@ fn a_file_learns_of_stores_when_its_entries_go() {
 }
 
 #[test]
-fn a_file_learns_of_stores_when_a_large_entry_goes() {
+fn clearing_a_large_entry_marks_the_folio_dirty() {
     for (name, call) in CALLS {
         let bench = Bench::new(LARGE, 600, |_| ());
         bench.set(Knob::ThpFilePmd, 1);
@@ -237,7 +237,7 @@ fn a_file_learns_of_stores_when_a_large_entry_goes() {
 
 /// Where hardware marks nothing, it faults until software has.
 #[test]
-fn software_marks_what_was_stored_to_where_hardware_does_not() {
+fn faults_set_dirty_bits_without_hardware_support() {
     let bench = Bench::new(PAGES, 64, |machine| machine.young = (false, false));
     bench.map_file_for_both(PAGES);
     let marked = Bits::PRESENT | Bits::WRITE | Bits::YOUNG | Bits::DIRTY;
@@ -256,7 +256,7 @@ fn software_marks_what_was_stored_to_where_hardware_does_not() {
 
 /// What is stored while a device writes the page may be on it or not; the page goes there again.
 #[test]
-fn a_store_to_a_page_that_is_being_written_is_kept() {
+fn store_during_write_back_is_written_again() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     pages().for_each(|page| bench.store(page, 1));
@@ -284,7 +284,7 @@ fn a_store_to_a_page_that_is_being_written_is_kept() {
 
 /// A page that came back keeps its slot while another process needs it: the device may not have it yet.
 #[test]
-fn a_slot_that_another_process_needs_stays() {
+fn swap_slot_stays_while_another_process_needs_it() {
     // Swap is more than half full, or the page is locked in memory: then slots are given up where they can be.
     for (slots, locked) in [(PAGES as u32 + 2, false), (64, true)] {
         let bench = Bench::new(PAGES, slots, |_| ());
@@ -303,7 +303,7 @@ fn a_slot_that_another_process_needs_stays() {
 
 /// A page that another process has in swap is shared with it, although nobody else maps it.
 #[test]
-fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
+fn store_copies_a_page_that_another_process_has_in_swap() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
@@ -317,7 +317,7 @@ fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
 
 /// A folio that comes back whole does so within its range: what lies beside may have other rights.
 #[test]
-fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
+fn swap_in_of_a_folio_respects_the_rights_of_each_range() {
     const FOLIO: u64 = 16;
     for (first, last) in [(0, 8), (8, 16)] {
         let bench = Bench::new(PAGES, 64, |_| ());
@@ -342,7 +342,7 @@ fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
 
 /// Nor does it reach over the border of a table, where mremap has put it.
 #[test]
-fn a_folio_comes_back_from_swap_to_two_tables() {
+fn swap_in_of_a_folio_across_two_tables() {
     const FOLIO: u64 = 16;
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(FOLIO);
@@ -361,7 +361,7 @@ fn a_folio_comes_back_from_swap_to_two_tables() {
 
 /// What one process gives up, another may still want: MADV_FREE leaves a page alone whose slot is needed.
 #[test]
-fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
+fn lazyfree_keeps_slots_that_another_process_needs() {
     for written in [false, true] {
         let bench = Bench::new(PAGES, 64, |_| ());
         bench.map_memory(PAGES);
@@ -386,7 +386,7 @@ fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
 
 /// Where nobody needs the slot, it is given up with the page.
 #[test]
-fn what_is_given_up_leaves_no_slot() {
+fn lazyfree_frees_unneeded_slots() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
@@ -404,7 +404,7 @@ fn what_is_given_up_leaves_no_slot() {
 
 /// A page that came back and is only read is what its slot holds: it goes again without a write.
 #[test]
-fn what_is_only_read_is_not_written_again() {
+fn clean_swapped_page_is_not_written_again() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
@@ -424,7 +424,7 @@ fn what_is_only_read_is_not_written_again() {
 
 /// Who holds a page of shmem may be about to map it: it must find it in the file, and not on its way to swap.
 #[test]
-fn a_page_that_somebody_holds_stays_in_its_file() {
+fn referenced_shmem_page_stays_in_its_file() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_file(bench.space, PAGES);
     bench.store_all();
@@ -442,7 +442,7 @@ fn a_page_that_somebody_holds_stays_in_its_file() {
 
 /// A page that comes while a large folio is made stays, and the folio goes.
 #[test]
-fn a_large_folio_takes_no_place_that_has_been_taken() {
+fn large_folio_does_not_replace_a_page_that_was_added_meanwhile() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(16);
     bench.set_64k();
@@ -465,7 +465,7 @@ fn a_large_folio_takes_no_place_that_has_been_taken() {
 
 /// CPUs may store to shmem until its entries are flushed; what is copied must not change any more.
 #[test]
-fn nobody_can_store_to_what_a_collapse_has_copied() {
+fn no_cpu_can_store_to_pages_that_collapse_has_copied() {
     let bench = Bench::new(LARGE, 64, |_| ());
     bench.set(Knob::ThpFilePmd, 1);
     bench.map_file(bench.space, LARGE);
@@ -495,7 +495,7 @@ fn nobody_can_store_to_what_a_collapse_has_copied() {
 
 /// Who cuts a file sets its size first: from then on no folio may reach over its end.
 #[test]
-fn a_file_that_is_being_cut_is_not_collapsed() {
+fn collapse_fails_during_truncate() {
     let bench = Bench::new(LARGE, 64, |_| ());
     bench.set(Knob::ThpFilePmd, 1);
     bench.map_file(bench.space, LARGE);
@@ -522,7 +522,7 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
 
 /// Who pays for a large folio pays for its pages, and gets all back.
 #[test]
-fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
+fn split_folio_keeps_its_group_charge() {
     let bench = Bench::new(PAGES, 64, |_| ());
     let groups = &bench.mm.core.lru.groups;
     let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
@@ -546,7 +546,7 @@ fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
 
 /// Who takes an entry away tells the file of stores first, and drops the entry's reference last.
 #[test]
-fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
+fn invalidate_keeps_pages_that_become_dirty() {
     let bench = Bench::new(PAGES, 64, |_| ());
     let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
     let file = bench.mm.create_file(kind, PAGE_SIZE);
@@ -574,7 +574,7 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
 
 /// The page of an entry that a fault has read may go meanwhile, and its frame come to another process.
 #[test]
-fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
+fn write_fault_ignores_a_frame_reused_by_another_process() {
     let bench = Bench::new(1, 64, |_| ());
     let alone = |space: SpaceId| {
         let child = bench.mm.fork(space).unwrap();
@@ -600,7 +600,7 @@ fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
     bench.mm.fault(bench.space, AT, AccessKind::Store).unwrap();
     *bench.mm.machine().entered.lock() = None;
     assert_eq!(bench.reach(bench.other, AT, false), pfn);
-    assert!(!frame.has(FrameFlags::EXCLUSIVE), "who does not map it says to whom it belongs");
+    assert!(!frame.has(FrameFlags::EXCLUSIVE), "process does not map it says to whom it belongs");
     assert_eq!(bench.load(bench.space, AT), value(AT));
     bench.mm.validate().unwrap();
 }

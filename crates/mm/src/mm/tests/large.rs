@@ -148,22 +148,22 @@ impl World {
         world
     }
 
-    fn apply(&mut self, &(cpu, who, op): &Step) {
-        let who = who % self.spaces.len();
-        let space = self.spaces[who].0;
+    fn apply(&mut self, &(cpu, process, op): &Step) {
+        let process = process % self.spaces.len();
+        let space = self.spaces[process].0;
         self.run_on(cpu, Some(space));
         match op {
-            Op::Store(at) => self.store(who, at),
-            Op::Load(at) => self.load(who, at),
-            Op::Range(what, at, pages) => self.range(who, what, at, pages.min(END - at)),
+            Op::Store(at) => self.store(process, at),
+            Op::Load(at) => self.load(process, at),
+            Op::Range(what, at, pages) => self.range(process, what, at, pages.min(END - at)),
             Op::Fork if self.spaces.len() < 4 => {
-                let child = (self.bench.mm.fork(space).unwrap(), self.spaces[who].1.clone());
+                let child = (self.bench.mm.fork(space).unwrap(), self.spaces[process].1.clone());
                 self.spaces.push(child);
             }
             Op::Exit if self.spaces.len() > 1 => {
                 (0..CPUS as u16).for_each(|cpu| self.leave(cpu, space));
                 self.bench.mm.exit_space(space);
-                self.spaces.swap_remove(who);
+                self.spaces.swap_remove(process);
             }
             Op::Fork | Op::Exit => {}
             Op::Collapse(at) => {
@@ -245,8 +245,8 @@ impl World {
 
     /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not
     /// be.
-    fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
-        let (mm, space, page) = (&self.bench.mm, self.spaces[who].0, Vpn(at));
+    fn reach(&self, process: usize, at: u64, store: bool) -> Option<Pfn> {
+        let (mm, space, page) = (&self.bench.mm, self.spaces[process].0, Vpn(at));
         let machine = mm.machine();
         if let Some((pfn, writable)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
             if store {
@@ -275,19 +275,19 @@ impl World {
         panic!("{page} of {space} still faults");
     }
 
-    fn store(&mut self, who: usize, at: u64) {
-        let reached = self.reach(who, at, true);
-        assert_eq!(reached.is_some(), self.spaces[who].1.contains_key(&at));
+    fn store(&mut self, process: usize, at: u64) {
+        let reached = self.reach(process, at, true);
+        assert_eq!(reached.is_some(), self.spaces[process].1.contains_key(&at));
         if let Some(pfn) = reached {
             self.stamp += 1;
             self.bench.mm.machine().set_stamp(pfn, self.stamp);
-            self.spaces[who].1.insert(at, (self.stamp, false));
+            self.spaces[process].1.insert(at, (self.stamp, false));
         }
     }
 
-    fn load(&mut self, who: usize, at: u64) {
-        let read = self.reach(who, at, false).map(|pfn| self.bench.mm.machine().stamp(pfn));
-        let expected = self.spaces[who].1.get_mut(&at);
+    fn load(&mut self, process: usize, at: u64) {
+        let read = self.reach(process, at, false).map(|pfn| self.bench.mm.machine().stamp(pfn));
+        let expected = self.spaces[process].1.get_mut(&at);
         assert_eq!(read.is_some(), expected.is_some());
         if let Some((read, expected)) = read.zip(expected) {
             let forgotten = expected.1 && read == 0;
@@ -298,9 +298,9 @@ impl World {
         }
     }
 
-    fn range(&mut self, who: usize, what: What, at: u64, pages: u64) {
+    fn range(&mut self, process: usize, what: What, at: u64, pages: u64) {
         let mm = &self.bench.mm;
-        let (space, model) = &mut self.spaces[who];
+        let (space, model) = &mut self.spaces[process];
         let (space, start, range) = (*space, Vpn(at), at..at + pages);
         let both = Prot::READ | Prot::WRITE;
         let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
@@ -383,9 +383,9 @@ proptest! {
             world.apply(step);
             prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);
         }
-        for who in 0..world.spaces.len() {
-            world.run_on(0, Some(world.spaces[who].0));
-            (BASE..END).for_each(|at| world.load(who, at));
+        for process in 0..world.spaces.len() {
+            world.run_on(0, Some(world.spaces[process].0));
+            (BASE..END).for_each(|at| world.load(process, at));
         }
         world.bench.end_transfers();
         (0..CPUS as u16).for_each(|cpu| world.run_on(cpu, None));
@@ -400,7 +400,7 @@ proptest! {
 
 /// A fault on one page of a folio that is whole in the swap cache maps all of it, if all entries are still there.
 #[test]
-fn a_folio_in_the_swap_cache_is_mapped_whole() {
+fn fault_maps_a_whole_folio_from_the_swap_cache() {
     // (is the write over, is the access a store, is a page given up before)
     for (written, store, hole) in [
         (false, false, false),

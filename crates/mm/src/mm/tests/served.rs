@@ -106,7 +106,7 @@ impl Bench {
 
 /// What a miss has had read can be mapped, once it has arrived.
 #[test]
-fn a_fault_that_has_read_around_itself_maps_around_itself() {
+fn fault_maps_around_after_read_ahead() {
     let bench = Bench::new();
     bench.map_file(64);
     assert_eq!(bench.load(3), FaultDone::Major);
@@ -118,7 +118,7 @@ fn a_fault_that_has_read_around_itself_maps_around_itself() {
 
 /// Linux counts who had the page read, not who waits for it, too.
 #[test]
-fn waiting_for_a_page_that_somebody_else_reads_is_no_major_fault() {
+fn waiting_for_another_tasks_read_is_a_minor_fault() {
     let bench = Bench::new();
     bench.set(Knob::FaultAroundBytes, 4096);
     bench.map_file(64);
@@ -131,7 +131,7 @@ fn waiting_for_a_page_that_somebody_else_reads_is_no_major_fault() {
 }
 
 #[test]
-fn waiting_for_a_page_that_is_read_ahead_from_swap_is_no_major_fault() {
+fn waiting_for_swap_read_ahead_is_a_minor_fault() {
     let bench = Bench::new();
     bench.map(16, Backing::Anonymous);
     (0..16).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -147,7 +147,7 @@ fn waiting_for_a_page_that_is_read_ahead_from_swap_is_no_major_fault() {
 
 /// What is cached beside a page is mapped, whether or not the page is there itself.
 #[test]
-fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
+fn fault_maps_cached_neighbours_of_a_missing_page() {
     let bench = Bench::new();
     bench.map_file(64);
     bench.set(Knob::ReadAheadKb, 0);
@@ -171,7 +171,7 @@ fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
 
 /// A page that is this process's own comes back for stores, too, and is dirty only when one is made.
 #[test]
-fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
+fn load_of_an_exclusive_swapped_page_maps_it_writable() {
     let bench = Bench::new();
     bench.map(4, Backing::Anonymous);
     (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -190,7 +190,7 @@ fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
 
 /// What can be written must be flushed at once when reclaim takes it.
 #[test]
-fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
+fn load_maps_swapped_pages_read_only_under_deferring_policies() {
     for policy in [LAZY, LATR] {
         let bench = Bench::new();
         bench.set(Knob::TlbUnmap, policy);
@@ -205,7 +205,7 @@ fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
 }
 
 #[test]
-fn mprotect_gives_the_right_to_write_to_own_pages_back() {
+fn mprotect_restores_writes_to_exclusive_pages() {
     let bench = Bench::new();
     bench.map(8, Backing::Anonymous);
     (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -229,7 +229,7 @@ fn mprotect_gives_the_right_to_write_to_own_pages_back() {
 
 /// Pages are read with those beside them in the address space, wherever reclaim has put them in swap.
 #[test]
-fn what_is_beside_a_page_in_the_address_space_is_read_ahead_from_swap() {
+fn swap_read_ahead_follows_addresses() {
     for by_address in [1, 0] {
         let bench = Bench::new();
         bench.set(Knob::SwapVmaRaEnabled, by_address);

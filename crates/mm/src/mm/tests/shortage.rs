@@ -48,7 +48,7 @@ fn load(left: usize) -> (bool, bool, i64) {
 }
 
 #[test]
-fn a_fault_that_finds_no_memory_for_a_table_gives_its_page_back() {
+fn fault_without_a_table_frees_its_page() {
     let outcomes: Vec<_> = (0..288).step_by(8).map(load).collect();
     assert!(outcomes.iter().any(|&(failed, read, _)| failed && read), "{outcomes:?}");
     assert!(outcomes.iter().all(|&(_, _, missing)| missing == 0), "{outcomes:?}");

@@ -56,7 +56,7 @@ impl Bench {
 }
 
 #[test]
-fn a_page_that_was_cut_off_counts_as_it_did() {
+fn truncated_page_keeps_its_resident_kind() {
     for (kind, expected) in [(FileKind::Shmem, [0, 0, 4]), (DISK, [0, 4, 0])] {
         let bench = Bench::new(kind);
         assert_eq!(bench.resident(), expected);
@@ -73,7 +73,7 @@ fn a_page_that_was_cut_off_counts_as_it_did() {
 
 /// Reclaim had isolated it, and was about to split it for swap.
 #[test]
-fn a_large_folio_that_was_cut_off_is_not_split() {
+fn truncated_large_folio_is_not_split() {
     let bench = Bench::of_folios(FileKind::Shmem, 2);
     let core = &bench.mm.core;
     let head = {
@@ -93,7 +93,7 @@ fn a_large_folio_that_was_cut_off_is_not_split() {
 }
 
 #[test]
-fn a_store_to_a_page_that_was_cut_off_meets_the_end_of_the_file() {
+fn store_to_a_truncated_page_gets_sigbus() {
     // Pages of disk files are mapped for reading until the first store.
     let bench = Bench::new(DISK);
     bench.cut();

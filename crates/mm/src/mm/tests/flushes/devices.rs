@@ -68,7 +68,7 @@ impl Bench {
 }
 
 #[test]
-fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
+fn swapped_in_page_is_settled_before_writes() {
     let faults: [(&str, Kind, Call); 9] = [
         ("a store to a page in swap", Anonymous, |bench| _ = bench.reach(bench.space, AT, true)),
         ("a store to a page read from swap", Anonymous, |bench| {
@@ -95,7 +95,7 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
         }),
     ];
     for (name, kind, fault) in faults {
-        for stands in EVERYWHERE {
+        for other_cpu in EVERYWHERE {
             let bench = Bench::with_device(kind, LAZY);
             if kind == Anonymous {
                 // Written, then only read: so that it can be deferred.
@@ -106,9 +106,9 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
             bench.use_pages(false);
             bench.page_out();
             assert!(pages().all(|page| bench.keeps(page)), "{name}: nothing was deferred");
-            bench.stands(stands);
+            bench.move_other_cpu(other_cpu);
             fault(bench);
-            bench.check(name, stands);
+            bench.check(name, other_cpu);
             bench.mm.validate().unwrap();
         }
     }
@@ -116,8 +116,10 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
 
 /// Frames that CPUs may still read carry a tag, from reclaim to whoever gets them next.
 #[test]
-fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
-    for (kind, stands) in [DiskFile, Anonymous].into_iter().flat_map(|kind| EVERYWHERE.map(|at| (kind, at))) {
+fn tagged_frame_is_settled_before_reuse() {
+    for (kind, other_cpu) in
+        [DiskFile, Anonymous].into_iter().flat_map(|kind| EVERYWHERE.map(|at| (kind, at)))
+    {
         let bench = Bench::with_device(kind, LAZY);
         if kind == Anonymous {
             bench.use_pages(true);
@@ -128,13 +130,13 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
         let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
         bench.page_out();
         assert!(pages().all(|page| bench.keeps(page)), "nothing was deferred");
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         let machine = bench.mm.machine();
         *machine.watcher.lock() = Some(Box::new(move |machine, event, args| {
             if event == Event::MmPageAlloc {
                 let readers = machine.readers(Pfn(args[0] as u32), 1);
                 // A kernel task on borrowed tables uses no translation of theirs.
-                let allowed = |&cpu: &CpuId| stands == Stands::Lazy && cpu == CpuId(1);
+                let allowed = |&cpu: &CpuId| other_cpu == OtherCpu::Lazy && cpu == CpuId(1);
                 assert!(readers.iter().all(allowed), "{} is handed out and read by {readers:?}", args[0]);
             }
         }));
@@ -143,7 +145,7 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
             core::iter::from_fn(|| bench.mm.core.new_folio(Order::ZERO, gfp).ok()).collect();
         assert!(frames.iter().all(|pfn| taken.contains(pfn)), "a frame was not handed out again");
         bench.stop_watching();
-        bench.check("a frame is handed out", stands);
+        bench.check("a frame is handed out", other_cpu);
     }
 }
 
@@ -151,15 +153,15 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
 /// file has been left with the file too, and what is mapped of shmem can be written at once, so that its flush does not
 /// wait.
 #[test]
-fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
-    for stands in EVERYWHERE {
+fn settling_a_file_settles_its_addresses() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(DiskFile, LAZY);
         bench.use_pages(false);
         assert_eq!(bench.unmap(), PAGES as usize);
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         let tlb = &bench.mm.core.tlb;
         assert_eq!(tlb.settle_file(bench.mm.mmu(), bench.file).file(), bench.file);
-        bench.check("a payment for the file", stands);
+        bench.check("a payment for the file", other_cpu);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }
     let bench = Bench::new(SharedFile, LAZY);
@@ -169,7 +171,7 @@ fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
 
 /// What is stored after a page was given to a device is on neither, if nobody hears of it.
 #[test]
-fn no_cpu_can_store_to_what_a_device_is_given() {
+fn no_cpu_can_store_to_a_page_under_write_back() {
     let msync: Call = |bench| bench.mm.msync(bench.space, AT, PAGES).unwrap();
     let calls: [(&str, Kind, Call); 4] = [
         ("fsync", DiskFile, Bench::sync),
@@ -179,20 +181,20 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
     ];
     for policy in 0..FlushPolicy::COUNT {
         for (name, kind, call) in calls {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::with_device(kind, policy);
                 bench.sync();
                 bench.use_pages(true);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 *bench.mm.machine().submitted.lock() = Some(Box::new(move |machine| {
                     let frame = machine.ios.lock().back().expect("just submitted").frame;
                     let readers = machine.readers(frame, 1);
-                    let allowed = if stands == Stands::Lazy { &[CpuId(1)][..] } else { &[] };
+                    let allowed = if other_cpu == OtherCpu::Lazy { &[CpuId(1)][..] } else { &[] };
                     assert!(readers.iter().all(|cpu| allowed.contains(cpu)), "{name}: {readers:?}");
                 }));
                 call(bench);
                 assert!(bench.mm.mmu().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
-                bench.check(name, stands);
+                bench.check(name, other_cpu);
             }
         }
     }
@@ -201,7 +203,7 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
 /// The same when another CPU is in the middle of a call, and has yet to flush what it has changed: entries then forbid,
 /// or are no more, through which CPUs can store.
 #[test]
-fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
+fn write_back_flushes_for_a_call_that_has_not() {
     type Writes = fn(&Bench, &[Pfn]);
     let (sync, reclaim): (Writes, Writes) = (|bench, _| bench.sync(), |bench, frames| bench.reclaim(frames));
     let fork: Call = |bench| _ = bench.mm.fork(bench.space).unwrap();

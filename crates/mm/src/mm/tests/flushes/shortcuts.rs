@@ -50,7 +50,7 @@ fn lock_if_private<M: Machine>(core: &MmCore<M>, pfn: Pfn) -> bool {
 }
 
 #[test]
-fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
+fn example_migration_leaves_no_stale_translation() {
     for policy in [BATCH, LAZY, LATR] {
         let bench = Bench::new(Anonymous, policy);
         bench.use_pages(true);
@@ -58,7 +58,7 @@ fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
         for page in pages() {
             assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(GROUP)), Ok(true));
         }
-        bench.check("a move", Stands::InTheSpace);
+        bench.check("a move", OtherCpu::InTheSpace);
         for (page, old) in pages().zip(old) {
             let (new, writable) = bench.reach(bench.space, page, false);
             assert!(new != old && writable);
@@ -68,7 +68,7 @@ fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
 }
 
 #[test]
-fn the_document_shows_this_move() {
+fn flushes_page_embeds_this_example() {
     let source = include_str!("shortcuts.rs");
     let begin = source.find("begins here.\n").unwrap() + "begins here.\n".len();
     let end = source.find("// And ends here.").unwrap();
@@ -79,7 +79,7 @@ fn the_document_shows_this_move() {
 /// MADV_DONTNEED of one page, made cheap: the entry is cleared and the page put.
 #[test]
 #[should_panic(expected = "entries were emptied and nobody flushes them")]
-fn a_page_is_dropped_without_a_flush() {
+fn dropping_a_page_without_a_flush_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -94,7 +94,7 @@ fn a_page_is_dropped_without_a_flush() {
 /// Reclaim that unmaps and frees, and forgets that its batch owes.
 #[test]
 #[should_panic(expected = "a batch ends with flushes owed")]
-fn a_batch_goes_out_of_scope() {
+fn dropping_an_unsettled_batch_panics() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
     let core = &bench.mm.core;
@@ -110,7 +110,7 @@ fn a_batch_goes_out_of_scope() {
 /// mprotect that looks at what the entries were, and does not tell its gather.
 #[test]
 #[should_panic(expected = "entries lost rights and nobody flushes them")]
-fn rights_are_taken_and_the_gather_is_not_told() {
+fn tightening_without_telling_the_gather_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -127,7 +127,7 @@ fn rights_are_taken_and_the_gather_is_not_told() {
 /// Pages are put while the gather that will flush them is still collecting, and it puts them again.
 #[test]
 #[should_panic(expected = "references of 0")]
-fn pages_are_put_before_their_gather_has_flushed() {
+fn putting_gathered_pages_twice_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let (core, base) = (&bench.mm.core, bench.mm.mmu());
@@ -147,7 +147,7 @@ fn pages_are_put_before_their_gather_has_flushed() {
 /// A page of a file takes the place of another that reads the same, while CPUs still load from that.
 #[test]
 #[should_panic(expected = "was emptied in this hold of the lock")]
-fn another_page_takes_the_place_before_the_flush() {
+fn replacing_an_entry_before_the_flush_panics() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
     let core = &bench.mm.core;

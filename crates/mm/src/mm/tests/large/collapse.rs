@@ -42,9 +42,9 @@ impl World {
     }
 
     /// All that a process maps: page, entry without marks, references, flags but those of a list.
-    fn mapped(&self, who: usize) -> Vec<(u64, u64, u32, bool)> {
+    fn mapped(&self, process: usize) -> Vec<(u64, u64, u32, bool)> {
         let (mm, mut found) = (&self.bench.mm, Vec::new());
-        let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[who].0);
+        let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[process].0);
         tables.for_each(Vpn(0), Vpn(FIRST + BOTH), |_, run| {
             let frame = run.entry.is_present().then(|| &mm.core.frames[run.mapped(&mm.core.frames).head]);
             let entry = run.entry.without(Bits::YOUNG | Bits::DIRTY).raw();
@@ -54,12 +54,12 @@ impl World {
         found
     }
 
-    fn is_large(&self, who: usize) -> bool {
-        self.entry(self.spaces[who].0, FIRST).is_some_and(|run| run.is_large())
+    fn is_large(&self, process: usize) -> bool {
+        self.entry(self.spaces[process].0, FIRST).is_some_and(|run| run.is_large())
     }
 
-    fn head_at(&self, who: usize, at: u64) -> Pfn {
-        self.bench.mm.core.frames.head(self.shown(self.spaces[who].0, at).unwrap().0)
+    fn head_at(&self, process: usize, at: u64) -> Pfn {
+        self.bench.mm.core.frames.head(self.shown(self.spaces[process].0, at).unwrap().0)
     }
 
     /// As reclaim does: unmap a page's folio to its slot, and forget it once it is written.
@@ -80,10 +80,10 @@ impl World {
     /// Every page reads what it should; nothing is lost at the end.
     fn end(mut self) {
         self.bench.mm.validate().unwrap();
-        for who in 0..self.spaces.len() {
-            self.run_on(0, Some(self.spaces[who].0));
-            let all: Vec<_> = self.spaces[who].1.keys().copied().collect();
-            all.into_iter().for_each(|at| self.load(who, at));
+        for process in 0..self.spaces.len() {
+            self.run_on(0, Some(self.spaces[process].0));
+            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
+            all.into_iter().for_each(|at| self.load(process, at));
         }
         (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
         self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
@@ -103,7 +103,7 @@ impl World {
 
     /// khugepaged passes by, counts this, and changes nothing.
     #[track_caller]
-    fn is_passed_by(&self, stat: Option<Stat>) {
+    fn is_skipped_by_khugepaged(&self, stat: Option<Stat>) {
         let before = self.mapped(0);
         let exceed = [Stat::ThpScanExceedNonePte, Stat::ThpScanExceedSwapPte, Stat::ThpScanExceedSharePte];
         let counted = self.stats(exceed);
@@ -116,7 +116,7 @@ impl World {
 }
 
 #[test]
-fn pages_holes_and_zeroes_become_one_folio() {
+fn collapse_merges_pages_holes_and_zeroes() {
     for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, 300);
         let space = world.spaces[0].0;
@@ -145,7 +145,7 @@ fn pages_holes_and_zeroes_become_one_folio() {
 }
 
 #[test]
-fn smaller_folios_become_one_wherever_their_pages_are() {
+fn collapse_merges_small_folios() {
     let mut sizes = NO_SIZES;
     sizes[2] = 1;
     let mut world = World::new(LAZY, &sizes, 600);
@@ -179,7 +179,7 @@ fn smaller_folios_become_one_wherever_their_pages_are() {
 }
 
 #[test]
-fn a_folio_that_keeps_pages_elsewhere_waits_to_be_split() {
+fn collapse_queues_folios_mapped_elsewhere_for_split() {
     let mut sizes = NO_SIZES;
     sizes[2] = 1;
     let mut world = World::new(BATCH, &sizes, 600);
@@ -195,7 +195,7 @@ fn a_folio_that_keeps_pages_elsewhere_waits_to_be_split() {
 }
 
 #[test]
-fn what_others_map_too_is_copied_and_stays_theirs() {
+fn collapse_copies_shared_pages() {
     let mut world = world(LAZY, 100);
     world.apply(&(0, 0, Op::Fork));
     world.refuses(Error::Invalid);
@@ -211,7 +211,7 @@ fn what_others_map_too_is_copied_and_stays_theirs() {
 }
 
 #[test]
-fn a_range_that_does_not_allow_it_is_refused() {
+fn collapse_rejects_unsuitable_ranges() {
     let world = world(BATCH, 0);
     world.refuses(Error::Invalid);
     let mut world = self::world(BATCH, 1);
@@ -234,14 +234,14 @@ fn a_range_that_does_not_allow_it_is_refused() {
 }
 
 #[test]
-fn without_a_block_nothing_is_done() {
+fn collapse_without_a_block_changes_nothing() {
     let world = world(BATCH, 100);
     let core = &world.bench.mm.core;
     let gfp = Gfp { mark: Watermark::Min, ..Gfp::user(ROOT) };
     let held: Vec<_> = core::iter::from_fn(|| core.new_folio(PAGEBLOCK_ORDER, gfp).ok()).collect();
     world.refuses(Error::NoMemory);
     world.set(Knob::HugepagesEnabled2048, 2);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     // khugepaged slept, and tried its luck with the other range, of which it had no page.
     assert_eq!(world.stats([Stat::ThpCollapseAllocFailed, Stat::ThpCollapseAlloc]), [2, 0]);
     let minute = 60_000_000_000;
@@ -251,7 +251,7 @@ fn without_a_block_nothing_is_done() {
 }
 
 #[test]
-fn a_group_without_room_keeps_its_pages() {
+fn collapse_in_a_full_group_changes_nothing() {
     let mut world = world(BATCH, 0);
     let mm = &world.bench.mm;
     let limits = GroupLimits { max: 300, ..GroupLimits::default() };
@@ -267,7 +267,7 @@ fn a_group_without_room_keeps_its_pages() {
 
 /// One that is locked, or referred to, in the midst of others: those before it are let go.
 #[test]
-fn a_page_that_somebody_uses_keeps_all_others() {
+fn collapse_with_a_referenced_page_changes_nothing() {
     let world = world(BATCH, 300);
     let (core, pfn) = (&world.bench.mm.core, world.head_at(0, FIRST + 150));
     assert!(core.try_lock_folio(pfn));
@@ -283,7 +283,7 @@ fn a_page_that_somebody_uses_keeps_all_others() {
 
 /// Pages in swap are brought back; while that lasts, others are locked, taken off their lists, or go to swap.
 #[test]
-fn what_changes_while_pages_are_brought_back_is_seen() {
+fn collapse_rechecks_after_swap_in() {
     type Meanwhile = fn(&'static Bench, Pfn);
     let cases: [(Meanwhile, Error); 3] = [
         (|bench, pfn| assert!(bench.mm.core.try_lock_folio(pfn)), Error::Again),
@@ -327,12 +327,12 @@ fn what_changes_while_pages_are_brought_back_is_seen() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_is_missing() {
+fn khugepaged_respects_max_ptes_none() {
     let world = world(BATCH, 100);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.set(Knob::KhugepagedMaxPtesNone, 411);
-    world.is_passed_by(Some(Stat::ThpScanExceedNonePte));
+    world.is_skipped_by_khugepaged(Some(Stat::ThpScanExceedNonePte));
     world.set(Knob::KhugepagedMaxPtesNone, 412);
     world.scan();
     assert!(world.is_large(0));
@@ -342,14 +342,14 @@ fn khugepaged_asks_how_much_is_missing() {
 }
 
 #[test]
-fn khugepaged_takes_ranges_that_asked_for_it() {
+fn khugepaged_scans_advised_ranges() {
     let world = world(BATCH, 100);
     world.set(Knob::HugepagesEnabled2048, 1);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     let advise = |advice| world.bench.mm.madvise(world.spaces[0].0, Vpn(FIRST), BOTH, advice).unwrap();
     advise(Advice::NoHugePage);
     world.set(Knob::HugepagesEnabled2048, 2);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     world.set(Knob::HugepagesEnabled2048, 1);
     advise(Advice::HugePage);
     world.scan();
@@ -358,13 +358,13 @@ fn khugepaged_takes_ranges_that_asked_for_it() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_is_in_swap() {
+fn khugepaged_respects_max_ptes_swap() {
     let world = world(BATCH, 400);
     world.set(Knob::HugepagesEnabled2048, 2);
     for i in 0..65 {
         World::swap_out(world.bench, world.head_at(0, FIRST + i));
     }
-    world.is_passed_by(Some(Stat::ThpScanExceedSwapPte));
+    world.is_skipped_by_khugepaged(Some(Stat::ThpScanExceedSwapPte));
     world.set(Knob::KhugepagedMaxPtesSwap, 65);
     world.scan();
     assert!(world.is_large(0));
@@ -372,7 +372,7 @@ fn khugepaged_asks_how_much_is_in_swap() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_others_map() {
+fn khugepaged_respects_max_ptes_shared() {
     let mut world = world(BATCH, 300);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.apply(&(0, 0, Op::Fork));
@@ -389,7 +389,7 @@ fn khugepaged_asks_how_much_others_map() {
 }
 
 #[test]
-fn khugepaged_asks_whether_pages_are_used() {
+fn khugepaged_skips_unused_pages() {
     let world = world(BATCH, 400);
     let (core, space) = (&world.bench.mm.core, world.spaces[0].0);
     world.set(Knob::HugepagesEnabled2048, 2);
@@ -401,7 +401,7 @@ fn khugepaged_asks_whether_pages_are_used() {
         }
     };
     forget(0, 400);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     assert!(world.bench.mm.machine().held(CpuId(0), Vpn(FIRST)).is_some());
     // A page in swap is worth it only among used ones.
     let mark = |i| {
@@ -411,7 +411,7 @@ fn khugepaged_asks_whether_pages_are_used() {
     };
     (0..255).for_each(mark);
     World::swap_out(world.bench, world.head_at(0, FIRST + 399));
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     mark(255);
     world.scan();
     assert!(world.is_large(0));
@@ -420,7 +420,7 @@ fn khugepaged_asks_whether_pages_are_used() {
 
 /// What reclaim has unmapped and not flushed is paid before the address shows a copy that can be stored to.
 #[test]
-fn what_was_owed_for_the_table_is_paid() {
+fn collapse_settles_debts_of_its_table() {
     let mut world = world(LAZY, 100);
     let (bench, space) = (world.bench, world.spaces[0].0);
     // Read-only for both CPUs, so that its flush may wait.
@@ -445,7 +445,7 @@ fn what_was_owed_for_the_table_is_paid() {
 
 /// A CPU that holds the tables lazily might walk them speculatively, and mark entries of what the table is by then.
 #[test]
-fn a_lazy_cpu_forgets_the_table_at_once() {
+fn collapse_flushes_lazy_cpus() {
     let mut world = world(BATCH, 100);
     world.run_on(1, Some(world.spaces[0].0));
     world.load(0, FIRST);
@@ -460,7 +460,7 @@ fn a_lazy_cpu_forgets_the_table_at_once() {
 
 /// Another CPU stores by what it holds, up to the moment at which it drops that.
 #[test]
-fn what_is_stored_until_the_flush_is_copied() {
+fn collapse_copies_stores_made_before_its_flush() {
     let mut world = world(BATCH, 100);
     let (machine, page) = (world.bench.mm.machine(), Vpn(FIRST + 9));
     world.run_on(1, Some(world.spaces[0].0));
@@ -481,7 +481,7 @@ fn what_is_stored_until_the_flush_is_copied() {
 }
 
 #[test]
-fn what_is_locked_in_memory_stays_so() {
+fn collapse_keeps_mlock() {
     let mut world = world(BATCH, 1);
     world.range(0, What::Lock, FIRST, BOTH);
     assert_eq!(world.collapse(), Ok(1));
@@ -494,7 +494,7 @@ fn what_is_locked_in_memory_stays_so() {
 
 /// What lies behind the large entry is given up first, then the entry is split, and what it mapped is given up.
 #[test]
-fn what_is_given_up_behind_a_large_entry_is_flushed_too() {
+fn dontneed_flushes_pages_after_a_large_entry() {
     for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, TABLE + 20);
         let space = world.spaces[0].0;
