@@ -162,7 +162,7 @@ fn store_to_a_shared_swapped_page_takes_one_fault() {
     assert!([space, child].into_iter().all(|space| entry(space).unwrap().as_swap().is_some()));
     assert_eq!(mm.fault(space, AT, AccessKind::Store), Ok(FaultDone::Major));
     assert!(entry(space).unwrap().has(Bits::WRITE));
-    assert!(entry(child).unwrap().as_swap().is_some(), "process loads shares it with nobody");
+    assert!(entry(child).unwrap().as_swap().is_some(), "the load must not map it in the child");
     assert_eq!(mm.validate(), Ok(()));
 }
 

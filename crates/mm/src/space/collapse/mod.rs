@@ -89,7 +89,7 @@ impl CollapseError {
     }
 
     /// Whether madvise continues with the next 2 MiB.
-    fn goes_on(self) -> bool {
+    fn continues(self) -> bool {
         matches!(
             self,
             CollapseError::NotPresent
@@ -190,7 +190,7 @@ impl Spaces {
                 Collapsed::Now | Collapsed::Before => {}
                 Collapsed::No(refused) => {
                     failed = Some(refused);
-                    if !refused.goes_on() {
+                    if !refused.continues() {
                         break;
                     }
                 }

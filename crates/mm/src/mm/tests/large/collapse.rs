@@ -1,4 +1,4 @@
-//! Collapse of anonymous memory: what is made, and each reason for which nothing is, after which all is as it was.
+//! Collapse of anonymous memory: its result, and each reason for which it fails and changes nothing.
 
 use super::*;
 use crate::alloc::Watermark;
@@ -41,7 +41,7 @@ impl World {
         stats.map(|stat| self.bench.mm.mmu().stats.read(stat))
     }
 
-    /// All that a process maps: page, entry without marks, references, flags but those of a list.
+    /// All that a process maps: page, entry without young and dirty bits, references, and flags except those of lists.
     fn mapped(&self, process: usize) -> Vec<(u64, u64, u32, bool)> {
         let (mm, mut found) = (&self.bench.mm, Vec::new());
         let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[process].0);
@@ -62,7 +62,7 @@ impl World {
         self.bench.mm.core.frames.head(self.shown(self.spaces[process].0, at).unwrap().0)
     }
 
-    /// As reclaim does: unmap a page's folio to its slot, and forget it once it is written.
+    /// As reclaim does: unmap a page's folio to its slot, and free it once it is written.
     fn swap_out(bench: &Bench, head: Pfn) {
         let (core, base) = (&bench.mm.core, bench.mm.mmu());
         core.frames[head].get(1);
@@ -77,7 +77,7 @@ impl World {
         core.put(head);
     }
 
-    /// Every page reads what it should; nothing is lost at the end.
+    /// Every page reads what it should, and nothing leaks.
     fn end(mut self) {
         self.bench.mm.validate().unwrap();
         for process in 0..self.spaces.len() {
@@ -92,7 +92,7 @@ impl World {
         assert_eq!(self.stats(left), [0; 3]);
     }
 
-    /// The call fails so, and has changed nothing.
+    /// The call fails with `error`, and changes nothing.
     #[track_caller]
     fn refuses(&self, error: Error) {
         let (before, counts) = (self.mapped(0), self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]));
@@ -101,7 +101,7 @@ impl World {
         assert_eq!(self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]), counts);
     }
 
-    /// khugepaged passes by, counts this, and changes nothing.
+    /// khugepaged looks at the place, counts `stat`, and changes nothing.
     #[track_caller]
     fn is_skipped_by_khugepaged(&self, stat: Option<Stat>) {
         let before = self.mapped(0);
@@ -132,13 +132,13 @@ fn collapse_merges_pages_holes_and_zeroes() {
         }
         let counted = [Stat::ThpCollapseAlloc, Stat::NrAnonTransparentHugepages, Stat::NrAnonPages];
         assert_eq!(world.stats(counted), [1, 1, 512]);
-        // The table is in reserve.
+        // The table is deposited.
         assert_eq!(world.stats([Stat::NrPageTablePages]), tables);
         let head = world.head_at(0, FIRST);
         assert_eq!((world.bench.mm.core.frames[head].refs(), world.sum(SizeStat::NrAnon)), (1, 1));
         world.store(0, FIRST + 500);
-        assert!(world.is_large(0), "it may be written");
-        assert_eq!(world.collapse(), Ok(1), "once more");
+        assert!(world.is_large(0), "a store must find the entry writable");
+        assert_eq!(world.collapse(), Ok(1), "a second collapse must succeed");
         assert_eq!(world.stats(counted)[0], 1);
         world.end();
     }
@@ -151,7 +151,7 @@ fn collapse_merges_small_folios() {
     let mut world = World::new(LAZY, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
     (FIRST + 256..FIRST + TABLE).step_by(16).for_each(|at| world.store(0, at));
-    // A folio of which a part lies in the other table, and one with a hole in it.
+    // A folio of which a part is in the other table, and one with a hole in it.
     let mm = &world.bench.mm;
     let space = world.spaces[0].0;
     mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + TABLE - 5))).unwrap();
@@ -168,12 +168,12 @@ fn collapse_merges_small_folios() {
     mm.mmap(space, &request).unwrap();
     world.spaces[0].1.extend((FIRST + 480..FIRST + 496).map(|at| (at, (0, false))));
     world.range(0, What::Forget, FIRST + 300, 3);
-    // The range that was moved is another: the collapse wants one.
+    // The part that was moved is another range, and collapse needs a single one.
     assert_eq!(world.collapse(), Err(Error::Invalid));
     world.range(0, What::Map, FIRST + TABLE - 5, 16);
     world.store(0, FIRST + TABLE + 3);
     assert_eq!(world.collapse(), Ok(1));
-    assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB behind them");
+    assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB after them");
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     world.end();
 }
@@ -185,7 +185,7 @@ fn collapse_queues_folios_mapped_elsewhere_for_split() {
     let mut world = World::new(BATCH, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
     world.store(0, FIRST + 32);
-    // The child shares it, and keeps four of its pages.
+    // The child shares the folio, and keeps four of its pages.
     world.apply(&(0, 0, Op::Fork));
     world.range(1, What::Unmap, FIRST + 36, 12);
     world.store(0, FIRST + 100);
@@ -217,7 +217,7 @@ fn collapse_rejects_unsuitable_ranges() {
     let mut world = self::world(BATCH, 1);
     let (mm, space) = (&world.bench.mm, world.spaces[0].0);
     let call = |at, pages| mm.collapse(space, Vpn(at), pages);
-    assert_eq!(call(FIRST + 1, 511), Ok(0), "nothing to be done");
+    assert_eq!(call(FIRST + 1, 511), Ok(0), "no aligned 2 MiB");
     assert_eq!(call(FIRST + 1, 300), Err(Error::Invalid));
     assert_eq!(call(FIRST + TABLE, TABLE), Err(Error::Invalid), "nothing is mapped");
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::NoHugePage).unwrap();
@@ -228,7 +228,7 @@ fn collapse_rejects_unsuitable_ranges() {
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
     mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
     world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
-    assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "behind it is nothing");
+    assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "the end is not mapped");
     assert!(world.is_large(0));
     world.end();
 }
@@ -242,7 +242,7 @@ fn collapse_without_a_block_changes_nothing() {
     world.refuses(Error::NoMemory);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.is_skipped_by_khugepaged(None);
-    // khugepaged slept, and tried its luck with the other range, of which it had no page.
+    // khugepaged slept, and tried the other range, of which it has no page.
     assert_eq!(world.stats([Stat::ThpCollapseAllocFailed, Stat::ThpCollapseAlloc]), [2, 0]);
     let minute = 60_000_000_000;
     assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
@@ -265,7 +265,7 @@ fn collapse_in_a_full_group_changes_nothing() {
     world.end();
 }
 
-/// One that is locked, or referred to, in the midst of others: those before it are let go.
+/// A locked or referenced page among others: those before it are unlocked again.
 #[test]
 fn collapse_with_a_referenced_page_changes_nothing() {
     let world = world(BATCH, 300);
@@ -275,13 +275,17 @@ fn collapse_with_a_referenced_page_changes_nothing() {
     core.unlock_folio(pfn);
     core.frames[pfn].get(1);
     world.refuses(Error::Again);
-    assert_eq!(world.stats([Stat::ThpCollapseAlloc]), [0], "it is seen before a folio is made");
+    assert_eq!(
+        world.stats([Stat::ThpCollapseAlloc]),
+        [0],
+        "the page must be found before a folio is allocated"
+    );
     core.put(pfn);
     assert_eq!(world.collapse(), Ok(1));
     world.end();
 }
 
-/// Pages in swap are brought back; while that lasts, others are locked, taken off their lists, or go to swap.
+/// While pages are swapped in, other pages are locked, isolated or swapped out.
 #[test]
 fn collapse_rechecks_after_swap_in() {
     type Meanwhile = fn(&'static Bench, Pfn);
@@ -296,7 +300,7 @@ fn collapse_rechecks_after_swap_in() {
             let (bench, space) = (world.bench, world.spaces[0].0);
             let others: Vec<_> = (100..110).map(|i| world.head_at(0, FIRST + i)).collect();
             others.into_iter().for_each(|pfn| World::swap_out(bench, pfn));
-            // It has been passed by then.
+            // The swap-in is past this page by then.
             let victim = world.head_at(0, FIRST + 50);
             let before = world.mapped(0);
             let done = Lock::new(false);
@@ -317,7 +321,11 @@ fn collapse_rechecks_after_swap_in() {
                 let locked = core.frames[victim].has(FrameFlags::LOCKED);
                 if locked { core.unlock_folio(victim) } else { core.put(victim) }
             }
-            assert_eq!(bench.mm.collapse(space, Vpn(FIRST), TABLE), Ok(1), "then all is there");
+            assert_eq!(
+                bench.mm.collapse(space, Vpn(FIRST), TABLE),
+                Ok(1),
+                "collapse must succeed afterwards"
+            );
             let counts = [Resident::Anon, Resident::Swap]
                 .map(|kind| core.tables.lock(bench.mm.mmu(), space).counts().get(kind));
             assert_eq!(counts, [512, 0]);
@@ -379,9 +387,9 @@ fn khugepaged_respects_max_ptes_shared() {
     world.store(0, FIRST);
     let before = world.mapped(0);
     world.scan();
-    assert_eq!(world.stats([Stat::ThpScanExceedSharePte]), [2], "of either");
+    assert_eq!(world.stats([Stat::ThpScanExceedSharePte]), [2], "both processes must count one");
     assert_eq!(world.mapped(0), before);
-    // The child has nothing that may be written.
+    // The child maps nothing writable.
     world.set(Knob::KhugepagedMaxPtesShared, 299);
     world.scan();
     assert!(world.is_large(0) && !world.is_large(1));
@@ -403,7 +411,7 @@ fn khugepaged_skips_unused_pages() {
     forget(0, 400);
     world.is_skipped_by_khugepaged(None);
     assert!(world.bench.mm.machine().held(CpuId(0), Vpn(FIRST)).is_some());
-    // A page in swap is worth it only among used ones.
+    // A page in swap is read only if the pages around it are used.
     let mark = |i| {
         let mut tables = core.tables.lock(core, space);
         let slot = tables.find(Vpn(FIRST + i)).unwrap().slot;
@@ -418,12 +426,12 @@ fn khugepaged_skips_unused_pages() {
     world.end();
 }
 
-/// What reclaim has unmapped and not flushed is paid before the address shows a copy that can be stored to.
+/// A deferred flush is paid before the address maps a writable copy.
 #[test]
 fn collapse_settles_debts_of_its_table() {
     let mut world = world(LAZY, 100);
     let (bench, space) = (world.bench, world.spaces[0].0);
-    // Read-only for both CPUs, so that its flush may wait.
+    // Read-only on both CPUs, so that its flush may be deferred.
     let core = &bench.mm.core;
     core.gather(space, |gather| {
         let mut tables = core.tables.lock(core, space);
@@ -433,7 +441,7 @@ fn collapse_settles_debts_of_its_table() {
     world.run_on(1, Some(space));
     world.load(0, FIRST);
     World::swap_out(bench, world.head_at(0, FIRST));
-    assert!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)).is_some(), "it waits");
+    assert!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)).is_some(), "the flush must be deferred");
     world.run_on(0, Some(space));
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)), None);
@@ -443,7 +451,7 @@ fn collapse_settles_debts_of_its_table() {
     world.end();
 }
 
-/// A CPU that holds the tables lazily might walk them speculatively, and mark entries of what the table is by then.
+/// A CPU that holds the tables lazily might walk them speculatively, and set bits in what is no table any more.
 #[test]
 fn collapse_flushes_lazy_cpus() {
     let mut world = world(BATCH, 100);
@@ -458,7 +466,7 @@ fn collapse_flushes_lazy_cpus() {
     world.end();
 }
 
-/// Another CPU stores by what it holds, up to the moment at which it drops that.
+/// Another CPU stores through the translation that it keeps, until it is flushed.
 #[test]
 fn collapse_copies_stores_made_before_its_flush() {
     let mut world = world(BATCH, 100);
@@ -492,7 +500,7 @@ fn collapse_keeps_mlock() {
     world.end();
 }
 
-/// What lies behind the large entry is given up first, then the entry is split, and what it mapped is given up.
+/// The pages after the large entry are dropped first; then the entry is split, and its pages are dropped.
 #[test]
 fn dontneed_flushes_pages_after_a_large_entry() {
     for policy in 0..FlushPolicy::COUNT {
