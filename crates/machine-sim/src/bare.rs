@@ -4,10 +4,12 @@
 //! an address space if it says so. The machine may be wrapped in another that changes what it does: for tests of those
 //! who find faults.
 
+use crate::config::{RunConfig, RunError};
 use crate::coroutine::{self, Coroutine};
-use crate::machine::{Class, SimMachine};
-use crate::run::{RunConfig, RunError, describe};
-use crate::sched::{Happening, Next};
+use crate::cpu::Class;
+use crate::machine::SimMachine;
+use crate::run::prepare;
+use crate::sched::{Event, Next};
 use mm::Mm;
 use mm::api::AccessKind;
 use mm::machine::{Io, Machine};
@@ -45,7 +47,7 @@ pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
     io_done: &'b dyn Fn(&Mm<M>, &Io),
     main: impl FnOnce(&Bare<'b, M>) + 'b,
 ) -> Result<(), RunError> {
-    let (machine, told) = describe(config)?;
+    let (machine, told) = prepare(config)?;
     let mm = Mm::new(wrap(machine), told).map_err(RunError::Input)?;
     let bare = Bare {
         mm,
@@ -86,7 +88,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
     fn spawn(&self, cpu: CpuId, body: Body<'b, M>) {
         let sim = self.sim();
         let mut sched = sim.sched.borrow_mut();
-        sched.spawn_on(sim.here().clock.get(), cpu.index());
+        sched.spawn_on(sim.clock(), cpu.index());
         sim.limit.set(sim.limit.get().min(sched.limit_now(sim.current.get())));
         self.spaces.borrow_mut().push(None);
         self.born.borrow_mut().push(body);
@@ -102,23 +104,23 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
     pub fn pause(&self) {
         let sim = self.sim();
         sim.unplug();
-        sim.here().spend(PAUSE);
+        sim.this_cpu().spend(PAUSE);
         sim.sched.borrow_mut().give_way(sim.current.get());
         coroutine::suspend();
     }
 
     /// Keep the CPU for a moment; others go on.
     pub fn spin(&self) {
-        self.sim().here().spend(SPIN);
+        self.sim().this_cpu().spend(SPIN);
         self.sim().yield_if_due();
     }
 
     /// Access a page as a program would, without a fault being served. What it holds, or `None` for a fault.
     pub fn access(&self, page: Vpn, kind: AccessKind, store: Option<u64>) -> Option<u64> {
         let sim = self.sim();
-        sim.here().spend(ACCESS);
-        let (cached, _) = sim.translate(sim.here(), page, kind).ok()?;
-        let mut content = sim.content.as_ref().expect("a bare run verifies").borrow_mut();
+        sim.this_cpu().spend(ACCESS);
+        let (cached, _) = sim.translate(sim.this_cpu(), page, kind).ok()?;
+        let mut content = sim.observers.content.as_ref().expect("a bare run verifies").borrow_mut();
         if let Some(value) = store {
             content.set(cached.pfn(), value);
         }
@@ -169,17 +171,17 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             if self.ended.get() && !stopped {
                 stopped = true;
                 self.sim().stopping.set(true);
-                let now = self.sim().here().clock.get();
+                let now = self.sim().this_cpu().clock.get();
                 self.sim().sched.borrow_mut().wake_all(now);
             }
         }
     }
 
-    fn happen(&self, time: u64, what: Happening) {
+    fn happen(&self, time: u64, what: Event) {
         let sim = self.sim();
         match what {
-            Happening::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
-            Happening::Io(device, tag) => {
+            Event::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
+            Event::Io(device, tag) => {
                 let ended = sim.end_io(time, device, tag);
                 sim.interrupt(ended.cpu(), time, || {
                     ended.parts().for_each(|io| (self.io_done)(&self.mm, io));

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 256;
 
 /// What stands behind a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum Backing {
     /// Private zeroes.
     Anonymous,
     /// Pages of a file.
@@ -42,16 +42,16 @@ struct Region {
     end: u64,
     /// `None`: a change of rights failed halfway, so they are not known.
     prot: Option<Prot>,
-    what: What,
+    backing: Backing,
 }
 
 impl Region {
     fn tail(self, by: u64) -> Region {
-        let what = match self.what {
-            What::File { file, offset, private } => What::File { file, offset: offset + by, private },
-            What::Anonymous => What::Anonymous,
+        let backing = match self.backing {
+            Backing::File { file, offset, private } => Backing::File { file, offset: offset + by, private },
+            Backing::Anonymous => Backing::Anonymous,
         };
-        Region { what, ..self }
+        Region { backing, ..self }
     }
 }
 
@@ -115,11 +115,11 @@ struct Taken {
 
 /// Where a store went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Went {
+pub(crate) enum StoreTarget {
     /// To this page of this file.
-    ToFile(u64, u64),
+    File(u64, u64),
     /// To a page of the file that was mapped there: one that has no name, or that has gone to swap meanwhile.
-    ToFileMapped,
+    MappedFile,
     /// To memory of the space's own, or to a page that was cut off its file.
     Elsewhere,
 }
@@ -127,7 +127,7 @@ pub(crate) enum Went {
 /// A call that takes something away has begun.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct InFlux(u64);
+pub(crate) struct Change(u64);
 
 /// The oracle's verdict on its run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -178,8 +178,8 @@ impl Oracle {
     }
 
     /// A new mapping.
-    pub(crate) fn map(&mut self, space: u32, start: u64, pages: u64, prot: Prot, what: What) {
-        let region = Region { end: start + pages, prot: Some(prot), what };
+    pub(crate) fn map(&mut self, space: u32, start: u64, pages: u64, prot: Prot, backing: Backing) {
+        let region = Region { end: start + pages, prot: Some(prot), backing };
         self.space(space).take(start, region.end);
         self.space(space).regions.insert(start, region);
     }
@@ -190,13 +190,13 @@ impl Oracle {
 
     // --- calls under way ---
 
-    fn begin(&mut self, place: Place, since: Stamp, taken: Option<Taken>) -> InFlux {
+    fn begin(&mut self, place: Place, since: Stamp, taken: Option<Taken>) -> Change {
         self.calls += 1;
         self.flux.push(Flux { id: self.calls, place, since, taken, stored: Vec::new() });
-        InFlux(self.calls)
+        Change(self.calls)
     }
 
-    fn end(&mut self, call: InFlux) -> Flux {
+    fn end(&mut self, call: Change) -> Flux {
         let at = self.flux.iter().position(|flux| flux.id == call.0).expect("begun once, ended once");
         let flux = self.flux.remove(at);
         self.remember(flux.place);
@@ -223,19 +223,19 @@ impl Oracle {
     }
 
     /// A call that changes rights or content of a range begins.
-    pub(crate) fn begin_change(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> InFlux {
+    pub(crate) fn begin_change(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> Change {
         self.begin(Place::Space(space, start, start + pages), since, None)
     }
 
     /// A call that takes mappings away begins: they are gone at once, so that the addresses may be used again as soon
     /// as the memory manager says so.
-    pub(crate) fn begin_take(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> InFlux {
+    pub(crate) fn begin_take(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> Change {
         let taken = self.space(space).take(start, start + pages);
         self.begin(Place::Space(space, start, start + pages), since, Some(taken))
     }
 
     /// It has ended; if it failed, all is as before. Returns the pages that were stored to meanwhile.
-    pub(crate) fn end_take(&mut self, call: InFlux, done: bool) -> Vec<u64> {
+    pub(crate) fn end_take(&mut self, call: Change, done: bool) -> Vec<u64> {
         let flux = self.end(call);
         if let (false, Place::Space(space, start, _), Some(taken)) = (done, flux.place, flux.taken) {
             self.space(space).put(taken, start, start);
@@ -247,14 +247,16 @@ impl Oracle {
     pub(crate) fn stored_meanwhile(&mut self, space: u32, pages: Vec<u64>) {
         for page in pages {
             let region = self.region(space, page);
-            if region.is_some_and(|(_, region)| !matches!(region.what, What::File { private: false, .. })) {
+            if region
+                .is_some_and(|(_, region)| !matches!(region.backing, Backing::File { private: false, .. }))
+            {
                 self.space(space).pages.insert(page, Private::Any);
             }
         }
     }
 
     /// What was taken has moved to `to`, with `pages` pages now.
-    pub(crate) fn end_move(&mut self, call: InFlux, to: u64, pages: u64) {
+    pub(crate) fn end_move(&mut self, call: Change, to: u64, pages: u64) {
         let flux = self.end(call);
         let (Place::Space(space, start, end), Some(mut taken)) = (flux.place, flux.taken) else { return };
         let old = end - start;
@@ -273,7 +275,7 @@ impl Oracle {
     }
 
     /// A change of rights has ended.
-    pub(crate) fn end_protect(&mut self, call: InFlux, prot: Prot, done: bool) {
+    pub(crate) fn end_protect(&mut self, call: Change, prot: Prot, done: bool) {
         if let Place::Space(space, start, end) = self.end(call).place {
             let space = self.space(space);
             let (taken, prot) = (space.take(start, end), done.then_some(prot));
@@ -283,7 +285,7 @@ impl Oracle {
     }
 
     /// A call that changes content has ended.
-    pub(crate) fn end_forget(&mut self, call: InFlux, forget: Forget) {
+    pub(crate) fn end_forget(&mut self, call: Change, forget: Forget) {
         let flux = self.end(call);
         let Place::Space(space, start, end) = flux.place else { return };
         let space = self.space(space);
@@ -310,7 +312,7 @@ impl Oracle {
         let regions: Vec<_> =
             self.space(space).regions.range(..start + pages).map(|(&at, &r)| (at, r)).collect();
         for (at, region) in regions {
-            let What::File { file, offset, private: true } = region.what else { continue };
+            let Backing::File { file, offset, private: true } = region.backing else { continue };
             for page in at.max(start)..region.end.min(start + pages) {
                 let behind = self.file_page(file, page - at + offset);
                 // What came with the device is older than every store.
@@ -349,14 +351,14 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn begin_truncate(&mut self, file: u64, size: u64, since: Stamp) -> InFlux {
+    pub(crate) fn begin_truncate(&mut self, file: u64, size: u64, since: Stamp) -> Change {
         let shorter = self.files.get(&file).map_or(size, |file| file.size.min(size));
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
     /// The file has `size` bytes now, if the call was `done`: not by a process that was killed before. What lay beyond
     /// is gone, private copies of it too.
-    pub(crate) fn end_truncate(&mut self, call: InFlux, size: u64, done: bool) {
+    pub(crate) fn end_truncate(&mut self, call: Change, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
         if !done {
             return;
@@ -429,14 +431,14 @@ impl Oracle {
             return false;
         }
         self.flux.iter().any(|flux| flux.place.is_in_space(space, page))
-            || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
+            || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
                 if self.file_in_flux(file, page - start + offset))
     }
 
     fn was_in_flux(&self, space: u32, page: u64, region: Option<(u64, Region)>, since: Moment) -> bool {
         let here = |place: &Place| {
             place.is_in_space(space, page)
-                || matches!(region, Some((start, Region { what: What::File { file, offset, .. }, .. }))
+                || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
                     if place.is_in_file(file, page - start + offset))
         };
         self.ended_since(since).is_none_or(|mut places| places.any(here))
@@ -474,9 +476,9 @@ impl Oracle {
             };
             self.judge(allowed, || format!("expected a fault, the mapping allows only {prot:?}"))?;
         }
-        let behind = match region.what {
-            What::Anonymous => 0,
-            What::File { file, offset, .. } => self.file_page(file, page - start + offset),
+        let behind = match region.backing {
+            Backing::Anonymous => 0,
+            Backing::File { file, offset, .. } => self.file_page(file, page - start + offset),
         };
         let pages = &mut self.space(space).pages;
         let expected = match pages.get(&page).copied() {
@@ -496,7 +498,9 @@ impl Oracle {
                 got
             }
         };
-        self.judge(expected == got, || format!("expected stamp {expected}, got {got}, in {:?}", region.what))
+        self.judge(expected == got, || {
+            format!("expected stamp {expected}, got {got}, in {:?}", region.backing)
+        })
     }
 
     /// Is a call under way that takes mappings of a range away?
@@ -522,7 +526,7 @@ impl Oracle {
             return Err("the mapping allows nothing".into());
         }
         let mut behind = 0;
-        if let What::File { file, offset, .. } = region.what {
+        if let Backing::File { file, offset, .. } = region.backing {
             let index = page - start + offset;
             if self.files.get(&file).is_some_and(|file| index >= file.end_at_most().div_ceil(4096)) {
                 return Err("the file ends before it".into());
@@ -535,14 +539,14 @@ impl Oracle {
             Some(&Private::Perhaps(stamp)) => got == stamp || got == behind,
             Some(Private::Any) => true,
         };
-        if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.what)) }
+        if right { Ok(()) } else { Err(format!("it must not read stamp {got}, in {:?}", region.backing)) }
     }
 
     /// A store left `stamp`. To be called after [`Oracle::access`]. Where a call is under way that takes the page away
     /// or maps another there, `went` tells where it went.
-    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> Went) {
+    pub(crate) fn store(&mut self, space: u32, page: u64, stamp: Stamp, went: impl FnOnce() -> StoreTarget) {
         match self.region(space, page) {
-            Some((start, Region { what: What::File { file, offset, private: false }, .. })) => {
+            Some((start, Region { backing: Backing::File { file, offset, private: false }, .. })) => {
                 self.file_write(file, page - start + offset, stamp);
             }
             Some(_) => {
@@ -555,7 +559,7 @@ impl Oracle {
     /// A store raced with a call that takes the page away. If it went to a file, the file has it, also when the call
     /// has ended; memory of the space's own may be lost or moved with it. That a file was shown there says nothing:
     /// what takes its place may be mapped already.
-    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: Went) {
+    fn store_in_flux(&mut self, space: u32, page: u64, stamp: Stamp, went: StoreTarget) {
         let mut written = None;
         for flux in &mut self.flux {
             let (Place::Space(s, a, b), Some(taken)) = (flux.place, &mut flux.taken) else { continue };
@@ -565,16 +569,16 @@ impl Oracle {
             flux.stored.push(page);
             let around = taken.regions.iter().find(|(start, region)| (*start..region.end).contains(&page));
             match around {
-                Some(&(start, Region { what: What::File { file, offset, private: false }, .. })) => {
+                Some(&(start, Region { backing: Backing::File { file, offset, private: false }, .. })) => {
                     written = Some((file, page - start + offset));
                 }
                 _ => taken.pages.push((page, Private::Any)),
             }
         }
         let written = match went {
-            Went::ToFile(file, index) => Some((file, index)),
-            Went::ToFileMapped => written,
-            Went::Elsewhere => None,
+            StoreTarget::File(file, index) => Some((file, index)),
+            StoreTarget::MappedFile => written,
+            StoreTarget::Elsewhere => None,
         };
         if let Some((file, index)) = written {
             self.file_write(file, index, stamp);
@@ -603,13 +607,13 @@ impl Oracle {
                 "SIGSEGV where the mapping allows the access".into()
             });
         }
-        let inside = match region.what {
-            What::Anonymous => true,
-            What::File { file, offset, .. } => {
+        let inside = match region.backing {
+            Backing::Anonymous => true,
+            Backing::File { file, offset, .. } => {
                 self.files.get(&file).is_some_and(|file| page - start + offset < file.size.div_ceil(4096))
             }
         };
-        self.judge(!inside, || format!("SIGBUS where the mapping has a page, in {:?}", region.what))
+        self.judge(!inside, || format!("SIGBUS where the mapping has a page, in {:?}", region.backing))
     }
 }
 
@@ -627,7 +631,7 @@ impl Taken {
     /// Private copies of pages of `file` from `first` on may have been dropped.
     fn blur(&mut self, id: u64, first: u64) {
         for &(start, region) in &self.regions {
-            let What::File { file, offset, private: true } = region.what else { continue };
+            let Backing::File { file, offset, private: true } = region.backing else { continue };
             let cut = start + first.saturating_sub(offset)..region.end;
             for (page, private) in &mut self.pages {
                 if let Private::Is(stamp) = *private
@@ -670,7 +674,7 @@ impl Space {
     /// Private copies of pages of `file` from `first` on are dropped.
     fn drop_private(&mut self, id: u64, first: u64) {
         for (&start, region) in &self.regions {
-            if let What::File { file, offset, private: true } = region.what
+            if let Backing::File { file, offset, private: true } = region.backing
                 && file == id
             {
                 let from = start + first.saturating_sub(offset);

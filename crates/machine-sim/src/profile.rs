@@ -15,7 +15,7 @@
 //! Sleeping takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept beside the
 //! work. A CPU that waits for others to answer its interrupt is busy, as under Linux: that is work, `ipi_wait`.
 
-use crate::machine::Class;
+use crate::cpu::Class;
 use crate::sched::TaskId;
 use crate::spec::{Costs, Hardware};
 use mm::machine::{Scope, Work};

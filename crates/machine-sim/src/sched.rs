@@ -87,7 +87,7 @@ pub(crate) enum Key {
 
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Happening {
+pub(crate) enum Event {
     /// A device is done with the request of a tag.
     Io(usize, u32),
     /// A task's deadline; the number says which of its waits it belongs to.
@@ -98,7 +98,7 @@ pub(crate) enum Happening {
 struct Timed {
     /// The time, and below it what was there first.
     key: u128,
-    what: Happening,
+    event: Event,
 }
 
 impl Timed {
@@ -202,7 +202,7 @@ pub(crate) struct Picked {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Something happens at that time.
-    Event(u64, Happening),
+    Event(u64, Event),
     /// This CPU runs on.
     Cpu(usize),
     /// There is nothing left to do.
@@ -305,9 +305,9 @@ impl Sched {
     }
 
     /// Something happens at `time`.
-    pub(crate) fn at(&mut self, time: u64, what: Happening) {
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.orders += 1;
-        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.orders as u128, what }));
+        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.orders as u128, event }));
     }
 
     /// Time of the next event.
@@ -322,7 +322,7 @@ impl Sched {
         match cpu {
             Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
             _ => match self.events.pop() {
-                Some(Reverse(event)) => Next::Event(event.time(), event.what),
+                Some(Reverse(event)) => Next::Event(event.time(), event.event),
                 None => Next::Nothing,
             },
         }
@@ -463,7 +463,7 @@ impl Sched {
         self.sleepers.entry(key).or_default().push(task);
         if let Some(deadline) = deadline {
             let wait = self.tasks[task as usize].waits;
-            self.at(deadline, Happening::Deadline(task, wait));
+            self.at(deadline, Event::Deadline(task, wait));
         }
     }
 

@@ -15,53 +15,12 @@
 //! flushed by one of them. Loads must be right all the same; stores, and walk caches, are looked at when nobody is
 //! inside.
 
-use crate::machine::{Cpu, SimMachine};
+use crate::cpu::Cpu;
+use crate::simulation::Simulation;
 use crate::tlb::Cached;
-use crate::world::World;
-use mm::event::{Concern, Event};
 use mm::units::{Pfn, SpaceId, Vpn};
 
-impl SimMachine {
-    /// Tell those who watch the run of an event.
-    pub(crate) fn tell(&self, event: Event, args: [u64; 4]) {
-        if event == Event::TlbHazard && self.content.is_some() {
-            self.look_where_nothing_is(args);
-        }
-        if let Some(bound) = &self.bound {
-            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
-            bound.borrow_mut().event(self.current.get(), event, args, holds);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().event(event, args);
-        }
-        if let Some(placement) = &self.placement {
-            placement.borrow_mut().event(event, args);
-        }
-    }
-
-    /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their
-    /// space hold one of them? What follows may be of another size, and CPUs must not have translations of both.
-    pub(crate) fn look_where_nothing_is(&self, hazard: [u64; 4]) {
-        let Some(Concern::Emptied { space, first, count }) = Concern::of_args(hazard) else { return };
-        let end = Vpn(first.0 + count);
-        for (number, cpu) in self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.loaded.get() == Some(space)) {
-            cpu.tlb.for_each(&mut |start, pages, cached| {
-                if start < end && first.0 < start.0 + pages {
-                    self.held_over.borrow_mut().get_or_insert_with(|| {
-                        format!(
-                            "cpu {number}, {space}: stale TLB entry of {pages} pages from page {start} ({:#x}) on for frame {}: its \
-                             page-table entry was taken away and flushed, and others follow",
-                            start.addr(),
-                            cached.pfn(),
-                        )
-                    });
-                }
-            });
-        }
-    }
-}
-
-impl<P> World<'_, P> {
+impl<P> Simulation<'_, P> {
     /// Look for a translation that a program could be misled by. The text of the error says which.
     pub(crate) fn check_translations(&self) -> Result<(), String> {
         let Some(oracle) = &self.oracle else { return Ok(()) };
@@ -105,7 +64,7 @@ impl<P> World<'_, P> {
             Some((pfn, false)) => format!("the table maps {pfn} for reading"),
             None => "the table maps nothing".into(),
         };
-        let got = machine.content.as_ref()?.borrow().frame(cached.pfn());
+        let got = machine.observers.content.as_ref()?.borrow().frame(cached.pfn());
         match oracle.glance(space.0, page.0, got)? {
             Err(text) => Some(format!("{table}; {text}")),
             Ok(()) if cached.storable() && !self.stopped_inside() => {

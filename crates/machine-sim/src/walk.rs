@@ -1,6 +1,7 @@
 //! The page walker of a simulated CPU.
 
-use crate::machine::{Cpu, SimMachine};
+use crate::cpu::Cpu;
+use crate::machine::SimMachine;
 use crate::spec::Hardware;
 use crate::tlb::Cached;
 use mm::api::AccessKind;
@@ -71,7 +72,11 @@ impl SimMachine {
                 // A table that was zeroed and never reached has no slot yet: it is empty, as the machine's own root is
                 // for programs. Other content is no table.
                 let zero = !table.is_some()
-                    || self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
+                    || self
+                        .observers
+                        .content
+                        .as_ref()
+                        .is_none_or(|content| content.borrow().frame(table) == 0);
                 return if zero { Walk::Fault } else { Walk::Broken(table) };
             };
             let near = cpu.tlb.touch_line(table, index);

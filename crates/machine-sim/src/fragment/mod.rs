@@ -12,10 +12,9 @@
 
 mod plan;
 mod state;
-mod target;
+pub(crate) mod target;
 
 pub use state::{MemoryState, ZoneState};
-pub use target::Fragmentation;
 
 use crate::machine::SimMachine;
 use mm::Mm;
@@ -27,7 +26,7 @@ use mm::stat::Stat;
 use mm::units::{GroupId, PAGEBLOCK_ORDER, Pfn, SpaceId, TABLE_ENTRIES, Vpn, ZoneId};
 use plan::LARGEST;
 use program::rng::Rng;
-use target::{ORDERS, Pieces};
+use target::{Fragmentation, ORDERS, Pieces};
 
 /// Frames in a page block.
 const BLOCK: usize = PAGEBLOCK_ORDER.frames() as usize;

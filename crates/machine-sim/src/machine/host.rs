@@ -1,6 +1,7 @@
 //! What the upper half of the kernel asks of the simulated machine.
 
-use super::{Class, SimMachine};
+use super::SimMachine;
+use crate::cpu::Class;
 use crate::sched::{Key, TaskId};
 use abi::Errno;
 use kernel::{Host, Task};
@@ -19,9 +20,8 @@ fn key(key: kernel::Key) -> Option<Key> {
 impl SimMachine {
     /// A new task of the scheduler's, which may run from now on, on this node if one is named.
     pub(crate) fn new_task(&self, node: Option<u8>) -> TaskId {
-        let mut sched = self.sched.borrow_mut();
-        let id = sched.spawn(self.here().clock.get(), self.current.get(), node);
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        let id = self.sched.borrow_mut().spawn(self.clock(), self.current.get(), node);
+        self.lower_limit();
         id
     }
 }
@@ -29,7 +29,7 @@ impl SimMachine {
 impl Host for SimMachine {
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno> {
         assert_eq!(self.new_task(None), task.number(), "kernel and scheduler number tasks in one order");
-        self.born.borrow_mut().push(task.clone());
+        self.new_tasks.borrow_mut().push(task.clone());
         Ok(())
     }
 
@@ -74,12 +74,11 @@ impl Host for SimMachine {
     }
 
     fn interrupt(&self, task: &Task) {
-        let mut sched = self.sched.borrow_mut();
-        sched.kick(self.here().clock.get(), task.number());
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        self.sched.borrow_mut().kick(self.clock(), task.number());
+        self.lower_limit();
     }
 
     fn unseen(&self, work: &mut dyn FnMut()) {
-        SimMachine::unseen(self, work);
+        self.unaccounted(work);
     }
 }

@@ -2,21 +2,21 @@
 
 use super::SimMachine;
 use crate::device::{Request, Started};
-use crate::sched::Happening;
+use crate::sched::Event;
 
 impl SimMachine {
     /// Hand what the current CPU has submitted to the devices.
     #[inline]
     pub(crate) fn unplug(&self) {
-        if !self.here().plug.borrow().is_empty() {
+        if !self.this_cpu().plug.borrow().is_empty() {
             self.unplug_all();
         }
     }
 
     #[cold]
     fn unplug_all(&self) {
-        let now = self.here().clock.get();
-        let requests = self.here().plug.borrow_mut().take();
+        let now = self.clock();
+        let requests = self.this_cpu().plug.borrow_mut().take();
         for request in requests {
             let device = request.device();
             let started = self.devices.borrow_mut()[device].submit(now, request);
@@ -27,7 +27,7 @@ impl SimMachine {
     /// A device tells when it will be done with a request.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
-        self.sched.borrow_mut().at(done, Happening::Io(device, tag));
+        self.sched.borrow_mut().at(done, Event::Io(device, tag));
         self.limit.set(self.limit.get().min(done));
     }
 
@@ -35,9 +35,7 @@ impl SimMachine {
     pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
         let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
         self.expect_end(device, next);
-        if let Some(content) = &self.content {
-            ended.parts().for_each(|io| content.borrow_mut().finish(io));
-        }
+        self.observers.transferred(ended.parts());
         ended
     }
 }

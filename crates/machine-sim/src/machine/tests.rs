@@ -1,6 +1,7 @@
 //! The machine without a memory manager: walks, shootdowns, faults that are put in.
 
 use super::*;
+use crate::config::FlushFault;
 use crate::walk::Walk;
 use mm::api::AccessKind::{Fetch, Load, Store};
 use mm::primitive::Ordering::Relaxed;
@@ -12,9 +13,10 @@ fn raw(pfn: Pfn, bits: Bits) -> u64 {
     (pfn.0 as u64) << 12 | bits.bits()
 }
 
-fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
+fn machine(name: &str, fault: Option<FlushFault>) -> SimMachine {
     let spec = MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap();
-    SimMachine::new(spec.clone(), &RunConfig { verify: true, faulty: fault, ..RunConfig::new(spec) }).unwrap()
+    SimMachine::new(spec.clone(), &RunConfig { verify: true, flush_fault: fault, ..RunConfig::new(spec) })
+        .unwrap()
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
@@ -36,7 +38,7 @@ fn entry(machine: &SimMachine) -> Entry {
 fn a_walk_sets_young_and_dirty_and_respects_rights() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE | Bits::NO_EXEC);
-    let cpu = machine.here();
+    let cpu = machine.this_cpu();
     let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Load) else { panic!() };
     assert_eq!((cached.pfn(), cached.writable(), cached.storable()), (Pfn(99), true, false));
     assert!(entry(&machine).has(Bits::YOUNG) && !entry(&machine).has(Bits::DIRTY));
@@ -56,21 +58,21 @@ fn without_hardware_young_bits_an_old_entry_faults() {
     spec.set_hw_young(false, false);
     let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
     map(&machine, Bits::WRITE);
-    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
+    assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);
-    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+    assert!(matches!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Found(_)));
 }
 
 #[test]
 fn a_walk_through_a_frame_that_is_no_table_is_told() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE);
-    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+    assert!(matches!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Found(_)));
     machine.zero(Pfn(4), 1);
-    assert_eq!(machine.walk(machine.here(), Vpn(6), Load), Walk::Fault, "zeroes may be a table");
-    machine.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
-    machine.here().tlb.drop_page(Vpn(5));
-    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Broken(Pfn(4)));
+    assert_eq!(machine.walk(machine.this_cpu(), Vpn(6), Load), Walk::Fault, "zeroes may be a table");
+    machine.observers.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
+    machine.this_cpu().tlb.drop_page(Vpn(5));
+    assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Broken(Pfn(4)));
 }
 
 #[test]
@@ -103,16 +105,16 @@ fn a_shootdown_costs_the_sender_a_wait_and_each_target_its_handler() {
 #[test]
 fn the_nth_flush_can_be_dropped_or_come_late() {
     for delay in [None, Some(1000)] {
-        let machine = machine("small", Some(Fault { nth: 2, remote: None, delay }));
-        let cpu = machine.here();
+        let machine = machine("small", Some(FlushFault { nth: 2, remote: None, delay }));
+        let cpu = machine.this_cpu();
         map(&machine, Bits::WRITE);
         assert!(matches!(machine.walk(cpu, Vpn(5), Load), Walk::Found(_)));
         machine.flush(Flush::Current);
         assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root was the first, this was the second");
-        machine.late_flushes();
+        machine.flush_faults.run_late((0, cpu));
         assert!(cpu.tlb.data(Vpn(5)).is_some());
         cpu.spend(1_000_000);
-        machine.late_flushes();
+        machine.flush_faults.run_late((0, cpu));
         assert_eq!(cpu.tlb.data(Vpn(5)).is_some(), delay.is_none());
         machine.flush(Flush::Current);
         assert!(cpu.tlb.data(Vpn(5)).is_none());
@@ -122,7 +124,7 @@ fn the_nth_flush_can_be_dropped_or_come_late() {
 #[test]
 fn transfers_carry_content_when_they_end() {
     let machine = machine("small", None);
-    let content = machine.content.as_ref().unwrap();
+    let content = machine.observers.content.as_ref().unwrap();
     content.borrow_mut().set(Pfn(9), 77);
     let write = Io { device: mm::units::DeviceId(0), write: true, block: 3, frame: Pfn(9), pages: 1 };
     machine.submit(write);

@@ -18,7 +18,7 @@ pub(crate) struct Latency {
 
 impl Default for Latency {
     fn default() -> Latency {
-        Latency { since: HashMap::new(), by_order: ORDERS.map(|_| Histogram::new()).collect() }
+        Latency { since: HashMap::new(), by_order: ORDERS.map(|_| Histogram::default()).collect() }
     }
 }
 

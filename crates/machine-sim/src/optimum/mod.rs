@@ -64,7 +64,7 @@ pub(crate) enum How {
     /// Through a translation: who wants to know has to look.
     Mapped,
     /// By a call, which tells.
-    Called,
+    Syscall,
 }
 
 /// In a frame's page: it is a copy, and which page it is has yet to be seen.
@@ -163,7 +163,7 @@ impl Optimum {
         }
         match how {
             How::Mapped => page.since = now,
-            How::Called => self.stays.push(Stay { page: number, start: now, end: now }),
+            How::Syscall => self.stays.push(Stay { page: number, start: now, end: now }),
         }
     }
 

@@ -73,7 +73,7 @@ enum Step {
 const PAGES: usize = 5;
 
 fn history() -> impl Strategy<Value = Vec<Step>> {
-    let how = prop_oneof![3 => Just(How::Mapped), 1 => Just(How::Called)];
+    let how = prop_oneof![3 => Just(How::Mapped), 1 => Just(How::Syscall)];
     let step = prop_oneof![
         4 => (0..PAGES, how, 0..4usize).prop_map(|(page, how, victim)| Step::Use { page, how, victim }),
         2 => (0..PAGES).prop_map(|page| Step::Look { page }),
@@ -170,7 +170,7 @@ proptest! {
                 pages[now..].iter().position(|&used| Some(used) == *held).unwrap_or(usize::MAX)
             };
             let victim = (0..frames).max_by_key(|&frame| next(&memory.frames[frame])).unwrap();
-            memory.access(page, How::Called, victim);
+            memory.access(page, How::Syscall, victim);
         }
         let report = memory.optimum.report();
         prop_assert_eq!((report.refaults, report.young), (report.optimum, report.optimum));
@@ -182,7 +182,7 @@ fn a_loop_one_page_too_large_costs_one_page_in_four_uses() {
     let mut memory = Memory::new(4);
     for i in 0..5 * 100 {
         // First in, first out: the worst there is.
-        memory.access(i % 5, How::Called, i % 4);
+        memory.access(i % 5, How::Syscall, i % 4);
     }
     let report = memory.optimum.report();
     assert_eq!((report.uses, report.pages, report.refaults), (500, 5, 495));
@@ -202,7 +202,7 @@ fn what_is_used_unseen_has_to_stay() {
     for memory in [&mut seen, &mut unseen] {
         // 0 goes out; who had looked could have evicted 1.
         for (page, victim) in [(2, 0), (0, 0), (2, 0), (0, 0)] {
-            memory.access(page, How::Called, victim);
+            memory.access(page, How::Syscall, victim);
         }
     }
     let [seen, unseen] = [seen, unseen].map(|memory| memory.optimum.report());

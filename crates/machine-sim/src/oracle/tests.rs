@@ -8,13 +8,13 @@ const RW: Prot = Prot::RW;
 fn oracle() -> Oracle {
     let mut oracle = Oracle::default();
     oracle.create_space(1);
-    oracle.map(1, 100, 50, RW, What::Anonymous);
+    oracle.map(1, 100, 50, RW, Backing::Anonymous);
     oracle
 }
 
 fn put(oracle: &mut Oracle, space: u32, page: u64, old: Stamp, new: Stamp) {
     oracle.access(space, page, Store, old).unwrap();
-    oracle.store(space, page, new, || Went::Elsewhere);
+    oracle.store(space, page, new, || StoreTarget::Elsewhere);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_was_unmapped_must_fault_and_comes_back_if_the_call_failed() {
     assert!(oracle.access(1, 110, Load, 1).is_err());
     oracle.access(1, 104, Load, 0).unwrap();
     oracle.access(1, 115, Load, 0).unwrap();
-    oracle.map(1, 105, 10, RW, What::Anonymous);
+    oracle.map(1, 105, 10, RW, Backing::Anonymous);
     oracle.access(1, 110, Load, 0).unwrap();
 }
 
@@ -91,8 +91,8 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
     let mut oracle = oracle();
     oracle.create_space(2);
     oracle.create_file(7, 8 * 4096, 1000);
-    oracle.map(1, 200, 8, RW, What::File { file: 7, offset: 0, private: false });
-    oracle.map(2, 300, 4, RW, What::File { file: 7, offset: 4, private: true });
+    oracle.map(1, 200, 8, RW, Backing::File { file: 7, offset: 0, private: false });
+    oracle.map(2, 300, 4, RW, Backing::File { file: 7, offset: 4, private: true });
     oracle.access(2, 301, Load, 1005).unwrap();
     put(&mut oracle, 1, 205, 1005, 1);
     oracle.access(2, 301, Load, 1).unwrap();
@@ -119,7 +119,7 @@ fn files_are_seen_by_all_and_private_copies_by_one() {
 fn pages_beyond_the_end_may_be_there_while_a_call_writes_beyond_it() {
     let mut oracle = oracle();
     oracle.create_file(3, 6 << 12, 0);
-    oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: false });
+    oracle.map(1, 200, 50, RW, Backing::File { file: 3, offset: 0, private: false });
     assert!(oracle.glance(1, 212, 0).unwrap().is_err());
     oracle.file_grows(3, 20 << 12);
     oracle.glance(1, 212, 0).unwrap().unwrap();
@@ -151,14 +151,14 @@ fn a_store_beside_a_call_is_the_files_only_if_it_went_there() {
     let mut oracle = Oracle::default();
     oracle.create_space(1);
     oracle.create_file(7, 8 * 4096, 0);
-    let shared = What::File { file: 7, offset: 0, private: false };
+    let shared = Backing::File { file: 7, offset: 0, private: false };
     oracle.map(1, 10, 8, RW, shared);
     let call = oracle.begin_take(1, 10, 8, 0);
     // To what is there already, to what was there.
-    oracle.store(1, 10, 5, || Went::Elsewhere);
-    oracle.store(1, 11, 6, || Went::ToFile(7, 1));
+    oracle.store(1, 10, 5, || StoreTarget::Elsewhere);
+    oracle.store(1, 11, 6, || StoreTarget::File(7, 1));
     let stored = oracle.end_take(call, true);
-    oracle.map(1, 10, 8, RW, What::Anonymous);
+    oracle.map(1, 10, 8, RW, Backing::Anonymous);
     oracle.stored_meanwhile(1, stored);
     oracle.map(1, 30, 8, RW, shared);
     for (page, stamp) in [(10, 5), (11, 0), (30, 0), (31, 6)] {
@@ -171,7 +171,7 @@ fn a_page_that_was_populated_for_reading_still_shows_its_file() {
     let mut oracle = Oracle::default();
     oracle.create_space(1);
     oracle.create_file(7, 8 * 4096, ORIGINAL);
-    oracle.map(1, 10, 8, Prot::READ, What::File { file: 7, offset: 0, private: true });
+    oracle.map(1, 10, 8, Prot::READ, Backing::File { file: 7, offset: 0, private: true });
     // One page came with the device, the other was written while the range was faulted in.
     oracle.file_write(7, 1, 6);
     oracle.populated(1, 10, 8, 5);
@@ -189,7 +189,7 @@ fn a_page_that_is_populated_again_may_have_become_a_copy_only_now() {
     let mut oracle = Oracle::default();
     oracle.create_space(1);
     oracle.create_file(7, 8 * 4096, ORIGINAL);
-    oracle.map(1, 10, 8, Prot::READ, What::File { file: 7, offset: 0, private: true });
+    oracle.map(1, 10, 8, Prot::READ, Backing::File { file: 7, offset: 0, private: true });
     // It may only be read, so it shows its file, which the oracle does not know for certain.
     oracle.populated(1, 10, 8, 5);
     // The file changes, the mapping may be written, and mlock makes copies: nobody has looked meanwhile.
@@ -227,7 +227,7 @@ fn a_cut_during_a_move_leaves_either() {
     for dropped in [false, true] {
         let mut oracle = oracle();
         oracle.create_file(3, 50 << 12, 0);
-        oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: true });
+        oracle.map(1, 200, 50, RW, Backing::File { file: 3, offset: 0, private: true });
         put(&mut oracle, 1, 220, 0, 7);
         put(&mut oracle, 1, 205, 0, 8);
         let moving = oracle.begin_take(1, 200, 50, 8);
@@ -244,16 +244,16 @@ fn a_cut_during_a_move_leaves_either() {
 /// Something is mapped over a file and populated: stores meanwhile go to the one or the other, as the frame says.
 #[test]
 fn a_store_beside_a_call_that_maps_over_a_file_is_the_files_only_if_it_went_there() {
-    for (went, expected) in [(Went::ToFile(3, 5), 7), (Went::Elsewhere, 1)] {
+    for (went, expected) in [(StoreTarget::File(3, 5), 7), (StoreTarget::Elsewhere, 1)] {
         let mut oracle = oracle();
         oracle.create_file(3, 50 << 12, 0);
-        oracle.map(1, 200, 50, RW, What::File { file: 3, offset: 0, private: false });
+        oracle.map(1, 200, 50, RW, Backing::File { file: 3, offset: 0, private: false });
         put(&mut oracle, 1, 205, 0, 1);
         let over = oracle.begin_take(1, 200, 50, 1);
         oracle.access(1, 205, Store, 0).unwrap();
         oracle.store(1, 205, 7, || went);
         let stored = oracle.end_take(over, true);
-        oracle.map(1, 200, 50, RW, What::Anonymous);
+        oracle.map(1, 200, 50, RW, Backing::Anonymous);
         oracle.stored_meanwhile(1, stored);
         oracle.file_read(3, 5, expected, oracle.now()).unwrap();
         oracle.access(1, 205, Load, 7).unwrap();

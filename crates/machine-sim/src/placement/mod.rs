@@ -21,7 +21,9 @@
 //! fast tier serves in the plan of that price is told beside it; that plan may need more frames at times and fewer at
 //! others.
 
+use crate::spec::MachineSpec;
 use mm::event::Event;
+use mm::machine::{MemoryRange, Work};
 use mm::units::Pfn;
 use std::collections::HashMap;
 
@@ -124,6 +126,21 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
+    /// For the machine of `spec`; an error if its memory has one tier only.
+    pub(crate) fn of(spec: &MachineSpec) -> Result<Placement, String> {
+        let fast = |range: &&MemoryRange| spec.nodes()[range.node.index()].cpus > 0;
+        let node = |has_cpus: bool| spec.nodes().iter().position(|node| (node.cpus > 0) == has_cpus);
+        let (Some(near), Some(slow)) = (node(true), node(false)) else {
+            return Err("placement needs memory of two tiers, a node with CPUs and one without, and this machine has one \
+                        (tiers, luf-cxl and colloid have two: `pagefold list machines`)"
+                .into());
+        };
+        let room = spec.ranges().iter().filter(fast).map(|range| u64::from(range.frames)).sum();
+        let saved = spec.latency(near, slow).saturating_sub(spec.latency(near, near)) as f64 / 1000.0;
+        let move_cost = spec.costs().work(Work::CopyPage) as f64 / 1000.0;
+        Ok(Placement::new(spec.end_pfn(), room, saved, move_cost))
+    }
+
     /// For a machine with frames below `end`, of which `room` are fast. `saved`: nanoseconds by which a read of one
     /// line is faster there.
     pub(crate) fn new(end: usize, room: u64, saved: f64, move_cost: f64) -> Placement {

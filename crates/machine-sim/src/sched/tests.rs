@@ -19,10 +19,10 @@ fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
     sched.clocks[0].set(QUANTUM);
     assert_eq!(sched.next(), Next::Cpu(1));
     assert_eq!(sched.pick(1).unwrap().limit, 2 * QUANTUM);
-    sched.at(5, Happening::Deadline(0, 9));
+    sched.at(5, Event::Deadline(0, 9));
     assert_eq!(sched.pick(1).unwrap().limit, 5);
     sched.clocks[1].set(5);
-    assert_eq!(sched.next(), Next::Event(5, Happening::Deadline(0, 9)));
+    assert_eq!(sched.next(), Next::Event(5, Event::Deadline(0, 9)));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_wake_up_beats_the_deadline_and_the_old_deadline_is_void() {
         (task, true, 50, 50)
     );
     sched.block(0, Key::Mm(FRAME), None);
-    assert_eq!(sched.next(), Next::Event(100, Happening::Deadline(task, 1)));
+    assert_eq!(sched.next(), Next::Event(100, Event::Deadline(task, 1)));
     sched.deadline(100, task, 1);
     assert_eq!(sched.blocked_on(task), Some(Key::Mm(FRAME)));
     assert_eq!(sched.next(), Next::Nothing);

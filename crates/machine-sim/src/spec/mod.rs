@@ -12,7 +12,7 @@ pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
-use crate::fragment::Fragmentation;
+use crate::fragment::target::Fragmentation;
 use cost::CostFile;
 use kernel::GroupSpec;
 use mm::machine::{MemoryRange, ZoneKind};
@@ -301,6 +301,11 @@ impl MachineSpec {
     /// Memory, one entry a zone.
     pub fn ranges(&self) -> &[MemoryRange] {
         &self.ranges
+    }
+
+    /// The number after that of the last frame.
+    pub(crate) fn end_pfn(&self) -> usize {
+        self.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize
     }
 
     /// Bytes of memory.

@@ -2,7 +2,7 @@
 //! under the oracle and every policy of flushes.
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
-use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::rng::Rng;
@@ -198,10 +198,10 @@ impl Program for Completes {
 
 /// What the run fails with, with flush `nth` for another CPU dropped.
 fn verdict(policy: u64, nth: u64) -> Option<String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+    let flush_fault = Some(FlushFault { nth, remote: Some(true), delay: None });
     let mut config = config("laptop", 16 * MIB, policy, None);
     config.knobs.push((Knob::KhugepagedMaxPtesNone, 0));
-    match run(&RunConfig { faulty, bound: false, ..config }, &Completes) {
+    match run(&RunConfig { flush_fault, bound: false, ..config }, &Completes) {
         Ok(outcome) => {
             assert_eq!(outcome.signals, Vec::<String>::new());
             assert_eq!(outcome.stat(Stat::KhugepagedPagesCollapsed), 1);

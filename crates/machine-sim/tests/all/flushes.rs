@@ -3,7 +3,7 @@
 //! The programs here make every flush matter at once: what was unmapped or forbidden is used again right behind the
 //! call.
 
-use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, RunConfig, RunError, run};
 use program::{Advice, Map, Os, Program, Prot, Role, Signal};
 
 const PAGE: u64 = 4096;
@@ -104,9 +104,9 @@ impl Program for Changes {
 }
 
 /// What the oracle says when the flush goes wrong; `None`: nothing.
-fn verdict(machine: &str, program: &Changes, faulty: Option<Fault>) -> Option<String> {
+fn verdict(machine: &str, program: &Changes, flush_fault: Option<FlushFault>) -> Option<String> {
     let machine = MachineSpec::preset(machine).unwrap();
-    let config = RunConfig { memory: Some(64 << 20), verify: true, faulty, ..RunConfig::new(machine) };
+    let config = RunConfig { memory: Some(64 << 20), verify: true, flush_fault, ..RunConfig::new(machine) };
     match run(&config, program) {
         Ok(outcome) => {
             assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0));
@@ -122,7 +122,7 @@ fn verdict(machine: &str, program: &Changes, faulty: Option<Fault>) -> Option<St
 
 /// How many of the flushes `2..20` are missed if they go wrong.
 fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) -> usize {
-    let fault = |nth| Some(Fault { nth, remote: Some(remote), delay });
+    let fault = |nth| Some(FlushFault { nth, remote: Some(remote), delay });
     (2..20).filter(|&nth| verdict(machine, program, fault(nth)).is_some()).count()
 }
 
@@ -167,6 +167,6 @@ fn every_remote_flush_that_is_dropped_or_late_is_caught() {
 #[test]
 fn a_fault_that_never_comes_is_not_seen() {
     let program = Changes { how: How::Unmap, others: 2 };
-    let fault = Fault { nth: 1 << 40, remote: None, delay: None };
+    let fault = FlushFault { nth: 1 << 40, remote: None, delay: None };
     assert_eq!(verdict("laptop", &program, Some(fault)), None);
 }

@@ -2,7 +2,7 @@
 //! of one away, under every policy of flushes.
 
 use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -403,9 +403,13 @@ impl Program for Quiet {
 
 /// What the run of a program fails with that has large entries mapped, with flush `nth` for another CPU dropped.
 fn verdict<P: Program>(program: &P, mapped: Stat, policy: u64, nth: u64) -> Option<String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
-    let config =
-        RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 128 * MIB, policy) };
+    let flush_fault = Some(FlushFault { nth, remote: Some(true), delay: None });
+    let config = RunConfig {
+        flush_fault,
+        bound: false,
+        validate_every_op: true,
+        ..config("laptop", 128 * MIB, policy)
+    };
     match run(&config, program) {
         Ok(outcome) => {
             assert_eq!(outcome.signals, Vec::<String>::new());

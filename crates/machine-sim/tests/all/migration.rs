@@ -1,7 +1,7 @@
 //! Pages that are moved to other frames while other CPUs use them, on whole machines, under the oracle.
 
 use super::acts::compute_for;
-use machine_sim::{Fault, MachineSpec, Outcome, ProfileNode, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, Outcome, ProfileNode, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -96,9 +96,13 @@ impl Program for Quiet {
 
 /// The run of a program, with flush `nth` for another CPU dropped.
 fn verdict(what: What, policy: u64, nth: u64) -> Result<Outcome, String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
-    let config =
-        RunConfig { faulty, bound: false, validate_every_op: true, ..config(policy, what == What::Large) };
+    let flush_fault = Some(FlushFault { nth, remote: Some(true), delay: None });
+    let config = RunConfig {
+        flush_fault,
+        bound: false,
+        validate_every_op: true,
+        ..config(policy, what == What::Large)
+    };
     run(&config, &Quiet(what)).map_err(|error| match error {
         RunError::Failed { reason, .. } => reason,
         other => panic!("{other}"),

@@ -1,6 +1,6 @@
 //! The checker of stale translations: it finds a missed flush although no program ever uses the translation.
 
-use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, RunConfig, RunError, run};
 use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 
 const PAGE: u64 = 4096;
@@ -94,13 +94,13 @@ impl Program for Quiet {
 
 /// What the run fails with, with flush `nth` for another CPU dropped.
 fn verdict(how: How, nth: u64, check: bool) -> Option<String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+    let flush_fault = Some(FlushFault { nth, remote: Some(true), delay: None });
     let machine = MachineSpec::preset("laptop").unwrap();
     let config = RunConfig {
         memory: Some(32 << 20),
         verify: true,
         validate_every_op: check,
-        faulty,
+        flush_fault,
         ..RunConfig::new(machine)
     };
     match run(&config, &Quiet(how)) {

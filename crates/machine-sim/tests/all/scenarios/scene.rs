@@ -5,7 +5,7 @@
 //! does: the scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again,
 //! and so the most used page of all looks unused, and goes.
 
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
@@ -267,7 +267,7 @@ pub fn load_all(os: &mut dyn Os, at: u64) {
     });
 }
 
-fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
+fn config(policy: u64, validate: bool, flush_fault: Option<FlushFault>) -> RunConfig {
     // No age limit, and no favours: what is owed stays owed until somebody must have it.
     // Lists of a size that reclaim knows at once: a scene is over before statistics are added up for the first time.
     let knobs = vec![
@@ -277,7 +277,7 @@ fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
         (Knob::MemcgFlushMs, 0),
     ];
     let machine = MachineSpec::from_toml("scene", MACHINE).unwrap();
-    RunConfig { knobs, verify: true, validate_every_op: validate, faulty, ..RunConfig::new(machine) }
+    RunConfig { knobs, verify: true, validate_every_op: validate, flush_fault, ..RunConfig::new(machine) }
 }
 
 /// Play a scenario under every policy; where flushes are deferred, every structure and every CPU's translations are
@@ -335,7 +335,7 @@ pub fn defers_under_lazy_policies(act: Act) {
 /// sees a wrong access.
 pub fn assert_live(act: Act) {
     let caught = |policy, nth| {
-        let fault = Fault { nth, remote: Some(true), delay: None };
+        let fault = FlushFault { nth, remote: Some(true), delay: None };
         match run(&config(policy, false, Some(fault)), &Scene::new(act)) {
             Ok(_) => false,
             Err(RunError::Failed { reason, .. }) => {
