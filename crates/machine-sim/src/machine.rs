@@ -526,7 +526,7 @@ impl Machine for SimMachine {
     }
 
     fn sees_zone(&self, sight: &ZoneSight<'_>) {
-        self.observers.sees_zone(self.task.get(), sight);
+        self.observers.see_zone(self.task.get(), sight);
     }
 }
 

@@ -229,7 +229,7 @@ fn placed(metrics: &mut Metrics, report: PlacementReport) {
 
 /// What compactions came to.
 fn compactions(metrics: &mut Metrics, report: MovesReport) {
-    let MovesReport { compactions, made, moved, least, exact, in_vain, useless, whole } = report;
+    let MovesReport { compactions, made, moved, least, exact, in_vain, unusable, whole } = report;
     metrics.count("compaction_zones", compactions, "", "times that a zone was compacted");
     metrics.count("compaction_made", made, "", "of these, those for a block that was there then");
     let help = "pages that were moved by those that made their block";
@@ -239,7 +239,7 @@ fn compactions(metrics: &mut Metrics, report: MovesReport) {
     let help = "of these blocks, those that so few do for with all folios whole";
     metrics.count("compaction_least_exact", exact, "", help);
     metrics.count("compaction_moved_in_vain", in_vain, "pages", "pages moved by other compactions");
-    let [before, after] = useless.map(|sum| if compactions == 0 { 0.0 } else { sum / compactions as f64 });
+    let [before, after] = unusable.map(|sum| if compactions == 0 { 0.0 } else { sum / compactions as f64 });
     let help = "free memory of no use for the block, on average, before";
     metrics.add("compaction_pieces_before", before, "%", help);
     let help = "free memory of no use for the block, on average, after";

@@ -151,7 +151,7 @@ impl Observers {
             placement.borrow_mut().event(event, args);
         }
         if let (Event::MmPageAlloc, Some(moves)) = (event, &self.moves) {
-            moves.borrow_mut().latency.has(context.task, args[1], context.clock());
+            moves.borrow_mut().latency.allocated(context.task, args[1], context.clock());
         }
     }
 
@@ -179,21 +179,21 @@ impl Observers {
     /// A task enters a scope.
     pub(crate) fn enter(&self, scope: Scope, context: &Context<'_>) {
         if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.begins(scope, context.task, context.clock());
+            moves.borrow_mut().latency.enter(scope, context.task, context.clock());
         }
     }
 
     /// A task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope, context: &Context<'_>) {
         if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.ends(scope, context.task);
+            moves.borrow_mut().latency.leave(scope, context.task);
         }
     }
 
     /// A task shows a zone, before or after it compacts it.
-    pub(crate) fn sees_zone(&self, task: TaskId, sight: &ZoneSight<'_>) {
+    pub(crate) fn see_zone(&self, task: TaskId, sight: &ZoneSight<'_>) {
         if let Some(moves) = &self.moves {
-            moves.borrow_mut().sees(task, sight);
+            moves.borrow_mut().see(task, sight);
         }
     }
 

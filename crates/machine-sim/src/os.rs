@@ -206,7 +206,7 @@ impl<P: Program> Os for SimOs<'_, P> {
                     oracle.create_file(file, pages * PAGE_SIZE, 0);
                 }
                 oracle.map(space, start.0, pages, map.prot, backing);
-                oracle.stored_meanwhile(space, stored);
+                oracle.raced_with_stores(space, stored);
                 if map.populate || map.locked {
                     oracle.populated(space, start.0, pages, since);
                 }
@@ -247,7 +247,7 @@ impl<P: Program> Os for SimOs<'_, P> {
                     Ok(to) => oracle.end_move(change, Vpn::of(to).0, new),
                     Err(_) => drop(oracle.end_take(change, false)),
                 });
-                oracle.stored_meanwhile(id, stored);
+                oracle.raced_with_stores(id, stored);
             });
         })
     }

@@ -65,7 +65,7 @@ impl<P> Simulation<'_, P> {
             None => "the table maps nothing".into(),
         };
         let got = machine.observers.content.as_ref()?.borrow().frame(cached.pfn());
-        match oracle.glance(space.0, page.0, got)? {
+        match oracle.peek(space.0, page.0, got)? {
             Err(text) => Some(format!("{table}; {text}")),
             Ok(()) if cached.storable() && !self.stopped_inside() => {
                 Some(format!("{table}; a store would go through and be lost"))
@@ -85,7 +85,7 @@ impl<P> Simulation<'_, P> {
         let mut outcome = Ok(());
         cpu.tlb.for_each_walk(&mut |level, page, table| {
             let now = self.machine().table_below(root, level, page);
-            if outcome.is_ok() && now != Some(table) && !oracle.busy(space.0, page.0, 1 << (9 * level)) {
+            if outcome.is_ok() && now != Some(table) && !oracle.is_changing(space.0, page.0, 1 << (9 * level)) {
                 let there = now.map_or("no table".into(), |now| format!("table {now}"));
                 outcome = Err(format!(
                     "cpu {number}, {space}: stale walk cache entry of level {level} for page {page}: table {table}, but \

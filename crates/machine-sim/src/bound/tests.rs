@@ -1,4 +1,4 @@
-//! The bound by itself: events go in, numbers come out. Small random cases are held against all choices there are.
+//! The bound by itself. Small random cases are compared with brute force.
 
 use super::*;
 use mm::units::{CpuId, FileId, PageIndex};
@@ -16,7 +16,9 @@ fn bound(running: usize) -> Bound {
 }
 
 fn tell(bound: &mut Bound, cpu: usize, event: Event, args: [u64; 4]) {
-    bound.event(cpu, event, args, |_, _| panic!("asked without need"));
+    bound.event(cpu, event, args, |_, _| {
+        panic!("a TLB must be asked only about entries that were never used")
+    });
 }
 
 fn pages(space: u32, first: u64, count: u64) -> [u64; 4] {
@@ -35,7 +37,7 @@ fn frames(first: u32, count: u32) -> [u64; 4] {
     Concern::Frames { first: Pfn(first), count }.args()
 }
 
-/// Page `page` at frame 100 + page is taken away; it shows the same index of file 3.
+/// Page `page` at frame 100 + page is removed; it maps the page of file 3 with the same index.
 fn stale(bound: &mut Bound, page: u64, writable: bool, sync: bool) {
     let rights = u64::from(writable) << 32 | u64::from(sync) << 33;
     tell(bound, AWAY, Event::TlbStale, [u64::from(SPACE.0) | 4 << 32, page, (100 + page) | rights, page]);
@@ -58,7 +60,7 @@ fn least(bound: &Bound) -> [(u64, u64); 2] {
 }
 
 #[test]
-fn one_round_serves_all_that_is_stale_before_it() {
+fn one_round_serves_all_earlier_stale_translations() {
     let mut bound = bound(3);
     (0..5).for_each(|page| stale(&mut bound, page, false, false));
     interrupt(&mut bound, &[0, 1, 2]);
@@ -75,7 +77,7 @@ fn one_round_serves_all_that_is_stale_before_it() {
 }
 
 #[test]
-fn what_no_cpu_can_hold_costs_nothing() {
+fn translations_that_no_cpu_can_hold_cost_nothing() {
     let mut bound = bound(0);
     stale(&mut bound, 1, false, false);
     reuse(&mut bound, AWAY, 1);
@@ -83,7 +85,7 @@ fn what_no_cpu_can_hold_costs_nothing() {
 }
 
 #[test]
-fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
+fn a_cpu_that_switches_spaces_or_flushes_by_itself_needs_no_interrupt() {
     let mut bound = bound(3);
     stale(&mut bound, 1, false, false);
     bound.runs(0, None);
@@ -92,7 +94,7 @@ fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
     interrupt(&mut bound, &[2]);
     reuse(&mut bound, AWAY, 1);
     assert_eq!(least(&bound), [(1, 1); 2]);
-    // What goes stale after that is another matter.
+    // Translations that become stale later need their own flush.
     stale(&mut bound, 2, false, false);
     reuse(&mut bound, AWAY, 2);
     assert_eq!(least(&bound), [(2, 4); 2]);
@@ -100,14 +102,14 @@ fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
 }
 
 #[test]
-fn the_cpu_that_does_it_needs_no_interrupt() {
+fn the_cpu_that_reuses_a_frame_needs_no_interrupt() {
     let mut bound = bound(2);
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, false, false);
     interrupt(&mut bound, &[1]);
     reuse(&mut bound, 0, 1);
     assert_eq!(least(&bound), [(1, 1); 2]);
-    // It flushed everything then, so it owes nothing for the other page.
+    // That counts as a flush of everything, so the CPU need not flush for the other page.
     reuse(&mut bound, AWAY, 2);
     assert_eq!((least(&bound), bound.take_missing()), ([(1, 1); 2], None));
     stale(&mut bound, 3, false, false);
@@ -117,7 +119,7 @@ fn the_cpu_that_does_it_needs_no_interrupt() {
 }
 
 #[test]
-fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
+fn only_writable_translations_must_be_gone_before_writeback() {
     let mut bound = bound(1);
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, true, false);
@@ -131,7 +133,7 @@ fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
 }
 
 #[test]
-fn each_hazard_concerns_what_it_says() {
+fn each_hazard_closes_the_translations_it_names() {
     let hazards = [
         (Event::TlbHazard, pages(7, 4, 2), vec![4, 5], Cause::Address),
         (Event::TlbHazard, pages(8, 4, 2), vec![], Cause::Address),
@@ -161,13 +163,13 @@ fn each_hazard_concerns_what_it_says() {
         let own = u64::from(!gone.is_empty());
         assert!(
             deadlines >= own,
-            "{event:?} {args:?}: the first met deadline counts, later ones were served"
+            "{event:?} {args:?}: the first deadline must count; later ones were served"
         );
     }
 }
 
 #[test]
-fn settling_counts_for_the_second_level_only() {
+fn settling_counts_at_level_2_only() {
     for (args, cause) in [
         (Concern::space(SPACE).args(), Cause::SettleSpace),
         (pages(7, 0, 512), Cause::SettleSpace),
@@ -188,7 +190,7 @@ fn settling_counts_for_the_second_level_only() {
 }
 
 #[test]
-fn a_missing_flush_is_told_at_once() {
+fn a_missing_flush_is_reported_at_once() {
     let mut bound = bound(3);
     interrupt(&mut bound, &[0, 1, 2]);
     stale(&mut bound, 1, true, false);
@@ -196,7 +198,7 @@ fn a_missing_flush_is_told_at_once() {
     reuse(&mut bound, 0, 1);
     let text = bound.take_missing().unwrap();
     for word in
-        ["less than is safe", "handed out again", "on CPU 0", "CPU 1 might", "writable", "at least 1 and 2"]
+        ["less than is safe", "allocated again", "on CPU 0", "CPU 1 might", "writable", "at least 1 and 2"]
     {
         assert!(text.contains(word), "{word}: {text}");
     }
@@ -204,7 +206,7 @@ fn a_missing_flush_is_told_at_once() {
 }
 
 #[test]
-fn what_was_never_used_must_be_gone_only_where_it_is_held_all_the_same() {
+fn entries_never_used_count_only_on_cpus_whose_tlb_holds_them() {
     let mut bound = bound(3);
     let args = [u64::from(SPACE.0), 5, 105 | 1 << 34, 0];
     bound.event(AWAY, Event::TlbStale, args, |cpu, page| cpu == 1 && page == Vpn(5));
@@ -213,11 +215,11 @@ fn what_was_never_used_must_be_gone_only_where_it_is_held_all_the_same() {
 }
 
 #[test]
-fn the_same_page_again_and_again_keeps_one_record() {
+fn repeated_unmaps_of_one_page_keep_one_record() {
     let mut bound = bound(2);
     (0..100).for_each(|_| stale(&mut bound, 1, false, false));
     assert_eq!(bound.report().open_max, 1);
-    // One with more rights, or on fewer CPUs, asks for something else.
+    // A writable translation, or one on fewer CPUs, is another record.
     stale(&mut bound, 1, true, false);
     bound.runs(1, None);
     stale(&mut bound, 1, true, false);
@@ -226,7 +228,7 @@ fn the_same_page_again_and_again_keeps_one_record() {
 }
 
 #[test]
-fn records_that_ask_for_nothing_more_are_swept() {
+fn met_records_are_swept() {
     let mut bound = bound(2);
     for page in 0..100_000 {
         stale(&mut bound, page, false, false);
@@ -238,7 +240,7 @@ fn records_that_ask_for_nothing_more_are_swept() {
 }
 
 #[test]
-fn large_machines_have_masks_of_several_words() {
+fn masks_may_have_several_words() {
     let mut bound = Bound::new(130);
     [0, 63, 64, 129].into_iter().for_each(|cpu| bound.runs(cpu, Some(SPACE)));
     stale(&mut bound, 1, false, false);

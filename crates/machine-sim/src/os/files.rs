@@ -30,13 +30,13 @@ impl<P: Program> SimOs<'_, P> {
         let mut copying = self.copying(fd, offset)?;
         let (id, file, planned) = (copying.id, copying.file, offset + len);
         let mut copy = |pfn: Pfn, at: u32, bytes: u32| self.copy(&mut copying, pfn, at + bytes, true);
-        self.oracle(|oracle| oracle.file_grows(file, planned));
+        self.oracle(|oracle| oracle.begin_write(file, planned));
         self.enter();
         let result = self.sim.kernel.write(&self.task, fd, offset, len, &mut copy);
         self.leave();
         // Bytes that were copied and not accepted do not make the file longer.
         let end = copying.end.min(self.sim.mm().file_size(id));
-        self.oracle(|oracle| oracle.file_grew(file, end, planned));
+        self.oracle(|oracle| oracle.end_write(file, end, planned));
         result
     }
 
