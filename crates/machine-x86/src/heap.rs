@@ -4,10 +4,9 @@
 //! The programs' heap lies in the user arena, its lock too. The kernel never takes that lock: its holder may be a
 //! program that was interrupted, and kernel code is not preempted.
 
+use crate::arch::call::{self, system_call};
 use crate::arch::instructions::ring;
 use crate::arch::lock::IrqLock;
-use crate::arch::trap::call;
-use crate::arch::user::system_call;
 use crate::arena::HEAP;
 use crate::report;
 use core::alloc::{GlobalAlloc, Layout};

@@ -1,6 +1,6 @@
 //! What the kernel's upper floors do when ring 3 comes in.
 
-use crate::arch::trap::Frame;
+use crate::arch::frame::Frame;
 use mm::api::AccessKind;
 use spin::Once;
 

@@ -54,6 +54,7 @@ pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
     // promotion is there under some ways to promote only, and what programs draw must not depend on that.
     let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted)).count();
     KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
+    sched::on_switch(|space| self::mm().switch(space));
 }
 
 /// A tick came, and no lock is held.

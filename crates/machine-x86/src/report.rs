@@ -1,11 +1,11 @@
 //! What a run says: lines that begin with `@`, each a record; the host's side reads them. All other lines are a log.
 
 use crate::arch::{self, cpu, serial};
-use crate::machine;
-use core::fmt::{Arguments, Display};
+use crate::arena;
+use core::fmt::{self, Arguments, Display};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kernel::GroupOutcome;
-use mm::stat::Stat;
+use mm::stat::{Stat, Stats};
 
 /// How a run ends, as the emulator's exit device is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,7 @@ pub fn machine(cpus: usize, nodes: usize, memory: u64) {
 }
 
 /// All counters of the memory manager.
-pub fn counters() {
-    let stats = &machine::mm().ground().stats;
+pub fn counters(stats: &Stats) {
     for &stat in Stat::ALL {
         log!("@counter {} {}", stat.name(), stats.read(stat));
     }
@@ -146,6 +145,32 @@ pub fn failed(reason: Arguments<'_>) -> ! {
 /// End the run: it was asked for something that cannot be.
 pub fn bad(reason: Arguments<'_>) -> ! {
     finish(End::Bad, Some(reason))
+}
+
+/// Ends the run because a program has panicked with this message. The address is the program's, so it is read only if it
+/// is in the arena.
+pub fn program_panic(address: u64, len: u64) -> ! {
+    let text = match arena::contains(address, len) {
+        // SAFETY: the arena is mapped, and the kernel reads bytes whatever they are.
+        true => unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) },
+        false => b"a message outside of the arena",
+    };
+    let shown = core::str::from_utf8(text).unwrap_or("a message that is no text");
+    failed(format_args!("program on cpu {}: {}", cpu::current().id().0, OneLine(shown)))
+}
+
+/// Shows text with its line ends replaced by spaces.
+pub struct OneLine<'a>(pub &'a str);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.split(['\n', '\r']).enumerate().try_for_each(|(i, part)| {
+            if i > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(part)
+        })
+    }
 }
 
 /// The first CPU to come here ends the run; others wait for that.

@@ -4,7 +4,7 @@
 //! access returns why. In ring 0 the kernel's own tests touch programs' memory with them; there no fault is served.
 //! Either way the trap handler knows the few instructions by their addresses, and lets them go on at their ends.
 
-use super::trap::Frame;
+use super::frame::Frame;
 
 /// What the assembly functions return: 0 or what [`fail`] was given, and the word that was read.
 #[repr(C)]

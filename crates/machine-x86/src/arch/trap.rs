@@ -18,46 +18,15 @@
 //! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers
 //! are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
 
-use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
-use super::{apic, cpu, io_apic, touch};
+use super::frame::Frame;
+use super::instructions::{disable_interrupts, enable_interrupts, read_cr2, read_msr, write_msr};
+use super::{apic, call, cpu, io_apic, touch};
 use crate::report;
 use crate::{devices, hooks, machine, sched, shootdown};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::api::AccessKind;
-
-/// Registers of whatever was interrupted that functions may change, as the stubs push them.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-#[allow(missing_docs, reason = "the names are the registers'")]
-pub struct Frame {
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rdx: u64,
-    pub rcx: u64,
-    pub rax: u64,
-    pub vector: u64,
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
-    pub rsp: u64,
-    pub ss: u64,
-}
-
-impl Frame {
-    /// Did it come from ring 3?
-    pub fn is_user(&self) -> bool {
-        self.cs & 3 == 3
-    }
-}
-
-const _: () = assert!(size_of::<Frame>() == 128);
 
 const NMI: usize = 2;
 const DOUBLE_FAULT: usize = 8;
@@ -104,11 +73,21 @@ fn entry_of(vector: usize) -> u64 {
     }
 }
 
-/// Let traps of this CPU come here.
+/// Directs traps and system calls of this CPU to the handlers here.
 ///
 /// # Safety
-/// The CPU's segments are loaded.
-pub unsafe fn load_table() {
+/// The CPU's segments must be loaded.
+pub unsafe fn init() {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_table();
+        init_system_calls();
+    }
+}
+
+/// # Safety
+/// The CPU's segments must be loaded.
+unsafe fn load_table() {
     const INTERRUPT_GATE: u64 = 0x8e << 40;
     const KERNEL_CODE: u64 = 8 << 16;
     let gates = GATES.0.get();
@@ -128,9 +107,25 @@ pub unsafe fn load_table() {
     }
 }
 
-/// Where `syscall` goes.
-pub fn syscall_entry_address() -> u64 {
-    syscall_entry as *const () as u64
+/// Lets ring 3 enter the kernel by `syscall`.
+///
+/// # Safety
+/// The segments are loaded.
+unsafe fn init_system_calls() {
+    const EFER: u32 = 0xc000_0080;
+    const STAR: u32 = 0xc000_0081;
+    const LSTAR: u32 = 0xc000_0082;
+    const FMASK: u32 = 0xc000_0084;
+    const LONG_MODE_NX_SYSCALL: u64 = 0xd01;
+    /// Trap, interrupt, direction, nested, alignment-check flags are off when the kernel is entered.
+    const CLEARED: u64 = 0x4_4700;
+    // SAFETY: with these selectors both instructions find the CPU's segments.
+    unsafe {
+        write_msr(STAR, (0x10 | 3) << 48 | cpu::KERNEL_CODE << 32);
+        write_msr(LSTAR, syscall_entry as *const () as u64);
+        write_msr(FMASK, CLEARED);
+        write_msr(EFER, LONG_MODE_NX_SYSCALL | 0x400 & read_msr(EFER));
+    }
 }
 
 /// If what faulted is [`can_read`], let it go on with the answer "no".
@@ -262,16 +257,6 @@ fn act_before_user() {
     }
 }
 
-/// The numbers of calls that this floor serves itself. All others are the hooks'.
-pub mod call {
-    /// Let others run.
-    pub const YIELD: u64 = u64::MAX;
-    /// A program has panicked: address and length of what it says.
-    pub const PANIC: u64 = u64::MAX - 1;
-    /// A program's heap has nothing left for so many bytes.
-    pub const NO_MEMORY: u64 = u64::MAX - 2;
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn syscall_handler(frame: &mut Frame) {
     enable_interrupts();
@@ -282,7 +267,7 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
             [0, 0]
         }
         call::NO_MEMORY => crate::heap::exhausted("arena", args[0]),
-        call::PANIC => super::user::report_panic(args[0], args[1]),
+        call::PANIC => report::program_panic(args[0], args[1]),
         number => hooks::get().syscall(number, args),
     };
     disable_interrupts();

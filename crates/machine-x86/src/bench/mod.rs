@@ -10,62 +10,20 @@
 //! off. The emulator runs CPUs in turn, each for much longer than an operation takes, so timers interrupt them
 //! meanwhile, some dozen times; what such an interrupt costs is measured first, and taken off too.
 
+pub mod calls;
+
+use self::calls::{self as own, Operation};
+use crate::arch::call::system_call;
 use crate::arch::instructions::rdtsc;
-use crate::arch::{cpu, paging, touch, user};
-use crate::machine::mm;
+use crate::arch::{paging, touch};
 use crate::programs::{self, Run};
-use crate::{arena, report, sched};
-use abi::call::{self as calls, Buffer, Call, Exit, Text};
-use alloc::format;
+use crate::{arena, report};
+use abi::call::{Buffer, Call, Exit, Text, decode_answer, unpair};
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
-
-/// Calls of the benchmark's own: what is rested so far, and a result.
-pub mod call {
-    /// Time stamps that CPUs have rested for, summed up.
-    pub const RESTED: u64 = u64::MAX - 16;
-    /// A result: number of the operation, tenths of an instruction for each unit, units.
-    pub const RESULT: u64 = u64::MAX - 17;
-    /// Interrupts of all CPUs' timers so far.
-    pub const TICKS: u64 = u64::MAX - 18;
-    /// Pages migrated so far.
-    pub const MIGRATED: u64 = u64::MAX - 19;
-    /// The youngest generation of the root group.
-    pub const YOUNGEST: u64 = u64::MAX - 20;
-    /// Age it: its number.
-    pub const AGE: u64 = u64::MAX - 21;
-}
-
-/// An operation, by its place in [`NAMES`].
-#[derive(Clone, Copy)]
-enum Operation {
-    AnonFault,
-    Munmap1,
-    Munmap512,
-    Stream,
-    ReclaimFile,
-    MunmapShared,
-    CompactPage,
-    ReclaimFileMglru,
-    AgePage,
-}
-
-/// The operations, as results name them.
-const NAMES: [&str; 9] = [
-    "anon_fault",
-    "munmap_1",
-    "munmap_512",
-    "stream",
-    "reclaim_file",
-    "munmap_shared_4",
-    "compact_page",
-    "reclaim_file_mglru",
-    "age_page",
-];
 
 /// Instructions of one turn of a spinning thread.
 const TURN: u64 = 3;
@@ -105,31 +63,6 @@ fn time_counts_instructions() -> bool {
     unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) TURNS => _, options(nomem, nostack)) };
     // A tick or two may come in between.
     (2 * TURNS..2 * TURNS + TURNS / 10).contains(&(rdtsc() - before))
-}
-
-/// A call of the benchmark's own, in ring 0; `None`: it is none.
-pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
-    match number {
-        call::RESTED => Some([sched::rested(), 0]),
-        call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
-        call::MIGRATED => Some([mm().ground().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
-        call::YOUNGEST => {
-            let generations = mm().lru_gen(false);
-            let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());
-            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation has a number"), 0])
-        }
-        call::AGE => {
-            mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0]))
-                .expect("the generation is the youngest");
-            Some([0; 2])
-        }
-        call::RESULT => {
-            let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
-            report::instructions(name, args[1], args[2]);
-            Some([0; 2])
-        }
-        _ => None,
-    }
 }
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
@@ -176,19 +109,19 @@ fn ask(call: &Call) -> u64 {
         Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
     });
     // SAFETY: calls of `abi`; buffers that they name are this task's own.
-    let answer = calls::decode_answer(unsafe { user::system_call(number, args) });
+    let answer = decode_answer(unsafe { system_call(number, args) });
     answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
 }
 
 fn own_call(number: u64, args: [u64; 6]) -> u64 {
     // SAFETY: the benchmark's own calls take numbers only.
-    let [answer, _] = unsafe { user::system_call(number, args) };
+    let [answer, _] = unsafe { system_call(number, args) };
     answer
 }
 
 /// `instructions` for `units` of an operation.
 fn tell(operation: Operation, instructions: u64, units: u64) {
-    own_call(call::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
+    own_call(own::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
 }
 
 /// Instructions that `work` takes.
@@ -200,9 +133,9 @@ fn count(work: impl FnOnce()) -> u64 {
 
 /// The same for work during which the machine may rest.
 fn count_busy(work: impl FnOnce()) -> u64 {
-    let rested = own_call(call::RESTED, [0; 6]);
+    let rested = own_call(own::RESTED, [0; 6]);
     let all = count(work);
-    all - (own_call(call::RESTED, [0; 6]) - rested)
+    all - (own_call(own::RESTED, [0; 6]) - rested)
 }
 
 fn write(addr: u64) {
@@ -284,7 +217,7 @@ fn measure_compaction(memory: u64) {
     pages_at(area, pages).step_by(2).for_each(|page| {
         ask(&Call::Madvise(page, PAGE_SIZE, Advice::DontNeed));
     });
-    let migrated = || own_call(call::MIGRATED, [0; 6]);
+    let migrated = || own_call(own::MIGRATED, [0; 6]);
     let before = migrated();
     let all = count_busy(|| set_knob("vm.compact_memory", 1));
     tell(Operation::CompactPage, all, migrated() - before);
@@ -299,8 +232,8 @@ fn measure_generations(memory: u64) {
     let area = map(pages);
     let age = || {
         pages_at(area, pages).for_each(write);
-        let youngest = own_call(call::YOUNGEST, [0; 6]);
-        count(|| _ = own_call(call::AGE, [youngest, 0, 0, 0, 0, 0]))
+        let youngest = own_call(own::YOUNGEST, [0; 6]);
+        count(|| _ = own_call(own::AGE, [youngest, 0, 0, 0, 0, 0]))
     };
     // The first walk brings the pages into the youngest generation; the second finds all of them used again.
     age();
@@ -316,7 +249,7 @@ fn set_knob(name: &str, value: u64) {
 /// Map a new file for reading.
 fn map_file(name: &str, pages: u64) -> u64 {
     let size = pages * PAGE_SIZE;
-    let (fd, _) = calls::unpair(ask(&Call::Open(Text::Said(name), size, false, false)));
+    let (fd, _) = unpair(ask(&Call::Open(Text::Said(name), size, false, false)));
     let source = MapSource::File { fd, offset: 0, shared: true };
     ask(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
 }
@@ -324,7 +257,7 @@ fn map_file(name: &str, pages: u64) -> u64 {
 /// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts
 /// meanwhile.
 fn beside_spinners(work: impl FnOnce()) -> (u64, u64) {
-    let ticks = || own_call(call::TICKS, [0; 6]);
+    let ticks = || own_call(own::TICKS, [0; 6]);
     let ticks_before = ticks();
     // Nothing stands between the clock and the turns: while a call is made there, others might have theirs.
     let turns_before = turns();

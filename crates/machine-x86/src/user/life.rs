@@ -4,6 +4,7 @@ use super::Ring;
 use super::check::Checker;
 use super::choice::Choice;
 use super::os::UserOs;
+use super::world::World;
 use alloc::format;
 use alloc::string::String;
 use kernel::TaskStart;
@@ -12,20 +13,6 @@ use spin::Once;
 
 /// Longest name of a program, in bytes.
 const LONGEST_NAME: usize = 120;
-
-/// What all tasks of a run share. It lies in the user arena.
-pub struct World<P> {
-    /// The program.
-    pub program: P,
-    /// The checker, if memory is to be checked.
-    pub checker: Option<Checker>,
-    /// The run's seed.
-    pub seed: u64,
-    /// CPUs of the machine.
-    pub cpus: u32,
-    /// Bytes of memory that the memory manager has.
-    pub memory: u64,
-}
 
 /// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of
 /// its own): ring 3 makes the world out of it on its own heap, when its first task begins.

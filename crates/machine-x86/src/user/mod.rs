@@ -12,9 +12,11 @@ pub mod choice;
 pub mod life;
 pub mod os;
 pub mod scenarios;
+pub mod world;
 
-pub use life::{Home, World};
+pub use life::Home;
 pub use os::UserOs;
+pub use world::World;
 
 use program::Signal;
 

@@ -8,7 +8,7 @@ use super::check::page::Page;
 use super::check::patience::Patience;
 use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::life::World;
+use super::world::World;
 use super::{Ring, check};
 use abi::call::{self, Exit, Tell, unpair};
 use abi::{Buffer as Bytes, Call, Forget, Text};

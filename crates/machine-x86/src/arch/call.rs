@@ -1,0 +1,37 @@
+//! System calls: the instruction, and the numbers of the calls that the trap handler serves itself. All other calls go to
+//! the hooks.
+
+use core::arch::asm;
+
+/// Lets other tasks run.
+pub const YIELD: u64 = u64::MAX;
+/// A program has panicked: address and length of what it says.
+pub const PANIC: u64 = u64::MAX - 1;
+/// A program's heap has nothing left for so many bytes.
+pub const NO_MEMORY: u64 = u64::MAX - 2;
+
+/// A system call. In ring 3 only.
+///
+/// # Safety
+/// The call does what its number says; memory that it is told of is the program's to give.
+#[inline]
+pub unsafe fn system_call(number: u64, args: [u64; 6]) -> [u64; 2] {
+    let (first, second);
+    // SAFETY: as the caller promises; the kernel keeps all registers but these and the vector registers.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => first,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            inlateout("rdx") args[2] => second,
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            out("rcx") _,
+            out("r11") _,
+            clobber_abi("C"),
+        );
+    }
+    [first, second]
+}
