@@ -1,8 +1,7 @@
-//! The simulated machine and a memory manager, without the simulated kernel: for who brings tasks of their own.
+//! The simulated machine and a memory manager without the simulated kernel, for tests that bring their own tasks.
 //!
-//! There are no processes, no programs and no oracle here. A task is a function that stays on its CPU, and belongs to
-//! an address space if it says so. The machine may be wrapped in another that changes what it does: for tests of those
-//! who find faults.
+//! There are no processes, no programs and no oracle. A task is a function that stays on its CPU and may enter an address
+//! space. A wrapper around the machine can change what it does, to test what finds faults.
 
 use crate::config::{RunConfig, RunError};
 use crate::coroutine::{self, Coroutine};
@@ -16,9 +15,9 @@ use mm::machine::{Io, Machine};
 use mm::units::{CpuId, SpaceId, Vpn};
 use std::cell::{Cell, RefCell};
 
-/// Picoseconds of one turn of a loop that spins.
+/// Picoseconds that [`Bare::spin`] takes.
 const SPIN: u64 = 200_000;
-/// Picoseconds of one turn of a loop that waits.
+/// Picoseconds that [`Bare::pause`] takes.
 const PAUSE: u64 = 500_000;
 /// Picoseconds of an access.
 const ACCESS: u64 = 1_000;
@@ -29,31 +28,31 @@ type Body<'b, M> = Box<dyn FnOnce(&Bare<'b, M>) + 'b>;
 pub struct Bare<'b, M: Machine> {
     mm: Mm<M>,
     io_done: &'b dyn Fn(&Mm<M>, &Io),
-    /// By task number.
+    /// The space of each task.
     spaces: RefCell<Vec<Option<SpaceId>>>,
     /// Tasks that have no coroutine yet.
-    born: RefCell<Vec<Body<'b, M>>>,
+    new_tasks: RefCell<Vec<Body<'b, M>>>,
     failure: RefCell<Option<String>>,
     ended: Cell<bool>,
 }
 
-/// Run `main` as a task on the first CPU of the machine of `config`, with the daemons beside it, until it ends.
+/// Runs `main` as a task on the first CPU of the machine of `config`, and the daemons, until it ends.
 ///
-/// `config` must ask for `verify`: only then do pages hold something. `wrap` makes the machine that the memory manager
-/// sees. `io_done` is told of every transfer's end, and is to tell the memory manager.
+/// `config` must have `verify`, without which pages have no content. `wrap` makes the machine that the memory manager sees.
+/// `io_done` is called at every transfer's end and must tell the memory manager.
 pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
     config: &RunConfig,
     wrap: impl FnOnce(SimMachine) -> M,
     io_done: &'b dyn Fn(&Mm<M>, &Io),
     main: impl FnOnce(&Bare<'b, M>) + 'b,
 ) -> Result<(), RunError> {
-    let (machine, told) = prepare(config)?;
-    let mm = Mm::new(wrap(machine), told).map_err(RunError::Input)?;
+    let (machine, mm_config) = prepare(config)?;
+    let mm = Mm::new(wrap(machine), mm_config).map_err(RunError::Input)?;
     let bare = Bare {
         mm,
         io_done,
         spaces: RefCell::default(),
-        born: RefCell::default(),
+        new_tasks: RefCell::default(),
         failure: RefCell::default(),
         ended: Cell::new(false),
     };
@@ -80,27 +79,26 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         &self.mm
     }
 
-    /// Start a task on a CPU, which it never leaves.
+    /// Starts a task that stays on `cpu`.
     pub fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize) {
         self.spawn(cpu, Box::new(move |_| entry(argument)));
     }
 
     fn spawn(&self, cpu: CpuId, body: Body<'b, M>) {
         let sim = self.sim();
-        let mut sched = sim.sched.borrow_mut();
-        sched.spawn_on(sim.clock(), cpu.index());
-        sim.limit.set(sim.limit.get().min(sched.limit_now(sim.current.get())));
+        sim.sched.borrow_mut().spawn_on(sim.clock(), cpu.index());
+        sim.lower_limit();
         self.spaces.borrow_mut().push(None);
-        self.born.borrow_mut().push(body);
+        self.new_tasks.borrow_mut().push(body);
     }
 
-    /// The task that runs belongs to `space` from now on.
+    /// The task that runs enters `space`.
     pub fn enter(&self, space: Option<SpaceId>) {
         self.spaces.borrow_mut()[self.sim().task.get() as usize] = space;
-        self.go_over(space);
+        self.switch(space);
     }
 
-    /// Let all other tasks of this CPU run.
+    /// Lets all other tasks of this CPU run.
     pub fn pause(&self) {
         let sim = self.sim();
         sim.unplug();
@@ -109,30 +107,30 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         coroutine::suspend();
     }
 
-    /// Keep the CPU for a moment; others go on.
+    /// Keeps the CPU for a moment; other CPUs run.
     pub fn spin(&self) {
         self.sim().this_cpu().spend(SPIN);
         self.sim().yield_if_due();
     }
 
-    /// Access a page as a program would, without a fault being served. What it holds, or `None` for a fault.
+    /// Accesses a page as a program would, but does not serve a fault. Returns the content; `None` for a fault.
     pub fn access(&self, page: Vpn, kind: AccessKind, store: Option<u64>) -> Option<u64> {
         let sim = self.sim();
         sim.this_cpu().spend(ACCESS);
         let (cached, _) = sim.translate(sim.this_cpu(), page, kind).ok()?;
-        let mut content = sim.observers.content.as_ref().expect("a bare run verifies").borrow_mut();
+        let mut content = sim.observers.content.as_ref().expect("a bare run must have `verify`").borrow_mut();
         if let Some(value) = store {
             content.set(cached.pfn(), value);
         }
         Some(content.frame(cached.pfn()))
     }
 
-    /// Call `work` as if an interrupt had come to this CPU.
+    /// Does `work` as if an interrupt had come to this CPU.
     pub fn interrupt(&self, work: impl FnOnce()) {
         self.sim().on(self.sim().current.get(), Class::Interrupt, work);
     }
 
-    /// The run has failed, and no task goes on.
+    /// The run has failed; no task continues.
     pub fn give_up(&self, why: &str) -> ! {
         self.failure.borrow_mut().get_or_insert_with(|| why.into());
         loop {
@@ -144,23 +142,23 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         self.mm.machine().as_ref()
     }
 
-    fn go_over(&self, space: Option<SpaceId>) {
+    fn switch(&self, space: Option<SpaceId>) {
         if self.sim().run_space(space) {
             self.mm.switch(space);
         }
     }
 
-    /// Always do the earliest thing, until nothing is left.
+    /// Always does the earliest thing, until nothing is left.
     fn drive<'t>(&'t self, tasks: &mut Vec<Option<Coroutine<'t>>>) -> Result<(), String> {
         let mut stopped = false;
         loop {
-            for body in self.born.take() {
+            for body in self.new_tasks.take() {
                 let task = Coroutine::new(move || body(self)).map_err(|error| error.to_string())?;
                 tasks.push(Some(task));
             }
             let next = self.sim().sched.borrow_mut().next();
             match next {
-                Next::Event(time, what) => self.happen(time, what),
+                Next::Event(time, event) => self.handle(time, event),
                 Next::Cpu(cpu) => self.run_cpu(tasks, cpu),
                 Next::Nothing if tasks.iter().all(Option::is_none) => return Ok(()),
                 Next::Nothing => return Err("deadlock: nothing can run".into()),
@@ -171,15 +169,15 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             if self.ended.get() && !stopped {
                 stopped = true;
                 self.sim().stopping.set(true);
-                let now = self.sim().this_cpu().clock.get();
+                let now = self.sim().clock();
                 self.sim().sched.borrow_mut().wake_all(now);
             }
         }
     }
 
-    fn happen(&self, time: u64, what: Event) {
+    fn handle(&self, time: u64, event: Event) {
         let sim = self.sim();
-        match what {
+        match event {
             Event::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
             Event::Io(device, tag) => {
                 let ended = sim.end_io(time, device, tag);
@@ -190,7 +188,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         }
     }
 
-    /// Let a CPU run its task up to its limit.
+    /// Lets a CPU run its task up to its limit.
     fn run_cpu(&self, tasks: &mut [Option<Coroutine<'_>>], cpu: usize) {
         let sim = self.sim();
         sim.current.set(cpu);
@@ -203,15 +201,15 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             sim.charge_switch();
         }
         let space = self.spaces.borrow()[picked.task as usize];
-        self.go_over(space);
+        self.switch(space);
         let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
         if coroutine.resume() {
             sim.unplug();
             tasks[picked.task as usize] = None;
             sim.sched.borrow_mut().end(cpu);
         }
-        if sim.sched.borrow_mut().rest(cpu) {
-            self.go_over(None);
+        if sim.sched.borrow_mut().becomes_idle(cpu) {
+            self.switch(None);
         }
     }
 }

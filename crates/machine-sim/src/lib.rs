@@ -1,19 +1,19 @@
 //! The simulated machine.
 //!
-//! [`run`] takes a [`RunConfig`] and a [`Program`](program::Program) and gives an [`Outcome`]. Inside stand
+//! [`run`] takes a [`RunConfig`] and a [`Program`](program::Program) and returns an [`Outcome`]. Its parts are
 //!
 //! - [`SimMachine`], which the memory manager sees through its trait `Machine`: CPUs with clocks and translation caches
 //!   ([`tlb`]), page walks, interrupts, memory with latencies, block [`device`]s;
-//! - a scheduler of coroutines, which always runs the CPU that is furthest behind;
-//! - the system calls, as programs make them through the trait `Os`;
-//! - the oracle, which knows what every address must read and stops the run at the first wrong byte;
-//! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one;
-//! - the optimum, which knows how few refaults any replacement policy could have had;
-//! - the profile, a tree of where CPU time went.
+//! - a scheduler of coroutines, which always runs the CPU with the earliest clock;
+//! - the system calls, which programs make through the trait `Os`;
+//! - observers of the machine, of which each run has those that it asks for:
+//!   - the oracle knows what every address must read and stops the run at the first wrong byte;
+//!   - the bound knows how few flushes any safe policy needs and stops the run at the first missing one;
+//!   - the optimum knows how few refaults any replacement policy could have;
+//!   - the profile is a tree of where CPU time went.
 //!
-//! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
-//! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
-//! with its source.
+//! A run is a function of its configuration and its seed: it depends on no host time, no address and no order of a hash
+//! table. A machine and its costs are described in TOML ([`spec`]), each number with its source.
 
 pub mod bare;
 mod bound;

@@ -230,7 +230,7 @@ impl SimMachine {
         {
             let mut sched = self.sched.borrow_mut();
             if sched.is_idle(cpu) {
-                sched.come_to(cpu, now);
+                sched.end_idle(cpu, now);
             }
         }
         self.on(cpu, Class::Interrupt, work)
@@ -461,7 +461,7 @@ impl Machine for SimMachine {
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
         self.point();
-        if self.sched.borrow().stale(ticket) {
+        if self.sched.borrow().is_stale(ticket) {
             return true;
         }
         let deadline = deadline.map(|nanos| nanos.saturating_mul(1000));

@@ -263,7 +263,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         machine.sched.borrow_mut().end(cpu);
     }
     machine.class.set(Class::System);
-    if machine.sched.borrow_mut().rest(cpu) && machine.run_space(None) {
+    if machine.sched.borrow_mut().becomes_idle(cpu) && machine.run_space(None) {
         sim.mm().switch(None);
     }
 }

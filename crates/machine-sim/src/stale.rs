@@ -1,19 +1,18 @@
-//! Stale translations, found without waiting for an access that uses one.
+//! Finds stale translations without waiting for an access that uses one.
 //!
-//! Problem: the oracle judges accesses. A flush that was missed shows only if a program happens to use the old
-//! translation before something else drops it, and most programs do not.
+//! Problem: the oracle checks accesses. It notices a missed flush only if a program happens to use the old translation
+//! before something else drops it, and most programs do not.
 //!
-//! Rule: what any CPU could do at this moment must be right. For every translation that a CPU holds of the space whose
-//! program it runs, compare it with the page table. Where they differ, the oracle is asked what a load through the old
-//! one would meet: that must be what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old
-//! frame in reach as long as nobody can tell). A store through it is never right: it would go to a frame that the
-//! address no longer has (I1). Tables that a walk cache remembers must still stand in the page table, where they did.
+//! Rule: whatever any CPU could access at this moment must be right. Every translation that a CPU holds of the space that it
+//! runs is compared with the page table. If they differ, the oracle is asked about a load through the old translation: it
+//! must return what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old frame reachable as long
+//! as no access can tell). A store through it is always wrong: it would change a frame that the address no longer maps
+//! (I1). Tables in walk caches must still be in the page table, in the same place.
 //!
-//! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task,
-//! address-space numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change.
-//! Where CPUs are stopped in the middle of their work (`preempt`), what was taken away a moment ago may be about to be
-//! flushed by one of them. Loads must be right all the same; stores, and walk caches, are looked at when nobody is
-//! inside.
+//! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing, ASIDs
+//! that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is stopped in the
+//! middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads must be right even
+//! then; stores and walk caches are checked only when no task is inside the memory manager.
 
 use crate::cpu::Cpu;
 use crate::simulation::Simulation;
@@ -21,7 +20,7 @@ use crate::tlb::Cached;
 use mm::units::{Pfn, SpaceId, Vpn};
 
 impl<P> Simulation<'_, P> {
-    /// Look for a translation that a program could be misled by. The text of the error says which.
+    /// Checks all translations that programs could use. The error describes a wrong one.
     pub(crate) fn check_translations(&self) -> Result<(), String> {
         let Some(oracle) = &self.oracle else { return Ok(()) };
         let oracle = oracle.borrow();
@@ -32,7 +31,7 @@ impl<P> Simulation<'_, P> {
             cpu.tlb.for_each(&mut |start, pages, cached| {
                 for page in start.0..start.0 + pages {
                     let fault =
-                        || self.fault_of(&oracle, space, root, Vpn(page), cached.beyond(page - start.0));
+                        || self.fault_of(&oracle, space, root, Vpn(page), cached.offset_by(page - start.0));
                     if outcome.is_ok()
                         && let Some(fault) = fault()
                     {
@@ -48,7 +47,7 @@ impl<P> Simulation<'_, P> {
         Ok(())
     }
 
-    /// What is wrong with a translation, if something is.
+    /// What is wrong with a translation; `None`: nothing.
     fn fault_of(
         &self,
         oracle: &crate::oracle::Oracle,

@@ -1,11 +1,11 @@
-//! Requests to block devices, from the CPU that has gathered them to their end.
+//! Requests to block devices, from the plug of a CPU to their end.
 
 use super::SimMachine;
 use crate::device::{Request, Started};
 use crate::sched::Event;
 
 impl SimMachine {
-    /// Hand what the current CPU has submitted to the devices.
+    /// Hands the requests in the current CPU's plug to the devices.
     #[inline]
     pub(crate) fn unplug(&self) {
         if !self.this_cpu().plug.borrow().is_empty() {
@@ -24,14 +24,14 @@ impl SimMachine {
         }
     }
 
-    /// A device tells when it will be done with a request.
+    /// Schedules the end of a request that has started.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
         self.sched.borrow_mut().at(done, Event::Io(device, tag));
         self.limit.set(self.limit.get().min(done));
     }
 
-    /// A device is done with a request at `now`: its content is there. Returns the request.
+    /// A device completes a request at `now`. Returns the request.
     pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
         let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
         self.expect_end(device, next);

@@ -1,4 +1,4 @@
-//! The machine without a memory manager: walks, shootdowns, faults that are put in.
+//! The machine without a memory manager: walks, shootdowns, injected faults.
 
 use super::*;
 use crate::config::FlushFault;
@@ -8,7 +8,7 @@ use mm::primitive::Ordering::Relaxed;
 use mm::table::{Bits, Entry};
 use mm::units::Vpn;
 
-/// An entry as hardware finds it.
+/// A page-table entry.
 fn raw(pfn: Pfn, bits: Bits) -> u64 {
     (pfn.0 as u64) << 12 | bits.bits()
 }
@@ -35,7 +35,7 @@ fn entry(machine: &SimMachine) -> Entry {
 }
 
 #[test]
-fn a_walk_sets_young_and_dirty_and_respects_rights() {
+fn a_walk_sets_young_and_dirty_and_respects_protection() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE | Bits::NO_EXEC);
     let cpu = machine.this_cpu();
@@ -43,7 +43,7 @@ fn a_walk_sets_young_and_dirty_and_respects_rights() {
     assert_eq!((cached.pfn(), cached.writable(), cached.storable()), (Pfn(99), true, false));
     assert!(entry(&machine).has(Bits::YOUNG) && !entry(&machine).has(Bits::DIRTY));
     assert_eq!(machine.walk(cpu, Vpn(5), Fetch), Walk::Fault);
-    // As before every walk: what is too weak for the access goes first.
+    // As before every walk, the TLB drops a translation that does not permit the access.
     cpu.tlb.drop_page(Vpn(5));
     let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Store) else { panic!() };
     assert!(cached.storable() && entry(&machine).has(Bits::DIRTY));
@@ -64,12 +64,16 @@ fn without_hardware_young_bits_an_old_entry_faults() {
 }
 
 #[test]
-fn a_walk_through_a_frame_that_is_no_table_is_told() {
+fn a_walk_through_a_frame_that_is_no_table_is_reported() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE);
     assert!(matches!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Found(_)));
     machine.zero(Pfn(4), 1);
-    assert_eq!(machine.walk(machine.this_cpu(), Vpn(6), Load), Walk::Fault, "zeroes may be a table");
+    assert_eq!(
+        machine.walk(machine.this_cpu(), Vpn(6), Load),
+        Walk::Fault,
+        "a frame of zeroes may be a table"
+    );
     machine.observers.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
     machine.this_cpu().tlb.drop_page(Vpn(5));
     assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Broken(Pfn(4)));
@@ -110,7 +114,7 @@ fn the_nth_flush_can_be_dropped_or_come_late() {
         map(&machine, Bits::WRITE);
         assert!(matches!(machine.walk(cpu, Vpn(5), Load), Walk::Found(_)));
         machine.flush(Flush::Current);
-        assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root was the first, this was the second");
+        assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root is flush 1, this is flush 2");
         machine.flush_faults.run_late((0, cpu));
         assert!(cpu.tlb.data(Vpn(5)).is_some());
         cpu.spend(1_000_000);
@@ -122,7 +126,7 @@ fn the_nth_flush_can_be_dropped_or_come_late() {
 }
 
 #[test]
-fn transfers_carry_content_when_they_end() {
+fn transfers_move_content_at_their_end() {
     let machine = machine("small", None);
     let content = machine.observers.content.as_ref().unwrap();
     content.borrow_mut().set(Pfn(9), 77);

@@ -1,19 +1,19 @@
-//! A set-associative array of many ways: entries stay where they are, their order of use is a word beside them.
+//! A set-associative array of many ways: entries stay in place, and a word of the set holds their order of use.
 //!
-//! A miss is the common case here, so what a miss reads lies together: the order and the keys of a set come first, the
-//! data, which only a hit or a fill needs, behind them.
+//! A miss is the common case here, so what a miss reads is together: the order and the keys of a set come first, and then
+//! the data, which only a hit or a fill needs.
 
 use super::{Epochs, Geometry};
 use std::cell::Cell;
 
-/// Most ways: the order is a word of four-bit numbers.
+/// The most ways: the order is a word of four-bit numbers.
 pub(super) const MAX_WAYS: usize = 16;
-/// Four bits of each way's place set to 1.
+/// The four-bit number 1 at each place.
 const ONES: u64 = 0x1111_1111_1111_1111;
 /// Way n at place n.
 const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
-/// Words of a set before its keys: the order of use, most recent way lowest, and the count of deaths at which all ways
-/// were seen to be alive.
+/// Words of a set before its keys: the order of use, most recent way in the lowest bits, and the count of deaths at which
+/// all ways were live.
 const HEADER: usize = 2;
 const ORDER: usize = 0;
 const FULL: usize = 1;
@@ -52,16 +52,19 @@ fn promoted(order: u64, place: u32) -> u64 {
 #[inline(always)]
 fn place_of(order: u64, way: usize) -> u32 {
     let zero_here = order ^ (ONES * way as u64);
-    // The lowest group of four bits that is 0 borrows; only groups above it can be taken for one.
+    // The lowest group of four bits that is 0 borrows; only groups above it can be mistaken for one.
     (zero_here.wrapping_sub(ONES) & !zero_here & ONES << 3).trailing_zeros() / 4
 }
 
 impl Wide {
-    /// Empty. `geometry.ways` is at most [`MAX_WAYS`].
+    /// An empty array. `geometry.ways` is at most [`MAX_WAYS`].
     pub fn new(geometry: Geometry) -> Wide {
         let ways = geometry.ways as usize;
         let sets = (geometry.entries / geometry.ways) as usize;
-        assert!(ways <= MAX_WAYS && sets.is_power_of_two(), "checked by the spec");
+        assert!(
+            ways <= MAX_WAYS && sets.is_power_of_two(),
+            "a description must have few enough ways, and sets in a power of two"
+        );
         let stride = (HEADER + 2 * ways).div_ceil(LINE);
         let lines: Box<[Line]> = (0..sets * stride).map(|_| Line::default()).collect();
         lines.chunks(stride).for_each(|set| word(set, ORDER).set(IN_ORDER));
@@ -78,7 +81,7 @@ impl Wide {
         (0..self.ways).find(|way| word(set, HEADER + way).get() == key)
     }
 
-    /// Look an entry up, and note its use.
+    /// Looks an entry up, as a use.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
@@ -88,16 +91,16 @@ impl Wide {
         Some(word(set, HEADER + self.ways + way).get())
     }
 
-    /// Is an entry there? Nothing is noted.
+    /// Whether an entry is there. Does not count as a use.
     pub fn holds(&self, key: u64) -> bool {
         self.way_of(self.set(key), key).is_some()
     }
 
-    /// Put an entry in that is not there, over a dead entry or the least recently used.
+    /// Inserts an entry, which must be absent, in place of a dead one or of the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
-        debug_assert!(self.way_of(set, key).is_none());
+        debug_assert!(self.way_of(set, key).is_none(), "key {key:#x} must not be in the array");
         let place = match word(set, FULL).get() == epochs.deaths.get() {
             true => self.ways as u32 - 1,
             false => self.victim(set, epochs),
@@ -109,7 +112,7 @@ impl Wide {
         word(set, HEADER + self.ways + way).set(data);
     }
 
-    /// The place of the dead entry of a set that was used least recently, or of the entry that was.
+    /// The place of the least recently used dead entry of a set, or of the least recently used entry if all are live.
     fn victim(&self, set: &[Line], epochs: &Epochs) -> u32 {
         let order = word(set, ORDER).get();
         let last = self.ways as u32 - 1;
@@ -120,7 +123,7 @@ impl Wide {
         })
     }
 
-    /// Drop an entry. The caller notes the death.
+    /// Drops an entry. The caller must note the death.
     pub fn drop_key(&self, key: u64) {
         let set = self.set(key);
         if let Some(way) = self.way_of(set, key) {
@@ -128,7 +131,7 @@ impl Wide {
         }
     }
 
-    /// Show every key with its data, dead ones too. Nothing counts as used.
+    /// Visits all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
         for set in self.lines.chunks(self.stride) {
             for at in HEADER..HEADER + self.ways {
@@ -137,7 +140,7 @@ impl Wide {
         }
     }
 
-    /// Drop all. The caller notes the deaths.
+    /// Drops all entries. The caller must note the deaths.
     pub fn clear(&self) {
         for set in self.lines.chunks(self.stride) {
             (0..self.ways).for_each(|way| word(set, HEADER + way).set(0));
