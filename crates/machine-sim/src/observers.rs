@@ -54,6 +54,19 @@ pub(crate) struct FlushDelays {
     pub(crate) age: RefCell<Histogram>,
 }
 
+/// Tells an observer, if the run has it, of something.
+#[inline(always)]
+fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
+    #[cold]
+    #[inline(never)]
+    fn told<T>(observer: &RefCell<T>, what: impl FnOnce(&mut T)) {
+        what(&mut observer.borrow_mut());
+    }
+    if let Some(observer) = observer {
+        told(observer, what);
+    }
+}
+
 /// The observers of a run.
 pub(crate) struct Observers {
     /// What every page holds, for the oracle.
@@ -136,22 +149,18 @@ impl Observers {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn pass_on(&self, event: Event, args: [u64; 4], context: &Context<'_>) {
         if event == Event::TlbHazard && self.content.is_some() {
             self.check_emptied(args, context.cpus);
         }
-        if let Some(bound) = &self.bound {
-            let holds = |cpu: usize, vpn| context.cpus[cpu].tlb.holds(vpn);
-            bound.borrow_mut().event(context.cpu, event, args, holds);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().event(event, args);
-        }
-        if let Some(placement) = &self.placement {
-            placement.borrow_mut().event(event, args);
-        }
-        if let (Event::MmPageAlloc, Some(moves)) = (event, &self.moves) {
-            moves.borrow_mut().latency.allocated(context.task, args[1], context.clock());
+        let holds = |cpu: usize, vpn| context.cpus[cpu].tlb.holds(vpn);
+        tell(&self.bound, |bound| bound.event(context.cpu, event, args, holds));
+        tell(&self.optimum, |optimum| optimum.event(event, args));
+        tell(&self.placement, |placement| placement.event(event, args));
+        if event == Event::MmPageAlloc {
+            tell(&self.moves, |moves| moves.latency.allocated(context.task, args[1], context.clock()));
         }
     }
 
@@ -178,55 +187,39 @@ impl Observers {
 
     /// A task enters a scope.
     pub(crate) fn enter(&self, scope: Scope, context: &Context<'_>) {
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.enter(scope, context.task, context.clock());
-        }
+        tell(&self.moves, |moves| moves.latency.enter(scope, context.task, context.clock()));
     }
 
     /// A task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope, context: &Context<'_>) {
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.leave(scope, context.task);
-        }
+        tell(&self.moves, |moves| moves.latency.leave(scope, context.task));
     }
 
     /// A task shows a zone, before or after it compacts it.
     pub(crate) fn see_zone(&self, task: TaskId, sight: &ZoneSight<'_>) {
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().see(task, sight);
-        }
+        tell(&self.moves, |moves| moves.see(task, sight));
     }
 
     // --- frames and devices ---
 
     /// Frames are filled with zeroes.
     pub(crate) fn zeroed(&self, pfn: Pfn, pages: u32) {
-        if let Some(content) = &self.content {
-            content.borrow_mut().zero(pfn, pages);
-        }
+        tell(&self.content, |content| content.zero(pfn, pages));
     }
 
     /// Frames are copied.
     pub(crate) fn copied(&self, spec: &MachineSpec, to: Pfn, from: Pfn, pages: u32) {
-        if let Some(content) = &self.content {
-            content.borrow_mut().copy(to, from, pages);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().copied(to, from, pages);
-        }
-        if let Some(placement) = &self.placement {
-            placement.borrow_mut().copied(to, from, pages, [to, from].map(|pfn| is_fast(spec, pfn)));
-        }
+        tell(&self.content, |content| content.copy(to, from, pages));
+        tell(&self.optimum, |optimum| optimum.copied(to, from, pages));
+        tell(&self.placement, |placement| {
+            placement.copied(to, from, pages, [to, from].map(|pfn| is_fast(spec, pfn)))
+        });
     }
 
     /// A transfer is submitted.
     pub(crate) fn submitted(&self, io: &Io) {
-        if let Some(content) = &self.content {
-            content.borrow_mut().begin(io);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().transfer(io);
-        }
+        tell(&self.content, |content| content.begin(io));
+        tell(&self.optimum, |optimum| optimum.transfer(io));
     }
 
     /// Transfers have ended.
@@ -240,25 +233,19 @@ impl Observers {
 
     /// A CPU has loaded a space; `None`: it runs a kernel task, or nothing.
     pub(crate) fn runs(&self, cpu: usize, space: Option<SpaceId>) {
-        if let Some(bound) = &self.bound {
-            bound.borrow_mut().runs(cpu, space);
-        }
+        tell(&self.bound, |bound| bound.runs(cpu, space));
     }
 
     /// A CPU drops translations.
     pub(crate) fn flushed(&self, cpu: usize) {
-        if let Some(bound) = &self.bound
-            && !self.answering.get()
-        {
-            bound.borrow_mut().flushes(cpu);
+        if !self.answering.get() {
+            tell(&self.bound, |bound| bound.flushes(cpu));
         }
     }
 
     /// A CPU asks others to flush.
     pub(crate) fn round(&self, targets: &CpuSet) {
-        if let Some(bound) = &self.bound {
-            bound.borrow_mut().round(targets);
-        }
+        tell(&self.bound, |bound| bound.round(targets));
     }
 
     /// Flushes in `work` were asked for by another CPU.
@@ -286,23 +273,19 @@ impl Observers {
 
     /// A program uses the page in a frame.
     pub(crate) fn used(&self, pfn: Pfn, how: How) {
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().used(pfn, how);
-        }
+        tell(&self.optimum, |optimum| optimum.used(pfn, how));
     }
 
     /// A program, on a CPU of `node`, reads lines of the page `page` from memory.
     pub(crate) fn read(&self, spec: &MachineSpec, node: u8, page: PageName, frame: Pfn, lines: u64) {
-        if let Some(placement) = &self.placement {
+        tell(&self.placement, |placement| {
             let (fast, longer) = (is_fast(spec, frame), slow_read_penalty(spec, node.into(), lines));
-            placement.borrow_mut().read(Read { page: page.number(), frame, fast, lines, longer });
-        }
+            placement.read(Read { page: page.number(), frame, fast, lines, longer });
+        });
     }
 
     /// A program does not need blocks of a device any more.
     pub(crate) fn forgot(&self, device: u8, first: u64, count: u64) {
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().forget(device, first, count);
-        }
+        tell(&self.optimum, |optimum| optimum.forget(device, first, count));
     }
 }

@@ -17,26 +17,18 @@ const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
 const HEADER: usize = 2;
 const ORDER: usize = 0;
 const FULL: usize = 1;
+/// Words in a cache line of the host.
 const LINE: usize = 8;
-
-/// One cache line of the host.
-#[repr(align(64))]
-#[derive(Default)]
-struct Line([Cell<u64>; LINE]);
 
 /// One set-associative array.
 pub(super) struct Wide {
-    lines: Box<[Line]>,
+    /// The sets, from the first word that begins a cache line.
+    words: Box<[Cell<u64>]>,
+    first: usize,
     ways: usize,
     mask: u64,
-    /// Lines of a set.
+    /// Words in a set: whole cache lines.
     stride: usize,
-}
-
-/// Word `at` of a set.
-#[inline(always)]
-fn word(set: &[Line], at: usize) -> &Cell<u64> {
-    &set[at / LINE].0[at % LINE]
 }
 
 /// The order with the way at `place` moved to the front.
@@ -65,20 +57,26 @@ impl Wide {
             ways <= MAX_WAYS && sets.is_power_of_two(),
             "a description must have few enough ways, and sets in a power of two"
         );
-        let stride = (HEADER + 2 * ways).div_ceil(LINE);
-        let lines: Box<[Line]> = (0..sets * stride).map(|_| Line::default()).collect();
-        lines.chunks(stride).for_each(|set| word(set, ORDER).set(IN_ORDER));
-        Wide { lines, ways, mask: sets as u64 - 1, stride }
+        let stride = (HEADER + 2 * ways).next_multiple_of(LINE);
+        let words: Box<[Cell<u64>]> = vec![Cell::new(0); sets * stride + LINE - 1].into();
+        let first = words.as_ptr().align_offset(LINE * size_of::<u64>()).min(LINE - 1);
+        let wide = Wide { words, first, ways, mask: sets as u64 - 1, stride };
+        wide.sets().for_each(|set| set[ORDER].set(IN_ORDER));
+        wide
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &[Cell<u64>]> {
+        self.words[self.first..].chunks_exact(self.stride)
     }
 
     #[inline(always)]
-    fn set(&self, key: u64) -> &[Line] {
-        &self.lines[(key & self.mask) as usize * self.stride..][..self.stride]
+    fn set(&self, key: u64) -> &[Cell<u64>] {
+        &self.words[self.first + (key & self.mask) as usize * self.stride..][..self.stride]
     }
 
     #[inline(always)]
-    fn way_of(&self, set: &[Line], key: u64) -> Option<usize> {
-        (0..self.ways).find(|way| word(set, HEADER + way).get() == key)
+    fn way_of(&self, set: &[Cell<u64>], key: u64) -> Option<usize> {
+        set[HEADER..][..self.ways].iter().position(|word| word.get() == key)
     }
 
     /// Looks an entry up, as a use.
@@ -86,9 +84,8 @@ impl Wide {
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
         let way = self.way_of(set, key)?;
-        let order = word(set, ORDER);
-        order.set(promoted(order.get(), place_of(order.get(), way)));
-        Some(word(set, HEADER + self.ways + way).get())
+        set[ORDER].set(promoted(set[ORDER].get(), place_of(set[ORDER].get(), way)));
+        Some(set[HEADER + self.ways + way].get())
     }
 
     /// Whether an entry is there. Does not count as a use.
@@ -101,24 +98,24 @@ impl Wide {
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
         debug_assert!(self.way_of(set, key).is_none(), "key {key:#x} must not be in the array");
-        let place = match word(set, FULL).get() == epochs.deaths.get() {
+        let place = match set[FULL].get() == epochs.deaths.get() {
             true => self.ways as u32 - 1,
             false => self.victim(set, epochs),
         };
-        let order = promoted(word(set, ORDER).get(), place);
-        word(set, ORDER).set(order);
+        let order = promoted(set[ORDER].get(), place);
+        set[ORDER].set(order);
         let way = order as usize & 15;
-        word(set, HEADER + way).set(key);
-        word(set, HEADER + self.ways + way).set(data);
+        set[HEADER + way].set(key);
+        set[HEADER + self.ways + way].set(data);
     }
 
     /// The place of the least recently used dead entry of a set, or of the least recently used entry if all are live.
-    fn victim(&self, set: &[Line], epochs: &Epochs) -> u32 {
-        let order = word(set, ORDER).get();
+    fn victim(&self, set: &[Cell<u64>], epochs: &Epochs) -> u32 {
+        let order = set[ORDER].get();
         let last = self.ways as u32 - 1;
-        let key = |place: u32| word(set, HEADER + (order >> (4 * place)) as usize % MAX_WAYS).get();
+        let key = |place: u32| set[HEADER + (order >> (4 * place)) as usize % MAX_WAYS].get();
         (0..=last).rev().find(|&place| !epochs.live(key(place))).unwrap_or_else(|| {
-            word(set, FULL).set(epochs.deaths.get());
+            set[FULL].set(epochs.deaths.get());
             last
         })
     }
@@ -127,23 +124,19 @@ impl Wide {
     pub fn drop_key(&self, key: u64) {
         let set = self.set(key);
         if let Some(way) = self.way_of(set, key) {
-            word(set, HEADER + way).set(0);
+            set[HEADER + way].set(0);
         }
     }
 
     /// Visits all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
-        for set in self.lines.chunks(self.stride) {
-            for at in HEADER..HEADER + self.ways {
-                visit(word(set, at).get(), word(set, at + self.ways).get());
-            }
+        for set in self.sets() {
+            (HEADER..HEADER + self.ways).for_each(|at| visit(set[at].get(), set[at + self.ways].get()));
         }
     }
 
     /// Drops all entries. The caller must note the deaths.
     pub fn clear(&self) {
-        for set in self.lines.chunks(self.stride) {
-            (0..self.ways).for_each(|way| word(set, HEADER + way).set(0));
-        }
+        self.sets().for_each(|set| set[HEADER..][..self.ways].iter().for_each(|word| word.set(0)));
     }
 }

@@ -12,13 +12,7 @@ enum Spend {
 }
 
 impl Program for Spend {
-    fn name(&self) -> &str {
-        "spend"
-    }
-
-    fn footprint(&self) -> u64 {
-        4096
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let addr = os.mmap(Map::anonymous(4096)).unwrap();

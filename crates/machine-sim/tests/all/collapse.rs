@@ -98,13 +98,7 @@ impl Heap {
 }
 
 impl Program for Heap {
-    fn name(&self) -> &str {
-        "heap"
-    }
-
-    fn footprint(&self) -> u64 {
-        LEN
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
@@ -165,13 +159,7 @@ const PART: u64 = HEAP + 77 * PAGE;
 struct Completes;
 
 impl Program for Completes {
-    fn name(&self) -> &str {
-        "completes"
-    }
-
-    fn footprint(&self) -> u64 {
-        LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == USER {
@@ -228,13 +216,7 @@ fn a_flush_that_is_missed_when_memory_is_collapsed_is_caught() {
 struct Asks;
 
 impl Program for Asks {
-    fn name(&self) -> &str {
-        "asks"
-    }
-
-    fn footprint(&self) -> u64 {
-        LEN
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();

@@ -48,13 +48,7 @@ impl Pieces {
 }
 
 impl Program for Pieces {
-    fn name(&self) -> &str {
-        "pieces"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {

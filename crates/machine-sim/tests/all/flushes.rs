@@ -63,13 +63,7 @@ const CHILD: Role = 1000;
 const AT: u64 = 0x5000_0000;
 
 impl Program for Changes {
-    fn name(&self) -> &str {
-        "changes"
-    }
-
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {

@@ -14,13 +14,7 @@ const AREA: u64 = 512 * LARGE;
 struct Stores(u64);
 
 impl Program for Stores {
-    fn name(&self) -> &str {
-        "stores"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.0 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.compute(1000);

@@ -16,13 +16,7 @@ struct Fillers {
 }
 
 impl Program for Fillers {
-    fn name(&self) -> &str {
-        "fillers"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.pages.iter().sum::<u64>() * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let pages = self.pages[role as usize];
@@ -130,13 +124,7 @@ fn limits_hold_for_all_below() {
 struct Comes;
 
 impl Program for Comes {
-    fn name(&self) -> &str {
-        "comes"
-    }
-
-    fn footprint(&self) -> u64 {
-        MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {

@@ -44,13 +44,7 @@ struct Reads {
 const FILE: u64 = 8 * MIB;
 
 impl Program for Reads {
-    fn name(&self) -> &str {
-        "reads"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
@@ -183,13 +177,7 @@ impl Parts {
 }
 
 impl Program for Parts {
-    fn name(&self) -> &str {
-        "parts"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
@@ -281,13 +269,7 @@ struct Rereads {
 }
 
 impl Program for Rereads {
-    fn name(&self) -> &str {
-        "rereads"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let fd =
@@ -370,13 +352,7 @@ impl Quiet {
 }
 
 impl Program for Quiet {
-    fn name(&self) -> &str {
-        "quiet"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -442,13 +418,7 @@ struct QuietAnon(How);
 const SLEEPER: Role = 2;
 
 impl Program for QuietAnon {
-    fn name(&self) -> &str {
-        "quiet-anon"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {

@@ -122,13 +122,7 @@ impl Holes {
 }
 
 impl Program for Holes {
-    fn name(&self) -> &str {
-        "holes"
-    }
-
-    fn footprint(&self) -> u64 {
-        3 * AREA
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role != 0 {
@@ -257,13 +251,7 @@ impl Cutting {
 }
 
 impl Program for Cutting {
-    fn name(&self) -> &str {
-        "cutting"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
@@ -332,13 +320,7 @@ fn every_structure_stays_whole_when_a_large_folio_is_cut() {
 struct PagedOut;
 
 impl Program for PagedOut {
-    fn name(&self) -> &str {
-        "paged-out"
-    }
-
-    fn footprint(&self) -> u64 {
-        16 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let len = self.footprint();

@@ -26,13 +26,7 @@ struct Readers {
 }
 
 impl Program for Readers {
-    fn name(&self) -> &str {
-        "readers"
-    }
-
-    fn footprint(&self) -> u64 {
-        u64::from(self.tasks) * PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let others = if role == 0 { 1..self.tasks } else { 0..0 };

@@ -37,13 +37,7 @@ impl Placed {
 }
 
 impl Program for Placed {
-    fn name(&self) -> &str {
-        "placed"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.3 * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let policy = MemPolicy { mode: self.1, nodes: self.2 };
@@ -116,13 +110,7 @@ fn who_is_bound_is_out_of_memory_where_others_go_on() {
 struct Wrong;
 
 impl Program for Wrong {
-    fn name(&self) -> &str {
-        "wrong"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
@@ -170,13 +158,7 @@ fn what_is_placed_stays() {
 struct Often(MemPolicy);
 
 impl Program for Often {
-    fn name(&self) -> &str {
-        "often"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();

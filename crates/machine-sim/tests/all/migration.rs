@@ -65,13 +65,7 @@ impl Quiet {
 }
 
 impl Program for Quiet {
-    fn name(&self) -> &str {
-        "quiet"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -132,13 +126,7 @@ const BUSY: u64 = 24;
 const UNTIL: u64 = 1000 * WHILE;
 
 impl Program for Busy {
-    fn name(&self) -> &str {
-        "busy"
-    }
-
-    fn footprint(&self) -> u64 {
-        LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {

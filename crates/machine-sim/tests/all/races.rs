@@ -34,13 +34,7 @@ struct Racer {
 }
 
 impl Program for Race {
-    fn name(&self) -> &str {
-        "race"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.pages * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "f", size: self.pages * PAGE, in_memory: self.in_memory, writable: true };

@@ -10,13 +10,7 @@ const PAGE: u64 = 4096;
 struct Play(fn(&mut dyn Os, Role) -> Result<(), Signal>);
 
 impl Program for Play {
-    fn name(&self) -> &str {
-        "play"
-    }
-
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         (self.0)(os, role)

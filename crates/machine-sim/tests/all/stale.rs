@@ -54,13 +54,7 @@ impl Quiet {
 }
 
 impl Program for Quiet {
-    fn name(&self) -> &str {
-        "quiet"
-    }
-
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {

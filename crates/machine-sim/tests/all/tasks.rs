@@ -78,12 +78,7 @@ impl<O: Os> Stage for O {
 }
 
 impl Program for Play {
-    fn name(&self) -> &str {
-        "play"
-    }
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         (self.0)(os, role)
     }

@@ -45,13 +45,7 @@ const COLD: u64 = 40 * MIB;
 const HOT: u64 = 20 * MIB;
 
 impl Program for HotAfterCold {
-    fn name(&self) -> &str {
-        "hot after cold"
-    }
-
-    fn footprint(&self) -> u64 {
-        COLD + HOT
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let cold = os.mmap(Map::anonymous(COLD)).unwrap();
@@ -128,13 +122,7 @@ fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
 struct WrittenAllTheTime;
 
 impl Program for WrittenAllTheTime {
-    fn name(&self) -> &str {
-        "written all the time"
-    }
-
-    fn footprint(&self) -> u64 {
-        MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let hot = os.mmap(Map::anonymous(MIB)).unwrap();
@@ -191,13 +179,7 @@ struct Rounds;
 const ROUNDS: u64 = 150;
 
 impl Program for Rounds {
-    fn name(&self) -> &str {
-        "rounds"
-    }
-
-    fn footprint(&self) -> u64 {
-        10 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
@@ -239,13 +221,7 @@ impl SharedWithChild {
 }
 
 impl Program for SharedWithChild {
-    fn name(&self) -> &str {
-        "shared with child"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {

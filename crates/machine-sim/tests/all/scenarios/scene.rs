@@ -87,13 +87,7 @@ pub struct Scene {
 }
 
 impl Program for Scene {
-    fn name(&self) -> &str {
-        "scene"
-    }
-
-    fn footprint(&self) -> u64 {
-        16 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 0 {
